@@ -1,0 +1,96 @@
+# Paceline's commands; `make` alone lists them. Each makes the virtual environment and builds the engine when needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+JOBS ?= $(shell nproc)
+
+ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
+CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp')
+HEADERS := $(filter %.hpp,$(CPP_FILES))
+TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
+PYTHON_FILES := src tests scripts
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part bench wheel wheel-check format lock system clean distclean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+
+demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same with Gloo beside it
+	$(BIN)/paceline demo
+
+test: system lint cpp-test sanitize wheel-check torch-suite-part pytest ## everything that a change must pass
+
+lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
+	$(BIN)/ruff check $(PYTHON_FILES)
+	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+
+cpp-test: $(VENV)/test.stamp ## C++ tests of the engine
+	$(WITH_TOOLS) scripts/cpp-tests plain
+
+sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer
+	$(WITH_TOOLS) scripts/cpp-tests asan address,undefined
+	$(WITH_TOOLS) scripts/cpp-tests tsan thread
+
+pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
+	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
+
+torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed test suite against Paceline
+	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select all $(ARGS)
+
+torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
+	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select representative
+
+bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open MPI and MPICH
+	@mkdir -p build
+	$(WITH_TOOLS) $(BIN)/paceline bench all_reduce -n 2 -b 8 -e 64M -f 8 --against gloo,openmpi,mpich --json build/bench.json $(ARGS)
+
+wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
+	SKBUILD_BUILD_DIR=build/wheel $(WITH_TOOLS) $(BIN)/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
+
+wheel-check: ## build the wheel as a user does; two processes all-reduce from it, with NumPy and no compiler
+	$(PYTHON) scripts/wheel_check.py
+
+format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
+	$(BIN)/ruff check --fix-only --quiet $(PYTHON_FILES)
+	$(BIN)/ruff format $(PYTHON_FILES)
+	$(BIN)/clang-format -i $(CPP_FILES)
+
+lock: ## newest versions into requirements/*.lock
+	scripts/lock
+
+clean: ## remove what was built
+	rm -rf build dist $(VENV)/engine.stamp
+
+distclean: clean ## remove the virtual environment too
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+system:
+	@scripts/system-packages
+
+$(VENV)/demo.stamp: requirements/demo.lock requirements/cuda.lock
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
+	@touch $@
+
+$(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
+	@touch $@
+
+# Editable: a change of Python code needs no build.
+$(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
+	@echo "Building the engine"
+	@SKBUILD_BUILD_DIR=build/engine $(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	    --no-build-isolation --no-deps --editable .
+	@touch $@
+
+# clang-tidy on what changed; on everything once a header did.
+build/tidy.stamp: $(TIDY_FILES) $(HEADERS) CMakeLists.txt .clang-tidy $(VENV)/test.stamp
+	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF >/dev/null
+	printf '%s\n' $(if $(filter-out %.cpp,$?),$(TIDY_FILES),$?) | \
+	    xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/tidy --quiet
+	@touch $@

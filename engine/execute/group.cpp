@@ -1,0 +1,100 @@
+#include "execute/group.hpp"
+
+#include <algorithm>
+
+namespace paceline {
+
+int Group::rank_of(int peer) const {
+  for (std::size_t i = 0; i < members.size(); ++i)
+    if (members[i].peer == peer) return static_cast<int>(i);
+  return -1;
+}
+
+const Plan& Group::plan_for(std::string_view collective, std::size_t bytes) const {
+  const auto found = plans.find(collective);
+  if (found == plans.end() || found->second.empty())
+    throw Failure(ErrorKind::invalid, "this group has no plan for " + std::string(collective));
+  for (const Plan& plan : found->second)
+    if (plan.limit_bytes < 0 || bytes <= static_cast<std::size_t>(plan.limit_bytes)) return plan;
+  return found->second.back();
+}
+
+std::string Group::name_of(int group_rank) const {
+  const std::string& description = members[static_cast<std::size_t>(group_rank)].description;
+  const std::string name = "rank " + std::to_string(group_rank);
+  return description.starts_with(name + " ") ? description : "group " + name + " = " + description;
+}
+
+std::uint32_t Group::begin(const Fingerprint& what) {
+  const std::uint32_t sequence = next_sequence_++;
+  history_[sequence % kHistory] = {sequence, what};
+  return sequence;
+}
+
+std::string Group::disagreement(const Header& header, int from) const {
+  if (is_point_to_point(header.collective)) return {};
+  const Started& ours = history_[header.sequence % kHistory];
+  const bool known = next_sequence_ > 0 && ours.sequence == header.sequence &&
+                     static_cast<std::int32_t>(next_sequence_ - header.sequence) > 0;
+  if (!known || ours.what == header.fingerprint()) return {};
+  const std::string here = name_of(rank) + " calls " + describe(ours.what, header.sequence);
+  const std::string there = name_of(from) + " calls " + describe(header.fingerprint(), header.sequence);
+  // The same sentence whichever of the two finds out.
+  return "ranks disagree: " + (rank < from ? here + ", " + there : there + ", " + here);
+}
+
+std::string Group::disagreement_about(std::uint32_t sequence) const {
+  for (const auto& item : matcher.unexpected()) {
+    const Header& header = item.arrival->header;
+    if (is_point_to_point(header.collective) || header.sequence != sequence) continue;
+    if (auto text = disagreement(header, item.from); !text.empty()) return text;
+  }
+  for (const auto& [from, header] : statuses_) {
+    if (header.sequence != sequence) continue;
+    if (auto text = disagreement(header, from); !text.empty()) return text;
+  }
+  return {};
+}
+
+void Group::remember_status(const Header& header, int from) { statuses_[from] = header; }
+
+void Group::heard(const Header& header, int from) {
+  if (!is_point_to_point(header.collective)) begun_[from] = header.sequence + 1;
+}
+
+std::vector<int> Group::unheard(std::uint32_t sequence) const {
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank) continue;
+    const auto found = begun_.find(other);
+    const bool begun = found != begun_.end() && static_cast<std::int32_t>(found->second - sequence) > 0;
+    if (!begun) ranks.push_back(other);
+  }
+  return ranks;
+}
+
+std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
+  const Header& header = arrival->header;
+  const int from = receive.actual_source;
+  if (header.length != receive.length) {
+    return name_of(from) + " sent " + std::to_string(header.length) + " bytes in " +
+           describe(header.fingerprint(), header.sequence) + ", " + name_of(rank) + " expects " +
+           std::to_string(receive.length);
+  }
+  receive.link = members[static_cast<std::size_t>(from)].link;
+  if (header.frame == Frame::offer && !receive.link->readable()) {
+    receive.state = Receive::State::streaming;
+    receive.link->grant(*arrival, receive);
+    return {};
+  }
+  receive.state = Receive::State::here;
+  receive.arrival = std::move(arrival);
+  if (receive.arrival->header.frame == Frame::eager && !receive.in_place) {
+    receive.consume(receive.arrival->payload.data(), receive.length);
+    receive.state = Receive::State::done;
+    receive.arrival.reset();
+  }
+  return {};
+}
+
+}  // namespace paceline

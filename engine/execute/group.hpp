@@ -1,0 +1,66 @@
+// A group of ranks with a channel of its own: who they are, how to reach them, what each collective was.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "execute/lower.hpp"
+#include "execute/operation.hpp"
+
+namespace paceline {
+
+struct Member {
+  int peer = -1;         // engine-wide handle, -1 for this rank itself
+  Link* link = nullptr;  // null once the peer is gone
+  std::string description;  // "rank 2 (host, pid)", by its rank in the whole job
+};
+
+class Group {
+ public:
+  std::uint64_t channel = 0;
+  int rank = 0;
+  std::vector<Member> members;
+  std::chrono::duration<double> timeout{};
+  std::map<std::string, std::vector<Plan>, std::less<>> plans;
+  const char* link_name = "";
+  Matcher matcher;
+  Error error;  // the first one; every later operation fails with it
+  std::shared_ptr<Operation> spare;
+
+  int size() const { return static_cast<int>(members.size()); }
+  std::uint32_t sequence() const { return next_sequence_; }
+  int rank_of(int peer) const;  // -1 if not a member
+  const Plan& plan_for(std::string_view collective, std::size_t bytes) const;
+  std::string name_of(int group_rank) const;
+
+  // The number of the collective that starts now.
+  std::uint32_t begin(const Fingerprint& what);
+  // Empty, or both sides' fingerprints if `header` from `from` disagrees with what this rank does or did.
+  std::string disagreement(const Header& header, int from) const;
+  // The same for everything that has already come for collective `sequence`.
+  std::string disagreement_about(std::uint32_t sequence) const;
+  void remember_status(const Header& header, int from);
+  // Notes that `from` has begun the collective of `header`; and who has not begun collective `sequence`.
+  void heard(const Header& header, int from);
+  std::vector<int> unheard(std::uint32_t sequence) const;
+
+  // A message and the one who waits for it have met; returns what is wrong with it, or nothing.
+  std::string meet(Receive& receive, std::unique_ptr<Arrival> arrival);
+
+ private:
+  static constexpr std::size_t kHistory = 64;
+  struct Started {
+    std::uint32_t sequence;
+    Fingerprint what;
+  };
+
+  std::uint32_t next_sequence_ = 0;
+  std::array<Started, kHistory> history_{};
+  std::map<int, Header> statuses_;
+  std::map<int, std::uint32_t> begun_;  // by rank: how many collectives, as far as we have heard
+};
+
+}  // namespace paceline

@@ -1,0 +1,270 @@
+#include "execute/lower.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace paceline {
+
+void Program::clear() {
+  actions.clear();
+  inputs.clear();
+  stage_ends.clear();
+  fold = {DType::uint8, Op::sum};
+  combine_after_sends = false;
+}
+
+void Program::end_stage() {
+  const auto end = static_cast<std::uint32_t>(actions.size());
+  if (end > (stage_ends.empty() ? 0 : stage_ends.back())) stage_ends.push_back(end);
+}
+
+Lowering::Lowering(Program& program, int rank, int size)
+    : program_(program),
+      rank_(rank),
+      size_(size),
+      sent_(static_cast<std::size_t>(size)),
+      received_(static_cast<std::size_t>(size)) {
+  program_.clear();
+}
+
+void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
+  Action action{Action::Kind::send};
+  action.from = data;
+  action.bytes = bytes;
+  action.peer = peer;
+  action.tag = sent_[static_cast<std::size_t>(peer)]++;
+  program_.actions.push_back(action);
+}
+
+void Lowering::add_receive(std::byte* data, std::size_t bytes, int peer) {
+  Action action{Action::Kind::receive};
+  action.to = data;
+  action.bytes = bytes;
+  action.peer = peer;
+  action.tag = received_[static_cast<std::size_t>(peer)]++;
+  program_.actions.push_back(action);
+}
+
+void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders) {
+  Action action{Action::Kind::combine};
+  action.to = to;
+  action.bytes = bytes;
+  action.first_input = static_cast<std::uint32_t>(program_.inputs.size());
+  action.inputs = static_cast<std::uint32_t>(holders.size());
+  for (const int holder : holders) {
+    if (holder == rank_) {
+      program_.inputs.push_back({-1, own, 0});
+    } else {
+      program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
+    }
+  }
+  program_.actions.push_back(action);
+}
+
+void Lowering::add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor) {
+  if (bytes == 0 || (kind == Action::Kind::copy && to == from)) return;
+  Action action{kind};
+  action.to = to;
+  action.from = from;
+  action.bytes = bytes;
+  action.factor = factor;
+  program_.actions.push_back(action);
+}
+
+void Lowering::scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  for (const Level& level : plan.levels) {
+    for (const Reduce& reduce : level) {
+      const std::size_t begin = reduce.begin.of(count) * width;
+      const std::size_t bytes = reduce.end.of(count) * width - begin;
+      if (bytes == 0) continue;
+      if (reduce.owner == rank_) {
+        add_combine(data + begin, bytes, data + begin, reduce.holders);
+      } else if (std::ranges::find(reduce.holders, rank_) != reduce.holders.end()) {
+        add_send(data + begin, bytes, reduce.owner);
+      }
+    }
+    program_.end_stage();
+  }
+}
+
+void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+  const std::size_t width = size_of(dtype);
+  const auto actual = [&](int planned) { return (planned + root) % size_; };
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
+    for (const Reduce& reduce : *level) {
+      const std::size_t begin = reduce.begin.of(count) * width;
+      const std::size_t bytes = reduce.end.of(count) * width - begin;
+      if (bytes == 0) continue;
+      const int owner = actual(reduce.owner);
+      for (const int planned : reduce.holders) {
+        const int holder = actual(planned);
+        if (holder == owner) continue;
+        if (owner == rank_) add_send(data + begin, bytes, holder);
+        if (holder == rank_) add_receive(data + begin, bytes, owner);
+      }
+    }
+    program_.end_stage();
+  }
+}
+
+// The average is taken where each range was last combined, before it is sent on.
+void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  std::vector<std::pair<std::size_t, std::size_t>> covered;  // by later levels; sorted, disjoint
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
+    if (covered.size() == 1 && covered[0] == std::pair<std::size_t, std::size_t>(0, count)) return;
+    auto next = covered;
+    for (const Reduce& reduce : *level) {
+      std::size_t begin = reduce.begin.of(count);
+      const std::size_t end = reduce.end.of(count);
+      if (begin == end) continue;
+      next.emplace_back(begin, end);
+      if (reduce.owner != rank_) continue;
+      for (const auto& [from, to] : covered) {
+        if (to <= begin || from >= end) continue;
+        if (from > begin)
+          add_local(Action::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
+        begin = std::max(begin, to);
+      }
+      if (begin < end) add_local(Action::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
+    }
+    std::ranges::sort(next);
+    covered.clear();
+    for (const auto& piece : next) {
+      if (!covered.empty() && piece.first <= covered.back().second) {
+        covered.back().second = std::max(covered.back().second, piece.second);
+      } else {
+        covered.push_back(piece);
+      }
+    }
+  }
+}
+
+void Lowering::replicated(std::byte* data, std::size_t bytes) {
+  for (int peer = 0; peer < size_; ++peer)
+    if (peer != rank_) add_send(data, bytes, peer);
+  std::vector<int> everybody(static_cast<std::size_t>(size_));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  add_combine(data, bytes, data, everybody);
+  program_.combine_after_sends = true;
+  program_.end_stage();
+}
+
+void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor) {
+  const std::size_t bytes = count * size_of(dtype);
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
+  if (op == Op::premul_sum) add_local(Action::Kind::scale, data, data, bytes, factor);
+  const bool one_level = plan.replicated || plan.levels.size() == 1;
+  if (op == Op::avg && one_level) program_.fold.divisor = size_;
+  if (bytes == 0 || size_ == 1) {
+    program_.end_stage();
+    return;
+  }
+  if (plan.replicated) {
+    replicated(data, bytes);
+    return;
+  }
+  scatter_half(plan, data, count, dtype);
+  if (op == Op::avg && !one_level) divide_owned(plan, data, count, dtype);
+  gather_half(plan, data, count, dtype, 0);
+  program_.end_stage();
+}
+
+void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t bytes = count * size_of(dtype);
+  add_local(Action::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
+  gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
+  program_.end_stage();
+}
+
+void Lowering::reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
+                              double factor, std::byte* scratch) {
+  const std::size_t bytes = count * size_of(dtype);
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
+                   op == Op::avg ? static_cast<double>(size_) : 1.0};
+  if (op == Op::premul_sum) {
+    add_local(Action::Kind::scale, scratch, source, bytes * static_cast<std::size_t>(size_), factor);
+    source = scratch;
+  }
+  std::vector<int> everybody(static_cast<std::size_t>(size_));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  if (bytes > 0) {
+    for (int distance = 1; distance < size_; ++distance) {
+      const int peer = (rank_ + distance) % size_;
+      add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
+    }
+    add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
+  }
+  program_.end_stage();
+}
+
+void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
+                      std::byte* scratch) {
+  const std::size_t bytes = count * size_of(dtype);
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
+                   op == Op::avg ? static_cast<double>(size_) : 1.0};
+  const std::byte* source = data;
+  if (op == Op::premul_sum) {
+    add_local(Action::Kind::scale, scratch, data, bytes, factor);
+    source = scratch;
+  }
+  if (bytes > 0) {
+    if (rank_ != root) {
+      add_send(source, bytes, root);
+    } else {
+      std::vector<int> everybody(static_cast<std::size_t>(size_));
+      std::iota(everybody.begin(), everybody.end(), 0);
+      add_combine(data, bytes, source, everybody);
+    }
+  }
+  program_.end_stage();
+}
+
+void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
+  const auto flows = [&](int from, int to) {
+    if (collective == Collective::scatter) return from == root;
+    return collective != Collective::gather || to == root;
+  };
+  const auto me = static_cast<std::size_t>(rank_);
+  if (flows(rank_, rank_)) add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+  for (int distance = 1; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_;
+    if (flows(rank_, to)) {
+      const Place& place = sends[static_cast<std::size_t>(to)];
+      add_send(place.address, place.bytes, to);
+    }
+    const int from = (rank_ + size_ - distance) % size_;
+    if (flows(from, rank_)) {
+      const Place& place = recvs[static_cast<std::size_t>(from)];
+      add_receive(place.address, place.bytes, from);
+    }
+  }
+  program_.end_stage();
+}
+
+void Lowering::barrier() {
+  for (int distance = 1; distance < size_; distance *= 2) {
+    add_send(nullptr, 0, (rank_ + distance) % size_);
+    add_receive(nullptr, 0, (rank_ + size_ - distance) % size_);
+    program_.end_stage();
+  }
+}
+
+void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
+  add_send(data, bytes, peer);
+  program_.actions.back().tag = tag;
+  program_.end_stage();
+}
+
+void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
+  Action action{Action::Kind::receive};
+  action.to = data;
+  action.bytes = bytes;
+  action.peer = peer;  // -1: any source
+  action.tag = tag;
+  program_.actions.push_back(action);
+  program_.end_stage();
+}
+
+}  // namespace paceline

@@ -1,0 +1,57 @@
+// From a collective and a plan to this rank's program.
+#pragma once
+
+#include <span>
+
+#include "execute/plan.hpp"
+#include "execute/program.hpp"
+#include "link/header.hpp"
+
+namespace paceline {
+
+struct Place {
+  std::byte* address = nullptr;
+  std::size_t bytes = 0;
+};
+
+// Builds the program of rank `rank` of `size`; the tags count the messages from one rank to another, and both ends
+// count alike because both walk the same plan.
+class Lowering {
+ public:
+  Lowering(Program& program, int rank, int size);
+
+  // Reduce-scatter by the plan's levels, then their mirror image.
+  void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
+  // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
+  // the plan's rank 0 is `root`.
+  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
+  // One level: block j of everybody is combined by rank j in rank order. `scratch` (size·count elements) is used by
+  // PREMUL_SUM only.
+  void reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op, double factor,
+                      std::byte* scratch);
+  void reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root, std::byte* scratch);
+  // sends[i] goes to rank i and recvs[i] comes from rank i; who takes part follows from the collective.
+  void exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root);
+  // Dissemination barrier (Hensgen, Finkel, Manber 1988): ceil(log2 size) rounds.
+  void barrier();
+  void send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag);
+  void receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag);
+
+ private:
+  void add_send(const std::byte* data, std::size_t bytes, int peer);
+  void add_receive(std::byte* data, std::size_t bytes, int peer);
+  void add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders);
+  void add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
+  void scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
+  void divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
+  void replicated(std::byte* data, std::size_t bytes);
+
+  Program& program_;
+  const int rank_;
+  const int size_;
+  std::vector<std::int32_t> sent_;
+  std::vector<std::int32_t> received_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,38 @@
+// A plan as Python decided it: levels of reductions over exact fractions of the buffer (see paceline.plan).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace paceline {
+
+struct Fraction {
+  std::int64_t numerator = 0;
+  std::int64_t denominator = 1;
+
+  // The element at which this fraction of `count` elements ends; whole where the fraction divides the count.
+  std::size_t of(std::size_t count) const {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::size_t>(static_cast<Wide>(count) * static_cast<std::uint64_t>(numerator) /
+                                    static_cast<std::uint64_t>(denominator));
+  }
+};
+
+struct Reduce {
+  Fraction begin;
+  Fraction end;
+  std::vector<int> holders;  // in the order of combination
+  int owner = 0;
+};
+
+using Level = std::vector<Reduce>;
+
+struct Plan {
+  std::int64_t limit_bytes = -1;  // serves buffers up to this size; -1: any
+  std::string name;
+  bool replicated = false;  // one level whose owners are everybody: each rank combines everything itself
+  std::vector<Level> levels;
+};
+
+}  // namespace paceline

@@ -1,0 +1,162 @@
+// What arrives, what is missing, what went wrong: first error wins, and reaches every rank of the group.
+#include <algorithm>
+#include <cstdio>
+
+#include "progress/engine.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kPooledArrivals = 64;
+constexpr std::size_t kOrphanLimit = 65536;
+constexpr std::size_t kLongestReason = 1000;
+
+}  // namespace
+
+std::unique_ptr<Arrival> Engine::new_arrival() {
+  if (arrival_pool_.empty()) return std::make_unique<Arrival>();
+  auto arrival = std::move(arrival_pool_.back());
+  arrival_pool_.pop_back();
+  return arrival;
+}
+
+void Engine::recycle(std::unique_ptr<Arrival> arrival) {
+  if (arrival && arrival_pool_.size() < kPooledArrivals) arrival_pool_.push_back(std::move(arrival));
+}
+
+void Engine::deliver(std::unique_ptr<Arrival> arrival) {
+  const Header& header = arrival->header;
+  Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
+  if (header.frame == Frame::goodbye) {
+    peer.left = true;
+    recycle(std::move(arrival));
+    return;
+  }
+  const auto found = groups_.find(header.channel);
+  if (found == groups_.end()) {
+    if (!closed_channels_.contains(header.channel) && orphans_.size() < kOrphanLimit)
+      orphans_.push_back(std::move(arrival));
+    return;
+  }
+  const std::shared_ptr<Group> group = found->second;
+  const int from = group->rank_of(arrival->peer);
+  if (from >= 0) deliver_to(*group, from, std::move(arrival));
+}
+
+void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival) {
+  const Header header = arrival->header;
+  if (header.frame == Frame::abort) {
+    const auto& payload = arrival->payload;
+    if (payload.empty() || payload[0] > std::byte{static_cast<unsigned char>(ErrorKind::invalid)}) return;
+    Error error{static_cast<ErrorKind>(payload[0]), {}};
+    error.message.assign(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
+    fail_group(group, error, false);
+    return;
+  }
+  Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
+  peer.last_seen = header;
+  peer.seen = true;
+  if (group.error) return;
+  group.heard(header, from);
+  if (auto wrong = group.disagreement(header, from); !wrong.empty()) {
+    fail_group(group, {ErrorKind::mismatch, wrong}, true);
+    return;
+  }
+  if (header.frame == Frame::status) {
+    group.remember_status(header, from);
+    return;
+  }
+  if (Receive* receive = group.matcher.find_receive(header, from)) {
+    if (auto wrong = group.meet(*receive, std::move(arrival)); !wrong.empty())
+      fail_group(group, {ErrorKind::mismatch, wrong}, true);
+  } else {
+    group.matcher.keep(from, std::move(arrival));
+  }
+}
+
+void Engine::fail_group(Group& group, const Error& error, bool tell_others) {
+  if (group.error) return;
+  group.error = error;
+  for (const auto& operation : active_) {
+    if (operation->group != &group || operation->over()) continue;
+    operation->fail({error.kind, operation->description() + " failed: " + error.message});
+  }
+  group.matcher.clear();
+  if (!tell_others) return;
+  Header header;
+  header.frame = Frame::abort;
+  header.channel = group.channel;
+  std::string payload(1, static_cast<char>(error.kind));
+  payload += error.message.substr(0, kLongestReason);
+  header.length = payload.size();
+  for (const Member& member : group.members) {
+    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    member.link->control(header, payload);
+  }
+}
+
+std::string Engine::gone(const Group& group, int rank, const std::string& reason) const {
+  const Peer& peer = *peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].peer)];
+  std::string text = group.name_of(rank) + (peer.left ? " has left the job" : " died");
+  if (!reason.empty()) text += " (" + reason + ")";
+  if (peer.seen) {
+    text += "; last heard of in " + describe(peer.last_seen.fingerprint(), peer.last_seen.sequence);
+  } else {
+    text += "; it had not been heard of";
+  }
+  return text;
+}
+
+void Engine::lost(int handle, const std::string& reason) {
+  Peer& peer = *peers_[static_cast<std::size_t>(handle)];
+  if (peer.lost) return;
+  peer.lost = true;
+  absent_peers_ = true;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.link->descriptor(), nullptr);
+  std::vector<std::shared_ptr<Group>> groups;
+  for (const auto& [channel, group] : groups_) groups.push_back(group);
+  for (const auto& group : groups) {
+    const int rank = group->rank_of(handle);
+    if (rank < 0) continue;
+    if (!peer.left) {
+      fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)}, true);
+      continue;
+    }
+    const bool needed = std::ranges::any_of(active_, [&](const auto& operation) {
+      return operation->group == group.get() && !operation->over() && operation->involves(rank);
+    });
+    if (needed) fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)}, true);
+  }
+}
+
+void Engine::fail_with_absent_peers(Operation& operation) {
+  if (operation.over()) return;
+  Group& group = *operation.group;
+  for (const int rank : operation.missing()) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.peer < 0 || !peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    fail_group(group, {ErrorKind::peer_lost, gone(group, rank, "")}, true);
+    return;
+  }
+}
+
+// A rank that has waited long says where it is: if another is elsewhere in the same collective, both sides learn of it.
+void Engine::probe(Operation& operation) {
+  if (is_point_to_point(operation.what.collective)) return;
+  Group& group = *operation.group;
+  Header header;
+  header.frame = Frame::status;
+  header.channel = group.channel;
+  header.count = operation.what.count;
+  header.sequence = operation.sequence;
+  header.root = operation.what.root;
+  header.collective = operation.what.collective;
+  header.dtype = operation.what.dtype;
+  header.op = operation.what.op;
+  for (const Member& member : group.members) {
+    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    member.link->control(header);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,26 @@
+// Reductions over memory: n inputs, one output, one pass.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "kernel/types.hpp"
+
+namespace paceline {
+
+struct Kernels {
+  const char* isa;
+  // out[i] = in[0][i] op in[1][i] op ... in[inputs-1][i], combined in that order. An input may be `out` itself;
+  // no alignment is required. float16 and bfloat16 are combined in float32 and rounded once.
+  void (*reduce)(const Fold& fold, std::byte* out, const std::byte* const* in, std::size_t inputs, std::size_t count);
+  // out[i] = in[i] * factor; floats only. `out` may be `in`.
+  void (*scale)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double factor);
+  // out[i] = in[i] / divisor; integers are truncated towards zero.
+  void (*divide)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double divisor);
+};
+
+// The kernels for the best instruction set that this CPU has, and all those that it could run.
+const Kernels& kernels();
+std::vector<const Kernels*> available_kernels();
+
+}  // namespace paceline

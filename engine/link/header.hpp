@@ -1,0 +1,79 @@
+// The header of every message, the same over shared memory and over a socket.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "kernel/types.hpp"
+
+namespace paceline {
+
+enum class Frame : std::uint8_t {
+  eager,    // the payload follows
+  offer,    // the payload waits at the sender: over shared memory its address follows
+  grant,    // "send what you offered as `id`", to the sender of a streamed offer
+  stream,   // a piece of the offered payload `id`
+  ack,      // "I have read what you offered as `id`"
+  status,   // "I am still in this operation", sent by a rank that has waited long
+  abort,    // the group has failed; the reason follows
+  goodbye,  // the peer leaves in good order
+};
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all,
+  barrier,
+  send,
+  recv,
+};
+
+inline constexpr std::array<std::string_view, 11> kCollectiveNames = {
+    "all_reduce", "broadcast",  "reduce",  "all_gather", "reduce_scatter", "gather",
+    "scatter",    "all_to_all", "barrier", "send",       "recv"};
+
+inline constexpr bool is_point_to_point(Collective collective) { return collective >= Collective::send; }
+
+// What this rank believes it is taking part in; two ranks that meet in an operation must agree on it.
+struct Fingerprint {
+  std::uint64_t count = 0;  // elements; 0 where ranks may differ
+  std::int32_t root = -1;
+  Collective collective = Collective::barrier;
+  DType dtype = DType::uint8;
+  Op op = Op::sum;
+
+  bool operator==(const Fingerprint&) const = default;
+};
+
+// For example: all_reduce #12 float32[4096] SUM
+std::string describe(const Fingerprint& fingerprint, std::uint32_t sequence);
+
+struct Header {
+  std::uint64_t channel = 0;  // the group
+  std::uint64_t length = 0;   // bytes of the message
+  std::uint64_t count = 0;
+  std::uint64_t id = 0;  // of an offer, at its sender
+  std::uint32_t sequence = 0;  // of the collective in its group
+  std::int32_t tag = 0;        // message of the collective between these two ranks; or the user's tag
+  std::int32_t root = -1;
+  Frame frame = Frame::eager;
+  Collective collective = Collective::barrier;
+  DType dtype = DType::uint8;
+  Op op = Op::sum;
+
+  Fingerprint fingerprint() const { return {count, root, collective, dtype, op}; }
+};
+static_assert(sizeof(Header) == 48 && std::is_trivially_copyable_v<Header>);
+
+// Whether every field of a header that came from outside is in range.
+bool is_sane(const Header& header);
+
+}  // namespace paceline

@@ -1,0 +1,97 @@
+// A link carries messages to one peer. It knows nothing of collectives; whoever uses it holds the engine's lock.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "link/header.hpp"
+
+namespace paceline {
+
+class Link;
+
+// A message on its way out. Its memory and its data stay in place until `done`.
+struct Send {
+  Header header;
+  const std::byte* data = nullptr;
+  Link* link = nullptr;
+  std::size_t sent = 0;
+  bool queued = false;   // the link holds a pointer to it
+  bool offered = false;  // the peer has been told and may read the data
+  bool done = false;
+};
+
+// A message that has arrived: its payload (eager), or the place where it waits (offer).
+struct Arrival {
+  Header header;
+  int peer = -1;  // engine-wide handle
+  std::uint64_t address = 0;
+  std::vector<std::byte> payload;
+};
+
+// Where the pieces of a granted message go.
+class StreamSink {
+ public:
+  virtual ~StreamSink() = default;
+  // Memory for the next piece of at most `size` bytes, or null if the pieces are to be handed to `consume`.
+  virtual std::byte* window(std::size_t size) = 0;
+  virtual void advance(std::size_t size) = 0;                          // `size` bytes were written to the window
+  virtual void consume(const std::byte* data, std::size_t size) = 0;  // a piece, in order
+};
+
+// What a link tells its owner.
+class Inbox {
+ public:
+  virtual ~Inbox() = default;
+  virtual std::unique_ptr<Arrival> new_arrival() = 0;
+  virtual void deliver(std::unique_ptr<Arrival> arrival) = 0;
+  virtual void lost(int peer, const std::string& reason) = 0;
+};
+
+class Link {
+ public:
+  explicit Link(int peer) : peer_(peer) {}
+  virtual ~Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  int peer() const { return peer_; }
+  virtual std::string_view name() const = 0;
+  // Payloads up to this size travel with their header; larger ones are offered.
+  virtual std::size_t eager_limit() const = 0;
+  // Whether the receiver reads an offered message from where it lies; otherwise it grants it a stream.
+  virtual bool readable() const = 0;
+
+  virtual void post(Send& send) = 0;
+  virtual void control(const Header& header, std::string_view payload = {}) = 0;
+  // Takes in what has arrived and moves on what is queued. True if anything moved.
+  virtual bool poll(Inbox& inbox) = 0;
+  // Forgets a send or a sink that its owner gives up.
+  virtual void cancel(Send& send) = 0;
+  virtual void cancel(StreamSink& sink) = 0;
+
+  // Readable links: copies a part of an offered message; returns 0 or an errno. Then says that it was read.
+  virtual int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) = 0;
+  void acknowledge(const Arrival& offer);
+  // Streaming links: asks for an offered message.
+  virtual void grant(const Arrival& offer, StreamSink& sink) = 0;
+
+  virtual int descriptor() const = 0;
+  virtual bool wants_write() const { return false; }
+  virtual void on_readable(Inbox& inbox) = 0;  // the descriptor is readable (or writable, where wanted)
+  // Asks to be woken through the descriptor when something arrives, or takes that back.
+  virtual void set_parked(bool) {}
+  // Tries to get everything queued out of the door; true once it is.
+  virtual bool flush() = 0;
+  // Ends the conversation in good order; what was written still reaches the peer.
+  virtual void hang_up() {}
+  virtual void forget_after_fork() = 0;
+
+ private:
+  int peer_;
+};
+
+}  // namespace paceline

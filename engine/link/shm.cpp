@@ -1,0 +1,252 @@
+#include "link/shm.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "memory/remote.hpp"
+
+namespace paceline {
+namespace {
+
+// What follows a header in the ring; nothing for a stream, whose bytes lie in a bulk slot.
+std::size_t record_payload(const Header& header) {
+  switch (header.frame) {
+    case Frame::eager:
+    case Frame::abort: return header.length;
+    case Frame::offer: return sizeof(std::uint64_t);
+    default: return 0;
+  }
+}
+
+}  // namespace
+
+Descriptor create_link_memory() { return create_shared_memory("paceline-link", sizeof(LinkMemory)); }
+
+ShmLink::ShmLink(int peer, Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable)
+    : Link(peer),
+      socket_(std::move(socket)),
+      mapping_(memory.get(), sizeof(LinkMemory)),
+      memory_(*static_cast<LinkMemory*>(mapping_.data())),
+      side_(side),
+      pid_(pid),
+      readable_(readable),
+      writer_(memory_.ring[side], memory_.records_read[1 - side]),
+      reader_(memory_.ring[1 - side], memory_.records_read[side]) {}
+
+ShmLink::~ShmLink() = default;
+
+bool ShmLink::put(const Header& header, const std::byte* payload, std::size_t size) {
+  if (!writer_.write(header, payload, size)) return false;
+  wrote_ = true;
+  return true;
+}
+
+bool ShmLink::put(Send& send) {
+  Header header = send.header;
+  if (header.length <= kLargestRecord) {
+    header.frame = Frame::eager;
+    if (!put(header, send.data, header.length)) return false;
+    send.done = true;
+    return true;
+  }
+  header.frame = Frame::offer;
+  header.id = next_id_;
+  const auto address = reinterpret_cast<std::uint64_t>(send.data);
+  if (!put(header, reinterpret_cast<const std::byte*>(&address), sizeof address)) return false;
+  send.header.id = next_id_++;
+  send.offered = true;
+  offers_.emplace(send.header.id, &send);
+  return true;
+}
+
+void ShmLink::post(Send& send) {
+  if (lost_) return;
+  if (queue_.empty() && put(send)) {
+    ring_doorbell();
+    return;
+  }
+  send.queued = true;
+  queue_.push_back({&send, {}, {}});
+}
+
+void ShmLink::control(const Header& header, std::string_view payload) {
+  if (lost_) return;
+  const auto* bytes = reinterpret_cast<const std::byte*>(payload.data());
+  if (queue_.empty() && put(header, bytes, payload.size())) {
+    ring_doorbell();
+    return;
+  }
+  queue_.push_back({nullptr, header, {bytes, bytes + payload.size()}});
+}
+
+bool ShmLink::move_queue() {
+  bool moved = false;
+  while (!queue_.empty()) {
+    Queued& next = queue_.front();
+    if (!(next.send != nullptr ? put(*next.send) : put(next.header, next.payload.data(), next.payload.size()))) break;
+    if (next.send != nullptr) next.send->queued = false;
+    queue_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+bool ShmLink::move_streams() {
+  bool moved = false;
+  while (!streams_out_.empty()) {
+    if (bulk_written_ - memory_.bulk_read[1 - side_].position.load(std::memory_order_acquire) >= kBulkSlots) break;
+    Send& send = *streams_out_.front();
+    const std::size_t size = std::min<std::size_t>(kBulkBytes, send.header.length - send.sent);
+    Header header = send.header;
+    header.frame = Frame::stream;
+    header.length = size;
+    std::memcpy(memory_.bulk[side_].slots[bulk_written_ % kBulkSlots], send.data + send.sent, size);
+    if (!put(header, nullptr, 0)) break;
+    ++bulk_written_;
+    send.sent += size;
+    moved = true;
+    streams_out_.pop_front();
+    if (send.sent < send.header.length) {
+      streams_out_.push_back(&send);
+    } else {
+      send.done = true;
+      offers_.erase(send.header.id);
+    }
+  }
+  return moved;
+}
+
+bool ShmLink::poll(Inbox& inbox) {
+  bool moved = false;
+  if (!lost_ && (!queue_.empty() || !streams_out_.empty())) {
+    if (queue_.empty() || move_queue()) moved = true;
+    moved |= move_streams();
+  }
+  Header header;
+  while (reader_.peek(header)) {
+    if (!take_record(header, inbox)) return true;
+    moved = true;
+    wrote_ = true;  // the peer may be parked waiting for room
+  }
+  if (wrote_) ring_doorbell();
+  return moved;
+}
+
+bool ShmLink::take_record(const Header& header, Inbox& inbox) {
+  const std::size_t size = record_payload(header);
+  if (!is_sane(header) || size > kLargestRecord) {
+    lost_ = true;
+    inbox.lost(peer(), "sent a garbled message over shared memory");
+    return false;
+  }
+  switch (header.frame) {
+    case Frame::ack: {
+      reader_.take({});
+      if (const auto found = offers_.find(header.id); found != offers_.end()) {
+        found->second->done = true;
+        offers_.erase(found);
+      }
+      return true;
+    }
+    case Frame::grant: {
+      reader_.take({});
+      if (const auto found = offers_.find(header.id); found != offers_.end()) streams_out_.push_back(found->second);
+      return true;
+    }
+    case Frame::stream: {
+      take_stream(header);
+      reader_.take({});
+      return true;
+    }
+    default: break;
+  }
+  auto arrival = inbox.new_arrival();
+  arrival->header = header;
+  arrival->peer = peer();
+  if (header.frame == Frame::offer) {
+    reader_.take(std::as_writable_bytes(std::span(&arrival->address, 1)));
+  } else {
+    arrival->payload.resize(size);
+    reader_.take(arrival->payload);
+  }
+  inbox.deliver(std::move(arrival));
+  return true;
+}
+
+void ShmLink::take_stream(const Header& header) {
+  Cursor& read = memory_.bulk_read[side_];
+  const std::uint64_t position = read.position.load(std::memory_order_relaxed);
+  const std::byte* piece = memory_.bulk[1 - side_].slots[position % kBulkSlots];
+  const auto found = streams_in_.find(header.id);
+  if (found != streams_in_.end() && header.length <= std::min<std::uint64_t>(kBulkBytes, found->second.remaining)) {
+    Stream& stream = found->second;
+    StreamSink* sink = stream.sink;
+    stream.remaining -= header.length;
+    if (stream.remaining == 0) streams_in_.erase(found);
+    if (std::byte* window = sink->window(header.length)) {
+      std::memcpy(window, piece, header.length);
+      sink->advance(header.length);
+    } else {
+      sink->consume(piece, header.length);
+    }
+  }
+  read.position.store(position + 1, std::memory_order_release);
+}
+
+void ShmLink::cancel(Send& send) {
+  std::erase_if(queue_, [&](const Queued& queued) { return queued.send == &send; });
+  std::erase(streams_out_, &send);
+  offers_.erase(send.header.id);
+}
+
+void ShmLink::cancel(StreamSink& sink) {
+  std::erase_if(streams_in_, [&](const auto& entry) { return entry.second.sink == &sink; });
+}
+
+int ShmLink::read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) {
+  return read_remote(pid_, offer.address + offset, to, size);
+}
+
+void ShmLink::grant(const Arrival& offer, StreamSink& sink) {
+  streams_in_[offer.header.id] = {&sink, offer.header.length};
+  Header header = offer.header;
+  header.frame = Frame::grant;
+  control(header, {});
+}
+
+void ShmLink::on_readable(Inbox& inbox) {
+  char bytes[64];
+  while (!lost_) {
+    const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (got > 0) continue;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    poll(inbox);  // what it wrote before it went counts
+    lost_ = true;
+    inbox.lost(peer(), "");
+  }
+}
+
+void ShmLink::set_parked(bool parked) {
+  memory_.parked[side_].value.store(parked ? 1 : 0, std::memory_order_seq_cst);
+}
+
+void ShmLink::ring_doorbell() {
+  wrote_ = false;
+  // Pairs with set_parked and the look at the ring that follows it: one of the two sides sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  auto& parked = memory_.parked[1 - side_].value;
+  if (parked.load(std::memory_order_relaxed) == 0 || parked.exchange(0) == 0) return;
+  const char byte = 0;
+  (void)::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool ShmLink::flush() {
+  if (lost_) return true;
+  move_queue();
+  if (wrote_) ring_doorbell();
+  return queue_.empty();
+}
+
+}  // namespace paceline

@@ -1,0 +1,95 @@
+// A link to a process on the same machine: one ring of records each way in memory that only the two share. Large
+// messages are read by the receiver straight from the sender's memory where the kernel allows it, else they are copied
+// through a few slots of the shared memory. A Unix socket wakes a parked peer and tells when it dies.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <unordered_map>
+
+#include "link/link.hpp"
+#include "link/ring.hpp"
+#include "memory/descriptor.hpp"
+
+namespace paceline {
+
+inline constexpr std::size_t kBulkSlots = 4;
+inline constexpr std::size_t kBulkBytes = std::size_t{128} << 10;
+
+struct BulkMemory {
+  std::byte slots[kBulkSlots][kBulkBytes];
+};
+
+// Index 0 belongs to the side that created the memory, index 1 to the other.
+struct LinkMemory {
+  Cursor records_read[2];  // by side i, of what the other wrote
+  Cursor bulk_read[2];
+  struct alignas(kSlotSize) Parked {
+    std::atomic<std::uint32_t> value;
+  } parked[2];
+  alignas(4096) RingMemory ring[2];  // written by side i
+  alignas(4096) BulkMemory bulk[2];
+};
+
+Descriptor create_link_memory();
+
+class ShmLink final : public Link {
+ public:
+  ShmLink(int peer, Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable);
+  ~ShmLink() override;
+
+  std::string_view name() const override { return "shm"; }
+  std::size_t eager_limit() const override { return kLargestRecord; }
+  bool readable() const override { return readable_; }
+  void post(Send& send) override;
+  void control(const Header& header, std::string_view payload) override;
+  bool poll(Inbox& inbox) override;
+  void cancel(Send& send) override;
+  void cancel(StreamSink& sink) override;
+  int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) override;
+  void grant(const Arrival& offer, StreamSink& sink) override;
+  int descriptor() const override { return socket_.get(); }
+  void on_readable(Inbox& inbox) override;
+  void set_parked(bool parked) override;
+  bool flush() override;
+  void forget_after_fork() override { socket_.reset(); }
+
+ private:
+  struct Queued {
+    Send* send;  // or, where null, a frame of our own
+    Header header;
+    std::vector<std::byte> payload;
+  };
+  struct Stream {
+    StreamSink* sink;
+    std::uint64_t remaining;
+  };
+
+  bool put(const Header& header, const std::byte* payload, std::size_t size);
+  bool put(Send& send);
+  bool move_queue();
+  bool move_streams();
+  bool take_record(const Header& header, Inbox& inbox);
+  void take_stream(const Header& header);
+  void ring_doorbell();
+
+  Descriptor socket_;
+  Mapping mapping_;
+  LinkMemory& memory_;
+  const int side_;
+  const pid_t pid_;
+  const bool readable_;
+  RingWriter writer_;
+  RingReader reader_;
+  std::uint64_t next_id_ = 1;
+  std::uint64_t bulk_written_ = 0;
+  bool lost_ = false;
+  bool wrote_ = false;
+  std::deque<Queued> queue_;
+  std::unordered_map<std::uint64_t, Send*> offers_;
+  std::deque<Send*> streams_out_;
+  std::unordered_map<std::uint64_t, Stream> streams_in_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,304 @@
+#include "link/tcp.hpp"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+namespace paceline {
+
+TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
+    : Link(peer), socket_(std::move(socket)), scratch_(scratch) {
+  ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  const int one = 1;
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Send* send) {
+  queue_.push_back({{kFrameMagic, frames_out_++, header}, data, size, 0, send});
+}
+
+void TcpLink::post(Send& send) {
+  if (lost_) return;
+  Header header = send.header;
+  if (header.length <= kEagerBytes) {
+    header.frame = Frame::eager;
+    send.queued = true;
+    enqueue(header, send.data, header.length, &send);
+  } else {
+    header.frame = Frame::offer;
+    header.id = send.header.id = next_id_++;
+    send.offered = true;
+    offers_.emplace(header.id, &send);
+    enqueue(header, nullptr, 0, nullptr);
+  }
+  write_some();
+}
+
+void TcpLink::control(const Header& header, std::string_view payload) {
+  if (lost_) return;
+  enqueue(header, nullptr, payload.size(), nullptr);
+  const auto* bytes = reinterpret_cast<const std::byte*>(payload.data());
+  queue_.back().owned.assign(bytes, bytes + payload.size());
+  queue_.back().data = queue_.back().owned.data();
+  write_some();
+}
+
+bool TcpLink::write_some() {
+  bool moved = false;
+  while (!lost_) {
+    if (queue_.empty()) {
+      if (streams_out_.empty()) break;
+      Send& send = *streams_out_.front();
+      streams_out_.pop_front();
+      Header header = send.header;
+      header.frame = Frame::stream;
+      header.length = std::min<std::uint64_t>(kPieceBytes, send.header.length - send.sent);
+      send.queued = true;
+      enqueue(header, send.data + send.sent, header.length, &send);
+    }
+    Outgoing& out = queue_.front();
+    iovec parts[2];
+    int used = 0;
+    if (out.written < sizeof out.wire) {
+      parts[used++] = {reinterpret_cast<char*>(&out.wire) + out.written, sizeof out.wire - out.written};
+    }
+    const std::size_t data_written = out.written > sizeof out.wire ? out.written - sizeof out.wire : 0;
+    if (data_written < out.size)
+      parts[used++] = {const_cast<std::byte*>(out.data) + data_written, out.size - data_written};
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<std::size_t>(used);
+    const ssize_t wrote = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (wrote < 0) {
+      if (errno == EINTR) continue;
+      break;  // full, or broken: the reading side will tell which
+    }
+    moved = true;
+    out.written += static_cast<std::size_t>(wrote);
+    if (out.written < sizeof out.wire + out.size) continue;
+    finished(out);
+    queue_.pop_front();
+  }
+  return moved;
+}
+
+void TcpLink::finished(Outgoing& out) {
+  if (out.send == nullptr) return;
+  Send& send = *out.send;
+  send.queued = false;
+  send.sent += out.size;
+  if (send.sent < send.header.length) {
+    streams_out_.push_back(&send);
+    return;
+  }
+  send.done = true;
+  if (send.offered) offers_.erase(send.header.id);
+}
+
+bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }
+
+bool TcpLink::flush() {
+  write_some();
+  return lost_ || !wants_write();
+}
+
+void TcpLink::fail(Inbox& inbox, const std::string& reason) {
+  if (lost_) return;
+  lost_ = true;
+  inbox.lost(peer(), reason);
+}
+
+void TcpLink::on_readable(Inbox& inbox) {
+  while (!lost_) {
+    std::byte* to = scratch_.data();
+    std::size_t room = scratch_.size();
+    // Straight to its place, past the scratch memory, wherever the piece is large and needs no combining.
+    std::byte* window = nullptr;
+    if (receiving_ == Receiving::stream && sink_ != nullptr && remaining_ >= 4096) window = sink_->window(remaining_);
+    if (window != nullptr) {
+      to = window;
+      room = remaining_;
+    }
+    const ssize_t got = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (got <= 0) return fail(inbox, got == 0 ? "" : std::strerror(errno));
+    const auto size = static_cast<std::size_t>(got);
+    if (window != nullptr) {
+      sink_->advance(size);
+      remaining_ -= size;
+      if (remaining_ == 0) end_piece();
+    } else if (!feed(to, size, inbox)) {
+      return;
+    }
+    if (size < room && window == nullptr) return;
+  }
+}
+
+bool TcpLink::feed(const std::byte* data, std::size_t size, Inbox& inbox) {
+  while (size > 0) {
+    std::size_t used = 0;
+    if (receiving_ == Receiving::header) {
+      used = std::min(size, sizeof incoming_ - filled_);
+      std::memcpy(reinterpret_cast<std::byte*>(&incoming_) + filled_, data, used);
+      filled_ += used;
+      if (filled_ == sizeof incoming_ && !take_header(inbox)) return false;
+    } else if (receiving_ == Receiving::payload) {
+      used = std::min(size, arrival_->payload.size() - filled_);
+      std::memcpy(arrival_->payload.data() + filled_, data, used);
+      filled_ += used;
+      if (filled_ == arrival_->payload.size()) {
+        receiving_ = Receiving::header;
+        filled_ = 0;
+        inbox.deliver(std::move(arrival_));
+      }
+    } else {
+      used = std::min(size, remaining_);
+      take_piece(data, used);
+    }
+    data += used;
+    size -= used;
+  }
+  return true;
+}
+
+bool TcpLink::take_header(Inbox& inbox) {
+  filled_ = 0;
+  const Header& header = incoming_.header;
+  if (incoming_.magic != kFrameMagic || incoming_.number != frames_in_++ || !is_sane(header)) {
+    fail(inbox, "sent a garbled frame");
+    return false;
+  }
+  switch (header.frame) {
+    case Frame::grant:
+      if (const auto found = offers_.find(header.id); found != offers_.end()) {
+        streams_out_.push_back(found->second);
+        write_some();
+      }
+      return true;
+    case Frame::stream: {
+      const auto found = streams_in_.find(header.id);
+      sink_ = found != streams_in_.end() ? found->second.sink : nullptr;
+      if (header.length > kPieceBytes || (sink_ != nullptr && header.length > found->second.remaining)) {
+        fail(inbox, "sent more than it had offered");
+        return false;
+      }
+      if (sink_ != nullptr) found->second.remaining -= header.length;
+      remaining_ = header.length;
+      if (remaining_ > 0) receiving_ = Receiving::stream;
+      return true;
+    }
+    case Frame::eager:
+    case Frame::abort:
+    case Frame::offer:
+    case Frame::status:
+    case Frame::goodbye: {
+      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort;
+      if (carries && header.length > kEagerBytes) {
+        fail(inbox, "sent a frame longer than allowed");
+        return false;
+      }
+      arrival_ = inbox.new_arrival();
+      arrival_->header = header;
+      arrival_->peer = peer();
+      arrival_->payload.resize(carries ? header.length : 0);
+      if (!arrival_->payload.empty()) {
+        receiving_ = Receiving::payload;
+      } else {
+        inbox.deliver(std::move(arrival_));
+      }
+      return true;
+    }
+    case Frame::ack: return true;
+  }
+  return true;
+}
+
+// Hands on a part of a piece; what is combined gets whole elements (multiples of 16 bytes) but at the very end.
+void TcpLink::take_piece(const std::byte* data, std::size_t size) {
+  remaining_ -= size;
+  if (sink_ != nullptr) {
+    if (std::byte* window = sink_->window(size)) {
+      std::memcpy(window, data, size);
+      sink_->advance(size);
+    } else {
+      if (carried_ > 0) {
+        const std::size_t n = std::min(size, sizeof carry_ - carried_);
+        std::memcpy(carry_ + carried_, data, n);
+        carried_ += n;
+        data += n;
+        size -= n;
+        if (carried_ == sizeof carry_) {
+          sink_->consume(carry_, carried_);
+          carried_ = 0;
+        }
+      }
+      const std::size_t whole = size - size % sizeof carry_;
+      if (whole > 0) sink_->consume(data, whole);
+      if (size > whole) {
+        std::memcpy(carry_, data + whole, size - whole);
+        carried_ = size - whole;
+      }
+    }
+  }
+  if (remaining_ == 0) end_piece();
+}
+
+void TcpLink::end_piece() {
+  if (sink_ != nullptr && carried_ > 0) sink_->consume(carry_, carried_);
+  carried_ = 0;
+  const auto found = streams_in_.find(incoming_.header.id);
+  if (found != streams_in_.end() && found->second.remaining == 0) streams_in_.erase(found);
+  sink_ = nullptr;
+  receiving_ = Receiving::header;
+}
+
+void TcpLink::cancel(Send& send) {
+  for (Outgoing& out : queue_) {
+    if (out.send != &send) continue;
+    // The frame may be half on the wire: it must go out whole, from a copy.
+    out.owned.assign(out.data, out.data + out.size);
+    out.data = out.owned.data();
+    out.send = nullptr;
+  }
+  std::erase(streams_out_, &send);
+  if (send.offered) offers_.erase(send.header.id);
+}
+
+void TcpLink::cancel(StreamSink& sink) {
+  std::erase_if(streams_in_, [&](const auto& entry) { return entry.second.sink == &sink; });
+  if (sink_ == &sink) sink_ = nullptr;
+  if (sink_ == nullptr) carried_ = 0;
+}
+
+void TcpLink::hang_up() {
+  using namespace std::chrono_literals;
+  ::shutdown(socket_.get(), SHUT_WR);
+  // Closing with unread bytes resets the connection, which may cost the peer our last words: first let them arrive.
+  const auto deadline = std::chrono::steady_clock::now() + 1s;
+  int unsent = 0;
+  while (::ioctl(socket_.get(), SIOCOUTQ, &unsent) == 0 && unsent > 0 && std::chrono::steady_clock::now() < deadline) {
+    pollfd hung_up{socket_.get(), 0, 0};
+    ::poll(&hung_up, 1, 1);
+    if ((hung_up.revents & (POLLERR | POLLHUP)) != 0) break;
+  }
+}
+
+void TcpLink::grant(const Arrival& offer, StreamSink& sink) {
+  streams_in_[offer.header.id] = {&sink, offer.header.length};
+  Header header = offer.header;
+  header.frame = Frame::grant;
+  control(header, {});
+}
+
+}  // namespace paceline

@@ -1,0 +1,93 @@
+// A link over a connected stream socket. Frames carry a magic number and a running count, so that a stream out of
+// step is noticed at once; large messages are offered and flow, in interleaved pieces, once the receiver grants them.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <unordered_map>
+
+#include "link/link.hpp"
+#include "memory/descriptor.hpp"
+
+namespace paceline {
+
+struct WireHeader {
+  std::uint32_t magic;
+  std::uint32_t number;
+  Header header;
+};
+static_assert(sizeof(WireHeader) == 56);
+
+inline constexpr std::uint32_t kFrameMagic = 0x314c4350;  // "PCL1"
+
+class TcpLink final : public Link {
+ public:
+  // `scratch` may be shared by all links of an engine: nothing stays in it between calls.
+  TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch);
+
+  std::string_view name() const override { return "tcp"; }
+  std::size_t eager_limit() const override { return kEagerBytes; }
+  bool readable() const override { return false; }
+  void post(Send& send) override;
+  void control(const Header& header, std::string_view payload) override;
+  bool poll(Inbox& inbox) override;
+  void cancel(Send& send) override;
+  void cancel(StreamSink& sink) override;
+  int read(const Arrival&, std::size_t, std::byte*, std::size_t) override { return -1; }
+  void grant(const Arrival& offer, StreamSink& sink) override;
+  int descriptor() const override { return socket_.get(); }
+  bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
+  void on_readable(Inbox& inbox) override;
+  bool flush() override;
+  void hang_up() override;
+  void forget_after_fork() override { socket_.reset(); }
+
+  static constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+ private:
+  struct Outgoing {
+    WireHeader wire;
+    const std::byte* data;
+    std::size_t size;
+    std::size_t written = 0;  // of header and data together
+    Send* send = nullptr;     // becomes done, or streams on, when this is out
+    std::vector<std::byte> owned{};
+  };
+  struct Stream {
+    StreamSink* sink;
+    std::uint64_t remaining;
+  };
+  enum class Receiving : std::uint8_t { header, payload, stream };
+
+  void enqueue(const Header& header, const std::byte* data, std::size_t size, Send* send);
+  bool write_some();
+  void finished(Outgoing& out);
+  bool feed(const std::byte* data, std::size_t size, Inbox& inbox);
+  bool take_header(Inbox& inbox);
+  void take_piece(const std::byte* data, std::size_t size);
+  void end_piece();
+  void fail(Inbox& inbox, const std::string& reason);
+
+  Descriptor socket_;
+  std::span<std::byte> scratch_;
+  bool lost_ = false;
+  std::uint64_t next_id_ = 1;
+  std::uint32_t frames_out_ = 0;
+  std::uint32_t frames_in_ = 0;
+  std::deque<Outgoing> queue_;
+  std::unordered_map<std::uint64_t, Send*> offers_;
+  std::deque<Send*> streams_out_;
+  std::unordered_map<std::uint64_t, Stream> streams_in_;
+
+  Receiving receiving_ = Receiving::header;
+  WireHeader incoming_{};
+  std::size_t filled_ = 0;     // of the header or the payload
+  std::size_t remaining_ = 0;  // of the piece of a stream
+  StreamSink* sink_ = nullptr;
+  std::unique_ptr<Arrival> arrival_;
+  std::byte carry_[16];
+  std::size_t carried_ = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+#include "memory/descriptor.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace paceline {
+
+Mapping::Mapping(int fd, std::size_t size) : size_(size) {
+  struct stat status{};
+  if (::fstat(fd, &status) != 0) throw std::system_error(errno, std::generic_category(), "fstat of shared memory");
+  if (static_cast<std::size_t>(status.st_size) < size)
+    throw std::system_error(EINVAL, std::generic_category(), "shared memory is smaller than expected");
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of shared memory");
+  // A forked child (a data loader, say) must neither use nor keep alive what belongs to this rank.
+  ::madvise(data, size, MADV_DONTFORK);
+  data_ = data;
+}
+
+Descriptor create_shared_memory(const char* name, std::size_t size) {
+  Descriptor fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0)
+    throw std::system_error(errno, std::generic_category(), "ftruncate of shared memory");
+  ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  return fd;
+}
+
+}  // namespace paceline

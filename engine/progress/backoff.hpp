@@ -1,0 +1,47 @@
+// How to wait when there is nothing to do: spin while a wake-up would cost more, then let others run, then sleep.
+#pragma once
+
+#include <chrono>
+
+namespace paceline {
+
+struct WaitBudget {
+  std::chrono::nanoseconds spin{};   // only where this rank has a core of its own
+  std::chrono::nanoseconds yield{};  // giving the core away at each look
+};
+
+class Backoff {
+ public:
+  enum class Next { spin, yield, park };
+
+  explicit Backoff(WaitBudget budget) : budget_(budget) {}
+
+  void reset() { looks_ = 0; }
+
+  Next next() {
+    using clock = std::chrono::steady_clock;
+    constexpr unsigned kLooksPerClock = 16;
+    if (looks_++ == 0) begin_ = clock::now();
+    if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
+      const auto waited = clock::now() - begin_;
+      phase_ = waited < budget_.spin ? Next::spin : waited < budget_.spin + budget_.yield ? Next::yield : Next::park;
+    }
+    return phase_;
+  }
+
+ private:
+  WaitBudget budget_;
+  unsigned looks_ = 0;
+  Next phase_ = Next::spin;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+inline void relax_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace paceline

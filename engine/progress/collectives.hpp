@@ -1,0 +1,31 @@
+// The collectives as a caller sees them: arguments checked, program built, operation run.
+#pragma once
+
+#include <vector>
+
+#include "progress/engine.hpp"
+
+namespace paceline {
+
+struct Buffer {
+  std::byte* data = nullptr;
+  std::size_t count = 0;
+};
+
+using Handle = std::shared_ptr<Operation>;
+
+// Every function returns null in blocking mode, and throws Failure for bad arguments, in a group that has failed, and
+// (blocking) when the operation fails. Counts are elements.
+Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode);
+Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode);
+Handle reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, int root, Mode);
+Handle all_gather(Engine&, Group&, const std::byte* source, std::byte* data, std::size_t count, DType, Mode);
+Handle reduce_scatter(Engine&, Group&, const std::byte* source, std::byte* to, std::size_t count, DType, Op,
+                      double factor, Mode);
+Handle exchange(Engine&, Group&, Collective, const std::vector<Buffer>& sends, const std::vector<Buffer>& recvs, DType,
+                int root, Mode);
+Handle barrier(Engine&, Group&, Mode);
+Handle send(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode);
+Handle receive(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode);
+
+}  // namespace paceline

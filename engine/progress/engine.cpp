@@ -1,0 +1,262 @@
+#include "progress/engine.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <system_error>
+#include <thread>
+
+#include "failure/fork.hpp"
+#include "link/shm.hpp"
+#include "link/tcp.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kWorkspace = std::size_t{1} << 20;
+
+Descriptor checked(int fd, const char* what) {
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
+  return Descriptor(fd);
+}
+
+}  // namespace
+
+Engine::Engine(std::chrono::nanoseconds spin, std::string description)
+    : description_(std::move(description)),
+      caller_budget_{spin, std::chrono::microseconds(50)},
+      server_budget_{std::chrono::nanoseconds(0), std::chrono::microseconds(50)},
+      workspace_(kWorkspace),
+      epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      alarm_(checked(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create")) {
+  for (const auto& [fd, token] : {std::pair{wake_.get(), kWakeToken}, std::pair{alarm_.get(), kAlarmToken}}) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = token;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  }
+  track_for_fork(this);
+}
+
+Engine::~Engine() {
+  close();
+  untrack_for_fork(this);
+}
+
+int Engine::add_peer(std::unique_ptr<Link> link, std::string description) {
+  auto peer = std::make_unique<Peer>();
+  peer->description = std::move(description);
+  peer->interest = EPOLLIN | EPOLLRDHUP;
+  epoll_event event{};
+  event.events = peer->interest;
+  event.data.u64 = static_cast<std::uint64_t>(link->peer());
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link->descriptor(), &event) != 0)
+    throw std::system_error(errno, std::generic_category(), "cannot listen to " + peer->description);
+  (link->name() == "shm" ? shm_links_ : tcp_links_).push_back(link.get());
+  peer->link = std::move(link);
+  peers_.push_back(std::move(peer));
+  return static_cast<int>(peers_.size()) - 1;
+}
+
+int Engine::add_tcp_peer(Descriptor socket, std::string description) {
+  auto lock = enter();
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  const int handle = static_cast<int>(peers_.size());
+  return add_peer(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)), std::move(description));
+}
+
+int Engine::add_shm_peer(Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable,
+                         std::string description) {
+  auto lock = enter();
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  const int handle = static_cast<int>(peers_.size());
+  return add_peer(std::make_unique<ShmLink>(handle, std::move(socket), memory, side, pid, readable),
+                  std::move(description));
+}
+
+std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                         std::chrono::duration<double> timeout,
+                                         std::map<std::string, std::vector<Plan>, std::less<>> plans) {
+  auto lock = enter();
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
+  auto group = std::make_shared<Group>();
+  group->channel = channel;
+  group->rank = rank;
+  group->timeout = timeout;
+  group->plans = std::move(plans);
+  bool any_shm = false;
+  bool any_tcp = false;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    Member member;
+    if (static_cast<int>(i) == rank) {
+      member.description = description_;
+    } else {
+      if (peers[i] < 0 || peers[i] >= static_cast<int>(peers_.size()))
+        throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
+      const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+      member = {peers[i], peer.link.get(), peer.description};
+      (peer.link->name() == "shm" ? any_shm : any_tcp) = true;
+    }
+    group->members.push_back(std::move(member));
+  }
+  group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
+  groups_[channel] = group;
+  // What has come for this group before it was made here.
+  std::vector<std::unique_ptr<Arrival>> waiting;
+  std::swap(waiting, orphans_);
+  for (auto& arrival : waiting) deliver(std::move(arrival));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (static_cast<int>(i) == rank) continue;
+    const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+    if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")}, true);
+  }
+  return group;
+}
+
+void Engine::remove_group(Group& group) {
+  auto lock = enter();
+  if (!groups_.contains(group.channel)) return;
+  for (const auto& operation : active_)
+    if (operation->group == &group) operation->fail({ErrorKind::aborted, "its group was closed"});
+  retire();
+  if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
+  group.matcher.clear();
+  closed_channels_.insert(group.channel);
+  groups_.erase(group.channel);
+}
+
+std::unique_lock<std::mutex> Engine::enter() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    ++contenders_;
+    lock.lock();
+    --contenders_;
+  }
+  return lock;
+}
+
+std::shared_ptr<Operation> Engine::prepare(Group& group, const Fingerprint& what, Mode mode) {
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  if (group.error) {
+    throw Failure(group.error.kind, describe(what, group.sequence()) + " cannot start: " + group.error.message);
+  }
+  std::shared_ptr<Operation> operation;
+  if (group.spare && group.spare.use_count() == 1) {
+    operation = group.spare;
+    operation->reset();
+  } else {
+    operation = std::make_shared<Operation>();
+    group.spare = operation;
+  }
+  operation->what = what;
+  operation->id = ++last_id_;
+  operation->notify = mode == Mode::notify;
+  operation->sequence = is_point_to_point(what.collective) ? group.sequence() : group.begin(what);
+  return operation;
+}
+
+std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Group& group,
+                                          std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode) {
+  Operation& op = *operation;
+  op.started = op.probed = Clock::now();
+  op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
+  Event& event = events_.slot(op.id);
+  event = {op.id, group.channel, op.sequence, op.what, EventState::running, bytes, op.algorithm, group.link_name,
+           realtime_ns(), 0, 0};
+  event.started_ns = event.enqueued_ns;
+  active_.push_back(operation);
+  op.start(group, workspace_);
+  if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
+      !wrong.empty()) {
+    fail_group(group, {ErrorKind::mismatch, wrong}, true);
+  }
+  if (absent_peers_) fail_with_absent_peers(op);
+  if (mode == Mode::blocking) {
+    wait_locked(lock, op);
+    if (op.state() == Operation::State::failed) throw Failure(op.error());
+    return nullptr;
+  }
+  if (foreground_ == 0) {
+    // The serving thread sleeps: let peers wake it, or do so if there is something to do already.
+    if (listening_ && !parked_flags_) set_parked(true);
+    const bool moved = poll_links();
+    if (moved || op.has_work() || op.trouble() || op.over() || !listening_) {
+      wake_server();
+    } else if (idle_listener_) {
+      set_alarm();
+    }
+  }
+  return operation;
+}
+
+void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
+  auto lock = enter();
+  if (timeout.count() >= 0) {
+    operation.deadline =
+        std::min(operation.deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
+  }
+  wait_locked(lock, operation);
+  if (operation.state() == Operation::State::failed) throw Failure(operation.error());
+}
+
+bool Engine::is_over(Operation& operation) {
+  auto lock = enter();
+  return operation.over();
+}
+
+void Engine::abort(Group& group, const std::string& reason) {
+  auto lock = enter();
+  if (closed_) return;
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason}, true);
+  retire();
+}
+
+void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
+  auto lock = enter();
+  group.timeout = timeout;
+}
+
+std::vector<Event> Engine::events() {
+  auto lock = enter();
+  return events_.snapshot(last_id_);
+}
+
+void Engine::close() {
+  auto lock = enter();
+  if (closed_) return;
+  for (const auto& operation : active_) operation->fail({ErrorKind::aborted, "the engine was closed"});
+  retire();
+  closed_ = true;
+  Header goodbye;
+  goodbye.frame = Frame::goodbye;
+  for (auto& peer : peers_)
+    if (!peer->lost) peer->link->control(goodbye);
+  const auto deadline = Clock::now() + std::chrono::seconds(1);
+  for (auto& peer : peers_)
+    while (!peer->lost && !peer->link->flush() && Clock::now() < deadline) std::this_thread::yield();
+  for (auto& peer : peers_)
+    if (!peer->lost) peer->link->hang_up();
+  for (auto& [channel, group] : groups_) {
+    if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
+    group->matcher.clear();
+  }
+  groups_.clear();
+  shm_links_.clear();
+  tcp_links_.clear();
+  peers_.clear();
+  orphans_.clear();
+  finished_.clear();
+  wake_server();
+}
+
+void Engine::forget_after_fork() {
+  for (auto& peer : peers_) peer->link->forget_after_fork();
+  epoll_.reset();
+  wake_.reset();
+  alarm_.reset();
+}
+
+}  // namespace paceline

@@ -1,0 +1,143 @@
+// The engine of one process: its links, its groups, and the one loop that moves every operation on.
+//
+// One lock guards everything. Whoever waits for an operation moves all of them on (`wait`); the thread in `serve` does
+// so for operations that nobody waits for, and steps aside while somebody does.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "execute/group.hpp"
+#include "memory/descriptor.hpp"
+#include "progress/backoff.hpp"
+#include "trace/events.hpp"
+
+namespace paceline {
+
+enum class Mode : std::uint8_t { blocking, async, notify };
+
+class Engine final : private Inbox {
+ public:
+  // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
+  Engine(std::chrono::nanoseconds spin, std::string description);
+  ~Engine() override;
+
+  int add_tcp_peer(Descriptor socket, std::string description);
+  int add_shm_peer(Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable,
+                   std::string description);
+  std::shared_ptr<Group> add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                   std::chrono::duration<double> timeout,
+                                   std::map<std::string, std::vector<Plan>, std::less<>> plans);
+  void remove_group(Group& group);
+
+  // Starts one collective: `build` fills in its program. A blocking call is over when this returns; null is returned
+  // for it. Throws Failure.
+  template <typename Build>
+  std::shared_ptr<Operation> run(Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
+    auto lock = enter();
+    auto operation = prepare(group, what, mode);
+    build(*operation);
+    return launch(lock, group, std::move(operation), bytes, mode);
+  }
+
+  // Moves everything on until `operation` is over. Throws its failure, or Timeout after `timeout` (which fails the
+  // group) if that is not negative.
+  void wait(Operation& operation, std::chrono::duration<double> timeout);
+  bool is_over(Operation& operation);
+  // Ids of operations in mode `notify` that are over; waits for at least one. Empty once the engine is closed.
+  std::vector<std::uint64_t> serve();
+  void abort(Group& group, const std::string& reason);
+  void set_timeout(Group& group, std::chrono::duration<double> timeout);
+  void close();
+
+  std::vector<Event> events();
+  // In a forked child: lets go of every descriptor, so that the peers of this rank notice when it dies.
+  void forget_after_fork();
+
+ private:
+  struct Peer {
+    std::unique_ptr<Link> link;
+    std::string description;
+    std::uint32_t interest = 0;  // epoll events asked for
+    bool lost = false;
+    bool left = false;  // said goodbye
+    bool seen = false;
+    Header last_seen;  // the last message of an operation
+  };
+  class Foreground;
+  static constexpr std::uint64_t kWakeToken = ~std::uint64_t{0};
+  static constexpr std::uint64_t kAlarmToken = kWakeToken - 1;
+
+  std::unique_ptr<Arrival> new_arrival() override;
+  void deliver(std::unique_ptr<Arrival> arrival) override;
+  void lost(int peer, const std::string& reason) override;
+
+  std::unique_lock<std::mutex> enter();
+  std::shared_ptr<Operation> prepare(Group& group, const Fingerprint& what, Mode mode);
+  std::shared_ptr<Operation> launch(std::unique_lock<std::mutex>& lock, Group& group,
+                                    std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode);
+  void wait_locked(std::unique_lock<std::mutex>& lock, Operation& operation);
+  void pause(std::unique_lock<std::mutex>& lock, Backoff& backoff);
+  void park(std::unique_lock<std::mutex>& lock);
+  void wake_server();
+  void wake_listener();
+  void set_alarm();
+  int add_peer(std::unique_ptr<Link> link, std::string description);
+  bool progress();
+  bool poll_links();
+  void poll_sockets(int timeout_ms);
+  void handle_sockets(std::span<const epoll_event> events);
+  void set_interest(bool reading, bool parking);
+  void set_parked(bool parked);
+  bool step_operations();
+  void retire();
+  void check_clocks();
+  int milliseconds_to_next_clock() const;
+  void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
+  void recycle(std::unique_ptr<Arrival> arrival);
+  void fail_group(Group& group, const Error& error, bool tell_others);
+  void fail_with_absent_peers(Operation& operation);
+  std::string gone(const Group& group, int rank, const std::string& reason) const;
+  void probe(Operation& operation);
+
+  std::mutex mutex_;
+  std::condition_variable others_;  // who would park while somebody else already listens to the sockets
+  const std::string description_;
+  const WaitBudget caller_budget_;
+  const WaitBudget server_budget_;
+  std::vector<std::byte> workspace_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Link*> shm_links_;
+  std::vector<Link*> tcp_links_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
+  std::unordered_set<std::uint64_t> closed_channels_;
+  std::vector<std::unique_ptr<Arrival>> orphans_;  // for groups that this rank has yet to make
+  std::vector<std::unique_ptr<Arrival>> arrival_pool_;
+  std::vector<std::shared_ptr<Operation>> active_;
+  std::vector<std::uint64_t> finished_;  // to be reported by serve
+  EventRing events_;
+  std::uint64_t last_id_ = 0;
+  Descriptor epoll_;
+  Descriptor wake_;
+  Descriptor alarm_;  // ends the sleep of an idle listener once there is an operation to watch
+  std::atomic<int> contenders_{0};
+  int foreground_ = 0;         // threads in wait_locked
+  bool listening_ = false;     // a thread sleeps on the sockets
+  bool idle_listener_ = false;  // it does so with no operation in sight
+  bool parked_flags_ = false;  // peers have been asked to wake us
+  bool absent_peers_ = false;
+  unsigned passes_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace paceline

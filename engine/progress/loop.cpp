@@ -1,0 +1,293 @@
+// The one loop: take in what has arrived, move every operation on, and wait well when nothing moves.
+#include <sched.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "progress/engine.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr auto kStepAside = std::chrono::milliseconds(20);
+constexpr auto kLongestPark = std::chrono::milliseconds(500);
+constexpr auto kProbeAfter = std::chrono::seconds(1);
+constexpr unsigned kPassesPerClock = 64;
+constexpr unsigned kPassesPerSocketLook = 256;
+
+}  // namespace
+
+// While a caller waits, it is the one that moves things on, and peers need not wake anybody.
+class Engine::Foreground {
+ public:
+  explicit Foreground(Engine& engine) : engine_(engine) {
+    ++engine_.foreground_;
+    if (engine_.parked_flags_) engine_.set_parked(false);
+  }
+  ~Foreground() {
+    if (--engine_.foreground_ > 0) {
+      engine_.others_.notify_all();
+    } else if (!engine_.active_.empty() || !engine_.finished_.empty()) {
+      engine_.wake_server();
+    }
+  }
+  Foreground(const Foreground&) = delete;
+  Foreground& operator=(const Foreground&) = delete;
+
+ private:
+  Engine& engine_;
+};
+
+void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operation) {
+  if (operation.over()) {
+    retire();
+    return;
+  }
+  const Foreground foreground(*this);
+  Backoff backoff(caller_budget_);
+  while (!operation.over()) {
+    if (progress()) {
+      backoff.reset();
+      if (contenders_.load(std::memory_order_relaxed) == 0) continue;
+      lock.unlock();
+      ::sched_yield();
+      lock.lock();
+    } else if (!operation.over()) {
+      pause(lock, backoff);
+    }
+  }
+}
+
+std::vector<std::uint64_t> Engine::serve() {
+  auto lock = enter();
+  Backoff backoff(server_budget_);
+  while (finished_.empty() && !closed_) {
+    if (foreground_ > 0) {
+      others_.wait_for(lock, kStepAside);
+    } else if (active_.empty()) {
+      park(lock);
+      backoff.reset();
+    } else if (progress()) {
+      backoff.reset();
+      if (contenders_.load(std::memory_order_relaxed) > 0) {
+        lock.unlock();
+        ::sched_yield();
+        lock.lock();
+      }
+    } else if (!active_.empty()) {
+      pause(lock, backoff);
+    }
+  }
+  if (closed_) return {};
+  return std::exchange(finished_, {});
+}
+
+void Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
+  switch (backoff.next()) {
+    case Backoff::Next::spin:
+      relax_cpu();
+      if (contenders_.load(std::memory_order_relaxed) == 0) return;
+      [[fallthrough]];
+    case Backoff::Next::yield:
+      lock.unlock();
+      ::sched_yield();
+      lock.lock();
+      return;
+    case Backoff::Next::park: park(lock); return;
+  }
+}
+
+// Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
+void Engine::park(std::unique_lock<std::mutex>& lock) {
+  if (listening_) {
+    if (idle_listener_) wake_listener();  // it knows nothing of this operation: take its place
+    others_.wait_for(lock, kLongestPark);
+    return;
+  }
+  const bool expecting = !active_.empty();
+  if (expecting) {
+    set_parked(true);
+    if (poll_links()) {  // it came before the peer could know that we sleep
+      set_parked(false);
+      step_operations();
+      retire();
+      return;
+    }
+  }
+  set_interest(expecting, true);
+  listening_ = true;
+  idle_listener_ = !expecting;
+  std::array<epoll_event, 64> events;
+  const int timeout = expecting ? milliseconds_to_next_clock() : -1;
+  lock.unlock();
+  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  lock.lock();
+  listening_ = false;
+  if (parked_flags_) set_parked(false);
+  others_.notify_all();
+  if (closed_) return;
+  if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
+  poll_links();
+  step_operations();
+  check_clocks();
+  retire();
+}
+
+void Engine::wake_server() {
+  others_.notify_all();
+  wake_listener();
+}
+
+void Engine::wake_listener() {
+  if (!listening_) return;
+  idle_listener_ = false;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto wrote = ::write(wake_.get(), &one, sizeof one);
+}
+
+// The listener went to sleep for good, knowing of no operation; waking it at once would cost a switch for nothing.
+void Engine::set_alarm() {
+  const auto delay = std::chrono::milliseconds(std::max(1, milliseconds_to_next_clock()));
+  itimerspec when{};
+  when.it_value.tv_sec = delay.count() / 1000;
+  when.it_value.tv_nsec = delay.count() % 1000 * 1'000'000;
+  ::timerfd_settime(alarm_.get(), 0, &when, nullptr);
+}
+
+bool Engine::progress() {
+  ++passes_;
+  bool moved = poll_links();
+  if (!tcp_links_.empty() || passes_ % kPassesPerSocketLook == 0) poll_sockets(0);
+  moved |= step_operations();
+  if (passes_ % kPassesPerClock == 0) check_clocks();
+  const auto before = active_.size();
+  retire();
+  return moved || active_.size() != before;
+}
+
+bool Engine::poll_links() {
+  bool moved = false;
+  for (Link* link : shm_links_) moved |= link->poll(*this);
+  for (Link* link : tcp_links_)
+    if (link->wants_write()) moved |= link->poll(*this);
+  return moved;
+}
+
+void Engine::poll_sockets(int timeout_ms) {
+  set_interest(true, false);
+  std::array<epoll_event, 64> events;
+  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
+}
+
+void Engine::handle_sockets(std::span<const epoll_event> events) {
+  for (const epoll_event& event : events) {
+    if (event.data.u64 == kWakeToken || event.data.u64 == kAlarmToken) {
+      std::uint64_t count = 0;
+      const int fd = event.data.u64 == kWakeToken ? wake_.get() : alarm_.get();
+      [[maybe_unused]] const auto got = ::read(fd, &count, sizeof count);
+      continue;
+    }
+    Peer& peer = *peers_[event.data.u64];
+    if (peer.lost) continue;
+    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer.link->on_readable(*this);
+    if (!peer.lost && (event.events & EPOLLOUT) != 0) peer.link->poll(*this);
+  }
+}
+
+// Idle ranks do not read: what peers send ahead waits in the kernel, which slows them down in time.
+void Engine::set_interest(bool reading, bool parking) {
+  for (Link* link : tcp_links_) {
+    Peer& peer = *peers_[static_cast<std::size_t>(link->peer())];
+    if (peer.lost) continue;
+    std::uint32_t interest = EPOLLRDHUP;
+    if (reading) interest |= EPOLLIN;
+    if (parking && link->wants_write()) interest |= EPOLLOUT;
+    if (interest == peer.interest) continue;
+    peer.interest = interest;
+    epoll_event event{};
+    event.events = interest;
+    event.data.u64 = static_cast<std::uint64_t>(link->peer());
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link->descriptor(), &event);
+  }
+}
+
+void Engine::set_parked(bool parked) {
+  parked_flags_ = parked;
+  for (Link* link : shm_links_) link->set_parked(parked);
+}
+
+bool Engine::step_operations() {
+  bool moved = false;
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    const std::shared_ptr<Operation> keep = active_[i];
+    Operation& operation = *keep;
+    if (operation.over()) continue;
+    moved |= operation.step();
+    if (operation.trouble()) {
+      fail_group(*operation.group, operation.trouble(), true);
+    } else if (operation.complete()) {
+      if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
+      if (!operation.over()) operation.finish();
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+void Engine::retire() {
+  bool any = false;
+  for (const auto& operation : active_) {
+    if (!operation->over()) continue;
+    any = true;
+    Event& event = events_.slot(operation->id);
+    if (event.id == operation->id) {
+      event.ended_ns = realtime_ns();
+      event.state = operation->state() == Operation::State::done ? EventState::done : EventState::failed;
+    }
+    if (operation->notify) finished_.push_back(operation->id);
+  }
+  if (!any) return;
+  std::erase_if(active_, [](const auto& operation) { return operation->over(); });
+  others_.notify_all();
+  if (!finished_.empty()) wake_server();
+}
+
+void Engine::check_clocks() {
+  const auto now = Clock::now();
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    Operation& operation = *active_[i];
+    if (operation.over()) continue;
+    if (now >= operation.deadline) {
+      Group& group = *operation.group;
+      const auto waited = std::chrono::duration<double>(now - operation.started).count();
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%.3g", waited);
+      std::string missing;
+      // Who has not even begun is to blame; who has begun may itself be waiting for them.
+      auto absent = is_point_to_point(operation.what.collective) ? std::vector<int>{} : group.unheard(operation.sequence);
+      if (absent.empty()) absent = operation.missing();
+      for (const int rank : absent) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
+      fail_group(group,
+                 {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
+                                          group.name_of(group.rank) + ": it waits for " + missing},
+                 true);
+    } else if (now - operation.probed >= kProbeAfter) {
+      operation.probed = now;
+      probe(operation);
+    }
+  }
+}
+
+int Engine::milliseconds_to_next_clock() const {
+  auto next = Clock::now() + kLongestPark;
+  for (const auto& operation : active_) {
+    next = std::min({next, operation->deadline, operation->probed + kProbeAfter});
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
+  return static_cast<int>(std::max<std::int64_t>(0, left));
+}
+
+}  // namespace paceline

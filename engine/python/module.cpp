@@ -1,0 +1,294 @@
+// The nanobind module: conversions and nothing else. Every call that may wait gives up the GIL.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+#include <unistd.h>
+
+#include "kernel/reduce.hpp"
+#include "link/shm.hpp"
+#include "memory/remote.hpp"
+#include "progress/collectives.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace paceline {
+namespace {
+
+using Address = std::uint64_t;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+using WireReduce = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<int>, int>;
+using WirePlan = std::tuple<std::int64_t, std::string, bool, std::vector<std::vector<WireReduce>>>;
+using WirePlans = std::map<std::string, std::vector<WirePlan>>;
+using WireBuffer = std::pair<Address, std::size_t>;
+
+std::byte* memory(Address address) { return reinterpret_cast<std::byte*>(address); }
+
+DType dtype_of(int number) {
+  if (number < 0 || number >= static_cast<int>(kDTypeNames.size()))
+    throw Failure(ErrorKind::invalid, "no such dtype: " + std::to_string(number));
+  return static_cast<DType>(number);
+}
+
+Op op_of(int number) {
+  if (number < 0 || number >= static_cast<int>(kOpNames.size()))
+    throw Failure(ErrorKind::invalid, "no such reduction: " + std::to_string(number));
+  return static_cast<Op>(number);
+}
+
+Mode mode_of(int number) {
+  if (number < 0 || number > 2) throw Failure(ErrorKind::invalid, "no such mode: " + std::to_string(number));
+  return static_cast<Mode>(number);
+}
+
+Collective collective_of(const std::string& name) {
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
+    if (kCollectiveNames[i] == name) return static_cast<Collective>(i);
+  throw Failure(ErrorKind::invalid, "no such collective: " + name);
+}
+
+Plan plan_from(const WirePlan& wire) {
+  const auto& [limit, name, replicated, levels] = wire;
+  Plan plan{limit, name, replicated, {}};
+  for (const auto& wire_level : levels) {
+    Level& level = plan.levels.emplace_back();
+    for (const auto& [begin, begin_of, end, end_of, holders, owner] : wire_level) {
+      if (begin < 0 || begin_of <= 0 || end < begin / begin_of || end_of <= 0)
+        throw Failure(ErrorKind::invalid, "a plan's range must lie within 0 and 1");
+      level.push_back({{begin, begin_of}, {end, end_of}, holders, owner});
+    }
+  }
+  return plan;
+}
+
+std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
+  std::vector<Buffer> buffers;
+  for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
+  return buffers;
+}
+
+// A group together with the engine that it lives in.
+struct PyGroup {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> group;
+};
+
+struct PyOperation {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> group;
+  Handle operation;
+};
+
+nb::object give(const PyGroup& self, Handle operation) {
+  if (!operation) return nb::none();
+  return nb::cast(PyOperation{self.engine, self.group, std::move(operation)});
+}
+
+template <typename Call>
+nb::object released(const PyGroup& self, Call&& call) {
+  Handle operation;
+  {
+    const nb::gil_scoped_release no_gil;
+    operation = call();
+  }
+  return give(self, std::move(operation));
+}
+
+PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank, const std::vector<int>& peers,
+                   double timeout, const WirePlans& wire) {
+  std::map<std::string, std::vector<Plan>, std::less<>> plans;
+  for (const auto& [collective, choices] : wire)
+    for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
+  const nb::gil_scoped_release no_gil;
+  return {engine, engine->add_group(channel, rank, peers, std::chrono::duration<double>(timeout), std::move(plans))};
+}
+
+nb::list events(Engine& self) {
+  std::vector<Event> snapshot;
+  {
+    const nb::gil_scoped_release no_gil;
+    snapshot = self.events();
+  }
+  static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
+  nb::list rows;
+  for (const Event& e : snapshot) {
+    rows.append(nb::make_tuple(e.id, e.channel, e.sequence, kCollectiveNames[static_cast<std::size_t>(e.what.collective)],
+                               kDTypeNames[static_cast<std::size_t>(e.what.dtype)],
+                               kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes, e.algorithm, e.link,
+                               e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
+  }
+  return rows;
+}
+
+// By ErrorKind. They live as long as the interpreter, which is why nothing here owns them.
+std::array<PyObject*, 6> error_types{};
+
+void bind_errors(nb::module_& m) {
+  const auto add = [&](ErrorKind kind, const char* name, PyObject* base) {
+    PyObject* type = PyErr_NewException((std::string("paceline._engine.") + name).c_str(), base, nullptr);
+    m.attr(name) = nb::borrow(type);
+    return error_types[static_cast<std::size_t>(kind)] = type;
+  };
+  PyObject* base = add(ErrorKind::none, "CommunicationError", PyExc_RuntimeError);
+  add(ErrorKind::peer_lost, "PeerLost", base);
+  add(ErrorKind::mismatch, "Mismatch", base);
+  add(ErrorKind::timeout, "Timeout", base);
+  add(ErrorKind::aborted, "Aborted", base);
+  error_types[static_cast<std::size_t>(ErrorKind::invalid)] = PyExc_ValueError;
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Failure& failure) {
+      PyErr_SetString(error_types[static_cast<std::size_t>(failure.kind)], failure.what());
+    }
+  });
+}
+
+void bind_group(nb::module_& m) {
+  nb::class_<PyGroup>(m, "Group")
+      .def_prop_ro("rank", [](const PyGroup& self) { return self.group->rank; })
+      .def_prop_ro("size", [](const PyGroup& self) { return self.group->size(); })
+      .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
+      .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
+      .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
+      .def("all_reduce",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {
+             return released(self, [&] {
+               return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
+                                 mode_of(mode));
+             });
+           })
+      .def("broadcast",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode) {
+             return released(self, [&] {
+               return broadcast(*self.engine, *self.group, memory(data), count, dtype_of(dtype), root, mode_of(mode));
+             });
+           })
+      .def("reduce",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root, int mode) {
+             return released(self, [&] {
+               return reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor, root,
+                             mode_of(mode));
+             });
+           })
+      .def("all_gather",
+           [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode) {
+             return released(self, [&] {
+               return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
+                                 mode_of(mode));
+             });
+           })
+      .def("reduce_scatter",
+           [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
+             return released(self, [&] {
+               return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
+                                     op_of(op), factor, mode_of(mode));
+             });
+           })
+      .def("exchange",
+           [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
+              const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {
+             const auto out = buffers_from(sends);
+             const auto in = buffers_from(recvs);
+             return released(self, [&] {
+               return exchange(*self.engine, *self.group, collective_of(collective), out, in, dtype_of(dtype), root,
+                               mode_of(mode));
+             });
+           })
+      .def("barrier",
+           [](PyGroup& self, int mode) {
+             return released(self, [&] { return barrier(*self.engine, *self.group, mode_of(mode)); });
+           })
+      .def("send",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
+             return released(self, [&] {
+               return send(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag, mode_of(mode));
+             });
+           })
+      .def("recv",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
+             return released(self, [&] {
+               return receive(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag,
+                              mode_of(mode));
+             });
+           })
+      .def(
+          "set_timeout",
+          [](PyGroup& self, double seconds) { self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds)); },
+          Release())
+      .def(
+          "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
+      .def(
+          "close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
+}
+
+}  // namespace
+}  // namespace paceline
+
+NB_MODULE(_engine, m) {
+  using namespace paceline;
+  nb::set_leak_warnings(false);
+  bind_errors(m);
+
+  nb::dict dtypes;
+  for (std::size_t i = 0; i < kDTypeNames.size(); ++i) dtypes[nb::str(kDTypeNames[i].data())] = i;
+  nb::dict ops;
+  for (std::size_t i = 0; i < kOpNames.size(); ++i) ops[nb::str(kOpNames[i].data())] = i;
+  m.attr("DTYPES") = dtypes;
+  m.attr("OPS") = ops;
+  m.attr("BLOCKING") = 0;
+  m.attr("ASYNC") = 1;
+  m.attr("NOTIFY") = 2;
+
+  m.def("create_link_memory", [] { return create_link_memory().release(); });
+  m.def("probe_address", &probe_address);
+  m.def("can_read", [](int pid, Address address) { return can_read(pid, address); }, "pid"_a, "address"_a);
+  m.def("allow_reads", &allow_reads);
+  m.def("isa", [] { return std::string(kernels().isa); });
+
+  bind_group(m);
+
+  nb::class_<PyOperation>(m, "Operation")
+      .def_prop_ro("id", [](const PyOperation& self) { return self.operation->id; })
+      .def_prop_ro("source", [](const PyOperation& self) { return self.operation->source(); })
+      .def("done", [](PyOperation& self) { return self.engine->is_over(*self.operation); }, Release())
+      .def(
+          "wait",
+          [](PyOperation& self, double timeout) {
+            self.engine->wait(*self.operation, std::chrono::duration<double>(timeout));
+          },
+          "timeout"_a = -1.0, Release())
+      .def("error", [](PyOperation& self) {
+        return self.engine->is_over(*self.operation) ? self.operation->error().message : std::string();
+      });
+
+  nb::class_<Engine>(m, "Engine")
+      .def("__init__",
+           [](Engine* self, double spin_us, std::string description) {
+             new (self)
+                 Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)), std::move(description));
+           },
+           "spin_us"_a, "description"_a)
+      .def("add_tcp_peer",
+           [](Engine& self, int fd, std::string description) {
+             return self.add_tcp_peer(Descriptor(fd), std::move(description));
+           },
+           "fd"_a, "description"_a, Release())
+      .def("add_shm_peer",
+           [](Engine& self, int fd, int memory_fd, int side, int pid, bool readable, std::string description) {
+             Descriptor socket(fd);
+             const Descriptor memory_file(memory_fd);
+             if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
+             return self.add_shm_peer(std::move(socket), memory_file, side, pid, readable, std::move(description));
+           },
+           "fd"_a, "memory_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
+      .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a)
+      .def("serve", &Engine::serve, Release())
+      .def("close", &Engine::close, Release())
+      .def("events", &events);
+}

@@ -1,0 +1,161 @@
+// What goes wrong reaches every rank, says who, and leaves nobody waiting.
+#include "world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+Error failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return {failure.kind, failure.what()};
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void reduce_floats(Rank& r, std::size_t count) {
+  std::vector<float> data(count, 1);
+  all_reduce(*r.engine, *r.group, bytes(data), count, DType::float32, Op::sum, 1, Mode::blocking);
+}
+
+void on_every_wire(const std::function<void(Wire)>& body) {
+  for (const Wire wire : {Wire::shm, Wire::staged, Wire::tcp}) body(wire);
+}
+
+}  // namespace
+
+TEST(different_sizes_are_named_on_every_rank) {
+  on_every_wire([](Wire wire) {
+    for (const std::size_t other : {2UL, 1000UL, 100'000UL}) {
+      World world(3, [=](int, int) { return wire; });
+      world.run([&](Rank& r) {
+        const auto error = failure_of([&] { reduce_floats(r, r.rank == 1 ? other : 4); });
+        CHECK(error.kind == ErrorKind::mismatch);
+        CHECK(contains(error.message, "float32[4] SUM"));
+        CHECK(contains(error.message, "rank 1") || r.rank == 1);
+        CHECK(contains(error.message, "float32[" + std::to_string(other) + "]"));
+      });
+    }
+  });
+}
+
+TEST(different_collectives_are_named_on_every_rank) {
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    const auto error = failure_of([&] {
+      if (r.rank == 2) {
+        barrier(*r.engine, *r.group, Mode::blocking);
+      } else {
+        reduce_floats(r, 100);
+      }
+    });
+    CHECK(error.kind == ErrorKind::mismatch);
+    CHECK(contains(error.message, "barrier #0"));
+    CHECK(contains(error.message, "all_reduce #0"));
+  });
+}
+
+TEST(roots_that_never_talk_to_each_other_are_found_too) {
+  // Everybody but the root only sends: no message tells two of them apart, the probe does.
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    std::vector<float> data(5000);
+    const auto error = failure_of([&] {
+      reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, r.rank == 0 ? 1 : 0,
+             Mode::blocking);
+    });
+    CHECK(error.kind == ErrorKind::mismatch);
+  });
+}
+
+TEST(a_rank_that_leaves_is_named) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      if (r.rank == 2) {
+        reduce_floats(r, 10);
+        r.engine->close();
+        return;
+      }
+      // The rank that finds out tells the other one, which may still be in the operation before.
+      const auto error = failure_of([&] {
+        reduce_floats(r, 10);
+        reduce_floats(r, 5000);
+      });
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(contains(error.message, "rank 2 (thread) has left the job"));
+      const auto again = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(again.kind == ErrorKind::peer_lost);
+    });
+  });
+}
+
+TEST(a_timeout_names_who_is_missing) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; }, false, 0.3);
+    world.run([&](Rank& r) {
+      if (r.rank == 2) return;
+      const auto error = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(error.kind == ErrorKind::timeout);
+      CHECK(contains(error.message, "waits for rank 2 (thread)"));
+    });
+  });
+}
+
+TEST(asynchronous_operations_time_out_too) {
+  World world(2, [](int, int) { return Wire::shm; }, false, 0.3);
+  world.run([&](Rank& r) {
+    if (r.rank == 1) return;
+    std::vector<float> data(10);
+    const auto handle =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    while (!r.engine->is_over(*handle)) std::this_thread::yield();
+    CHECK(handle->error().kind == ErrorKind::timeout);
+  });
+}
+
+TEST(an_abort_reaches_everybody) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      if (r.rank == 0) {
+        r.engine->abort(*r.group, "the user asked");
+        return;
+      }
+      const auto error = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(error.kind == ErrorKind::aborted);
+      CHECK(contains(error.message, "the user asked"));
+    });
+  });
+}
+
+TEST(one_group_fails_and_another_goes_on) {
+  World world(2, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    auto other = r.engine->add_group(77, r.rank, r.peers, std::chrono::seconds(60), plans_for(2, false));
+    (void)failure_of([&] { reduce_floats(r, r.rank == 0 ? 5 : 6); });
+    std::vector<float> data(100, 1);
+    all_reduce(*r.engine, *other, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    CHECK(data[99] == 2);
+  });
+}
+
+TEST(bad_arguments_are_refused) {
+  World world(1, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    std::vector<float> data(4);
+    const auto call = [&](DType dtype, Op op, std::byte* at) {
+      return failure_of([&] { all_reduce(*r.engine, *r.group, at, 4, dtype, op, 1, Mode::blocking); }).kind;
+    };
+    CHECK(call(DType::float32, Op::bxor, bytes(data)) == ErrorKind::invalid);
+    CHECK(call(DType::boolean, Op::avg, bytes(data)) == ErrorKind::invalid);
+    CHECK(call(DType::float32, Op::sum, nullptr) == ErrorKind::invalid);
+    const auto root = failure_of(
+        [&] { broadcast(*r.engine, *r.group, bytes(data), 4, DType::float32, 1, Mode::blocking); });
+    CHECK(root.kind == ErrorKind::invalid);
+  });
+}

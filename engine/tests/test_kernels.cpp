@@ -1,0 +1,162 @@
+// Every dtype and reduction, in every instruction set of this CPU, against the plain meaning of the operation.
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "check.hpp"
+#include "kernel/half.hpp"
+#include "kernel/reduce.hpp"
+
+using namespace paceline;
+
+namespace {
+
+template <typename T>
+double plain(Op op, double a, double b) {
+  switch (op) {
+    case Op::product: return a * b;
+    case Op::min: return std::min(a, b);
+    case Op::max: return std::max(a, b);
+    case Op::band: return static_cast<double>(static_cast<std::int64_t>(a) & static_cast<std::int64_t>(b));
+    case Op::bor: return static_cast<double>(static_cast<std::int64_t>(a) | static_cast<std::int64_t>(b));
+    case Op::bxor: return static_cast<double>(static_cast<std::int64_t>(a) ^ static_cast<std::int64_t>(b));
+    default: return a + b;
+  }
+}
+
+template <typename T>
+void put(std::byte* base, std::size_t index, double value) {
+  const T element = static_cast<T>(value);
+  std::memcpy(base + index * sizeof(T), &element, sizeof(T));
+}
+
+template <typename T>
+double get(const std::byte* base, std::size_t index) {
+  T element;
+  std::memcpy(&element, base + index * sizeof(T), sizeof(T));
+  return static_cast<double>(element);
+}
+
+// Small integers: every sum, product and comparison of them is exact in every dtype.
+template <typename T>
+void check_dtype(const Kernels& kernels, DType dtype) {
+  std::mt19937 random(7);
+  for (int number = 0; number < 9; ++number) {
+    const Op op = static_cast<Op>(number);
+    if (!supports(dtype, op) || op == Op::premul_sum) continue;
+    for (const std::size_t count : {0UL, 1UL, 7UL, 64UL, 511UL, 513UL, 1500UL}) {
+      for (const std::size_t inputs : {1UL, 2UL, 3UL, 4UL, 5UL, 6UL}) {
+        for (const std::size_t offset : {0UL, 1UL}) {
+          for (const bool in_place : {false, true}) {
+            std::vector<std::vector<std::byte>> memory(inputs, std::vector<std::byte>(count * sizeof(T) + 8));
+            std::vector<std::byte> result(count * sizeof(T) + 8);
+            std::vector<double> expected(count);
+            std::vector<const std::byte*> in;
+            for (std::size_t k = 0; k < inputs; ++k) {
+              for (std::size_t i = 0; i < count; ++i) {
+                const double value = 1 + static_cast<double>(random() % 2);
+                put<T>(memory[k].data() + offset, i, value);
+                expected[i] = k == 0 ? value : plain<T>(op, expected[i], value);
+              }
+              in.push_back(memory[k].data() + offset);
+            }
+            std::byte* out = in_place ? memory.back().data() + offset : result.data() + offset;
+            const double divisor = op == Op::avg ? 2 : 1;
+            kernels.reduce({dtype, op, divisor}, out, in.data(), inputs, count);
+            for (std::size_t i = 0; i < count; ++i) {
+              double want = expected[i] / divisor;
+              if (std::is_integral_v<T>) want = std::trunc(want);
+              CHECK(get<T>(out, i) == want);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST(every_dtype_and_reduction) {
+  for (const Kernels* kernels : available_kernels()) {
+    check_dtype<_Float16>(*kernels, DType::float16);
+    check_dtype<float>(*kernels, DType::float32);
+    check_dtype<double>(*kernels, DType::float64);
+    check_dtype<std::int8_t>(*kernels, DType::int8);
+    check_dtype<std::uint8_t>(*kernels, DType::uint8);
+    check_dtype<std::int32_t>(*kernels, DType::int32);
+    check_dtype<std::int64_t>(*kernels, DType::int64);
+  }
+}
+
+TEST(booleans_stay_booleans) {
+  const std::array<std::uint8_t, 4> a = {0, 0, 1, 1};
+  const std::array<std::uint8_t, 4> b = {0, 1, 0, 1};
+  const std::byte* in[2] = {reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data())};
+  const auto run = [&](Op op) {
+    std::array<std::uint8_t, 4> out{};
+    kernels().reduce({DType::boolean, op}, reinterpret_cast<std::byte*>(out.data()), in, 2, 4);
+    return out;
+  };
+  using Row = std::array<std::uint8_t, 4>;
+  CHECK((run(Op::sum) == Row{0, 1, 1, 1}));
+  CHECK((run(Op::max) == Row{0, 1, 1, 1}));
+  CHECK((run(Op::product) == Row{0, 0, 0, 1}));
+  CHECK((run(Op::bxor) == Row{0, 1, 1, 0}));
+}
+
+TEST(float16_converts_as_the_compiler_does) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const Float16 half{static_cast<std::uint16_t>(bits)};
+    _Float16 native;
+    std::memcpy(&native, &half, 2);
+    const auto want = static_cast<float>(native);
+    const float got = widen(half);
+    CHECK((std::isnan(want) && std::isnan(got)) || as_bits(want) == as_bits(got));
+    if (!std::isnan(want)) CHECK(narrow_to(want, Float16{}).bits == bits);
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const float value = as_float(static_cast<std::uint32_t>(random()));
+    const auto native = static_cast<_Float16>(value);
+    std::uint16_t want;
+    std::memcpy(&want, &native, 2);
+    const std::uint16_t got = narrow_to(value, Float16{}).bits;
+    CHECK(std::isnan(value) ? (got & 0x7fff) > 0x7c00 : got == want);
+  }
+}
+
+TEST(bfloat16_rounds_to_nearest_even) {
+  CHECK(narrow_to(1.0F, BFloat16{}).bits == 0x3f80);
+  CHECK(narrow_to(as_float(0x3f808000), BFloat16{}).bits == 0x3f80);  // a tie, down to even
+  CHECK(narrow_to(as_float(0x3f818000), BFloat16{}).bits == 0x3f82);  // a tie, up to even
+  CHECK(narrow_to(as_float(0x3f808001), BFloat16{}).bits == 0x3f81);
+  CHECK(std::isnan(widen(narrow_to(NAN, BFloat16{}))));
+  CHECK(std::isinf(widen(narrow_to(INFINITY, BFloat16{}))));
+}
+
+TEST(halves_are_summed_in_float32) {
+  // 2048 + 1 is not a float16: added one by one the ones would be lost.
+  for (const Kernels* kernels : available_kernels()) {
+    std::array<_Float16, 3> values = {2048, 1, 1};
+    const std::byte* in[3];
+    for (std::size_t i = 0; i < 3; ++i) in[i] = reinterpret_cast<const std::byte*>(&values[i]);
+    _Float16 out = 0;
+    kernels->reduce({DType::float16, Op::sum}, reinterpret_cast<std::byte*>(&out), in, 3, 1);
+    CHECK(static_cast<float>(out) == 2050);
+  }
+}
+
+TEST(a_nan_in_any_input_is_a_nan_in_the_result) {
+  for (const Op op : {Op::min, Op::max, Op::sum}) {
+    for (int where = 0; where < 2; ++where) {
+      float values[2] = {1, 1};
+      values[where] = NAN;
+      const std::byte* in[2] = {reinterpret_cast<const std::byte*>(&values[0]),
+                                reinterpret_cast<const std::byte*>(&values[1])};
+      float out = 0;
+      kernels().reduce({DType::float32, op}, reinterpret_cast<std::byte*>(&out), in, 2, 1);
+      CHECK(std::isnan(out));
+    }
+  }
+}

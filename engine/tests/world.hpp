@@ -1,0 +1,153 @@
+// A job whose ranks are threads, each with an engine of its own, over real sockets and shared memory.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "link/shm.hpp"
+#include "progress/collectives.hpp"
+
+namespace paceline::test {
+
+enum class Wire { shm, staged, tcp };
+
+inline std::pair<int, int> tcp_pair() {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  CHECK(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  CHECK(::listen(listener, 1) == 0);
+  CHECK(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const int a = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK(::connect(a, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  const int b = ::accept(listener, nullptr, nullptr);
+  CHECK(b >= 0);
+  ::close(listener);
+  return {a, b};
+}
+
+inline Reduce reduce_of(int begin, int end, int of, std::vector<int> holders, int owner) {
+  return {{begin, of}, {end, of}, std::move(holders), owner};
+}
+
+inline std::vector<int> everybody(int size) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+inline Plan direct_plan(int size) {
+  Plan plan{-1, "direct", false, {{}}};
+  for (int rank = 0; rank < size; ++rank)
+    plan.levels[0].push_back(reduce_of(rank, rank + 1, size, everybody(size), rank));
+  return plan;
+}
+
+inline Plan ring_plan(int size) {
+  Plan plan{-1, "ring", false, {}};
+  for (int step = 1; step < size; ++step) {
+    Level level;
+    for (int block = 0; block < size; ++block) {
+      const int from = (block + step) % size;
+      const int to = (from + 1) % size;
+      level.push_back(reduce_of(block, block + 1, size, {from, to}, to));
+    }
+    plan.levels.push_back(level);
+  }
+  return plan;
+}
+
+inline Plan flat_plan(int size) { return {-1, "flat", false, {{reduce_of(0, 1, 1, everybody(size), 0)}}}; }
+
+using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
+
+inline Plans plans_for(int size, bool ring) {
+  Plan replicated{1024, "replicated", true, {}};
+  return {{"all_reduce", {replicated, ring ? ring_plan(size) : direct_plan(size)}},
+          {"all_gather", {ring ? ring_plan(size) : direct_plan(size)}},
+          {"broadcast", {flat_plan(size)}}};
+}
+
+struct Rank {
+  Engine* engine;
+  std::vector<int> peers;
+  std::shared_ptr<Group> group;
+  int rank;
+  int size;
+};
+
+class World {
+ public:
+  // `wire(i, j)` says how ranks i < j are joined.
+  World(int size, const std::function<Wire(int, int)>& wire, bool ring = false, double timeout = 60) : size_(size) {
+    for (int rank = 0; rank < size; ++rank) engines_.push_back(std::make_unique<Engine>(std::chrono::microseconds(5), name(rank)));
+    std::vector<std::vector<int>> peers(static_cast<std::size_t>(size), std::vector<int>(static_cast<std::size_t>(size), -1));
+    for (int i = 0; i < size; ++i) {
+      for (int j = i + 1; j < size; ++j) {
+        const auto a = static_cast<std::size_t>(i);
+        const auto b = static_cast<std::size_t>(j);
+        const std::string name_a = name(i);
+        const std::string name_b = name(j);
+        if (wire(i, j) == Wire::tcp) {
+          const auto [x, y] = tcp_pair();
+          peers[a][b] = engines_[a]->add_tcp_peer(Descriptor(x), name_b);
+          peers[b][a] = engines_[b]->add_tcp_peer(Descriptor(y), name_a);
+        } else {
+          int pair[2];
+          CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+          const Descriptor memory = create_link_memory();
+          const bool readable = wire(i, j) == Wire::shm;
+          peers[a][b] = engines_[a]->add_shm_peer(Descriptor(pair[0]), memory, 0, ::getpid(), readable, name_b);
+          peers[b][a] = engines_[b]->add_shm_peer(Descriptor(pair[1]), memory, 1, ::getpid(), readable, name_a);
+        }
+      }
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      auto group = engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans_for(size, ring));
+      ranks_.push_back({engines_[i].get(), peers[i], std::move(group), rank, size});
+      servers_.emplace_back([engine = engines_[i].get()] {
+        while (!engine->serve().empty()) {
+        }
+      });
+    }
+  }
+
+  ~World() {
+    for (auto& engine : engines_) engine->close();
+    for (auto& server : servers_) server.join();
+  }
+
+  void run(const std::function<void(Rank&)>& body) {
+    std::vector<std::thread> threads;
+    for (auto& rank : ranks_) threads.emplace_back([&] { body(rank); });
+    for (auto& thread : threads) thread.join();
+  }
+
+  Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  static std::string name(int rank) { return "rank " + std::to_string(rank) + " (thread)"; }
+
+  int size_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<Rank> ranks_;
+  std::vector<std::thread> servers_;
+};
+
+template <typename T>
+std::byte* bytes(std::vector<T>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+}  // namespace paceline::test

@@ -1,0 +1,44 @@
+// The always-on event ring: the last few thousand operations of this rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "link/header.hpp"
+
+namespace paceline {
+
+enum class EventState : std::uint8_t { running, done, failed };
+
+struct Event {
+  std::uint64_t id = 0;
+  std::uint64_t channel = 0;
+  std::uint32_t sequence = 0;
+  Fingerprint what;
+  EventState state = EventState::running;
+  std::uint64_t bytes = 0;
+  const char* algorithm = "";
+  const char* link = "";
+  std::int64_t enqueued_ns = 0;  // CLOCK_REALTIME
+  std::int64_t started_ns = 0;
+  std::int64_t ended_ns = 0;
+};
+
+class EventRing {
+ public:
+  static constexpr std::size_t kCapacity = 4096;
+
+  EventRing() : events_(kCapacity) {}
+
+  // The slot of operation `id`; ids count up from 1.
+  Event& slot(std::uint64_t id) { return events_[id % kCapacity]; }
+  std::vector<Event> snapshot(std::uint64_t last_id) const;
+
+ private:
+  std::vector<Event> events_;
+};
+
+std::int64_t realtime_ns();
+
+}  // namespace paceline

@@ -1,0 +1,81 @@
+"""Build the wheel as `pip wheel .` does, install it beside NumPy alone, and all-reduce between two processes.
+
+The two processes see an empty PATH: no compiler, no launcher, no framework.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RANKS = 2
+DEADLINE = 60  # seconds
+
+PROGRAM = """
+import importlib.util
+import sys
+import numpy
+import paceline
+
+assert importlib.util.find_spec("torch") is None
+with paceline.init() as group:
+    array = numpy.full(1000, group.rank + 1, dtype=numpy.float32)
+    group.all_reduce(array)
+    assert (array == group.size * (group.size + 1) / 2).all(), array
+print(f"rank {group.rank}: paceline from {paceline.__file__}")
+"""
+
+
+def pip(python: str | Path, *arguments: str | Path, build: Path | None = None) -> None:
+    environment = {**os.environ, "SKBUILD_BUILD_DIR": str(build)} if build else None
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment)
+
+
+def numpy_pins() -> list[str]:
+    lines = (ROOT / "requirements" / "demo.lock").read_text().splitlines()
+    return [line for line in lines if line.startswith("numpy==")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def run_ranks(python: Path, folder: Path) -> None:
+    world = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [
+        subprocess.Popen([python, "-c", PROGRAM], cwd=folder, env={**world, "RANK": str(rank), "PATH": "/nonexistent"})
+        for rank in range(RANKS)
+    ]
+    try:
+        codes = [rank.wait(DEADLINE) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    if any(codes):
+        sys.exit(f"wheel check: the ranks exited with {codes}")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
+        folder = Path(name)
+        pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=folder / "build")
+        (wheel,) = folder.glob("paceline-*.whl")
+        venv.create(folder / "venv", with_pip=True)
+        python = folder / "venv" / "bin" / "python"
+        pip(python, "install", *numpy_pins())
+        pip(python, "install", "--no-deps", wheel)
+        run_ranks(python, folder)
+        print(f"wheel check: {wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works beside NumPy alone")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Paceline keeps every rank of a training job in step.
+
+`init()` joins this rank to its job and gives a `Group` with the collectives; `paceline.torch` is the same for
+PyTorch. Nothing here imports a framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.group import Group, Operation
+
+__all__ = ["Group", "Operation", "init"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("Group", "Operation"):
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+    from paceline import group
+
+    return getattr(group, name)
+
+
+def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
+    """Join this process to its job: see `paceline.joining.init`."""
+    from paceline import joining
+
+    return joining.init(rank, size, timeout)

@@ -1,0 +1,134 @@
+"""The measurement: in every round each system gets a burst of calls while all the others are blocked, idle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from paceline.bench.session import Session, SessionFailed, Unsupported
+
+_LEAST_ROUNDS = 3
+_MOST_CALLS = 20_000
+_TOO_LONG = 4
+_SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure one size.
+
+    rounds: at most so many bursts per system. seconds: stop earlier after this time for one size, all systems together,
+    but not before three rounds. burst: seconds that a burst aims at. calls: calls per burst, instead.
+    """
+
+    rounds: int = 11
+    seconds: float = 6.0
+    burst: float = 0.04
+    calls: int | None = None
+
+
+@dataclass
+class Measured:
+    """One system at one size. times, cpu: seconds per call in each round, slowest rank and sum over ranks.
+
+    calls: in the next burst. timed: in all bursts so far.
+    """
+
+    session: Session
+    algorithm: str = "default"
+    wrong: int = 0
+    calls: int = 1
+    timed: int = 0
+    times: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is measured: one collective on `elements` elements (nccl-tests' S)."""
+
+    collective: str
+    dtype: str
+    op: str
+    elements: int
+    root: int = 0
+
+
+Complain = Callable[[str], None]
+
+
+class Interleaved:
+    """Measures live sessions side by side. One that fails is complained about, stopped and left out from then on."""
+
+    def __init__(self, sessions: list[Session], effort: Effort, complain: Complain) -> None:
+        self.sessions = list(sessions)
+        self.failed = self.refused = False
+        self._effort = effort
+        self._complain = complain
+
+    def measure(self, work: Work, progress: Callable[[int], None]) -> list[Measured]:
+        """Checks, times and checks again each system; `progress` is told each finished round."""
+        measured = [Measured(session) for session in self.sessions]
+        measured = self._each(measured, lambda one: self._prepare(one, work))
+        deadline = time.monotonic() + self._effort.seconds
+        for number in range(self._effort.rounds):
+            if number >= _LEAST_ROUNDS and time.monotonic() > deadline:
+                break
+            # The first place changes, so that nobody always follows the same neighbour.
+            first = number % max(1, len(measured))
+            measured = self._each(measured[first:] + measured[:first], self._time)
+            progress(number + 1)
+        measured = self._each(measured, lambda one: _check(one, _SEEDS_AFTER))
+        order = {id(session): place for place, session in enumerate(self.sessions)}
+        return sorted(measured, key=lambda one: order[id(one.session)])
+
+    def _prepare(self, one: Measured, work: Work) -> None:
+        one.session.ask(do="prepare", **vars(work))
+        _check(one, _SEEDS_BEFORE)
+        one.calls = self._effort.calls or _calls(one.session, self._effort.burst)
+
+    def _time(self, one: Measured) -> None:
+        once, cpu = _burst(one.session, one.calls)
+        one.times.append(once)
+        one.cpu.append(cpu)
+        one.timed += one.calls
+        # Calls that were quick when they were counted can become slow on a busy machine.
+        if self._effort.calls is None and once * one.calls > _TOO_LONG * self._effort.burst:
+            one.calls = max(1, round(self._effort.burst / once))
+
+    def _each(self, measured: list[Measured], step: Callable[[Measured], None]) -> list[Measured]:
+        kept = []
+        for one in measured:
+            try:
+                step(one)
+                kept.append(one)
+            except (SessionFailed, Unsupported) as reason:
+                unsupported = isinstance(reason, Unsupported)
+                self._complain(f"{one.session.system.label}: {reason}" if unsupported else str(reason))
+                self.refused |= unsupported
+                self.failed |= not unsupported
+                self.sessions.remove(one.session)
+                one.session.stop(gently=unsupported)
+        return kept
+
+
+def _burst(session: Session, calls: int) -> tuple[float, float]:
+    replies = session.ask(do="burst", calls=calls)
+    slowest = max(float(reply["seconds"]) for reply in replies)
+    return slowest / calls, sum(float(reply["cpu_seconds"]) for reply in replies) / calls
+
+
+def _calls(session: Session, seconds: float) -> int:
+    """Calls that fill `seconds`: from one call, then from a tenth of a burst."""
+    calls = 1
+    for share in (0.1, 1.0):
+        once, _ = _burst(session, calls)
+        calls = max(1, min(_MOST_CALLS, round(share * seconds / max(once, 1e-7))))
+    return calls
+
+
+def _check(one: Measured, seeds: list[int]) -> None:
+    replies = one.session.ask(do="verify", seeds=seeds)
+    one.wrong += sum(int(reply["wrong"]) for reply in replies)
+    one.algorithm = str(replies[0]["algorithm"])

@@ -1,0 +1,113 @@
+"""One collective at one size on one rank: its buffers, its input, and what must come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from . import pattern
+from .pattern import Array
+
+IN_PLACE = ("all_reduce", "broadcast", "reduce")
+REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+ALIGNMENT = 64
+
+
+class Piece(NamedTuple):
+    """A contiguous part of a buffer: what `contributors` have as their part number `part`, combined."""
+
+    contributors: list[int]
+    part: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """`elements` is nccl-tests' S in elements: the larger of a rank's two buffers, divisible where it is divided."""
+
+    collective: str
+    dtype: str
+    op: str
+    elements: int
+    root: int
+    rank: int
+    ranks: int
+
+    def source(self) -> list[Piece]:
+        """What this rank puts in."""
+        block = self.elements // self.ranks
+        if self.collective == "barrier":
+            return []
+        if self.collective == "all_gather":
+            return [Piece([self.rank], 0, block)]
+        if self.collective in ("reduce_scatter", "all_to_all"):
+            return [Piece([self.rank], part, block) for part in range(self.ranks)]
+        return [Piece([self.rank], 0, self.elements)]
+
+    def target(self) -> list[Piece]:
+        """What must come out on this rank; nothing where the collective promises nothing."""
+        everybody, me, block = list(range(self.ranks)), self.rank, self.elements // self.ranks
+        pieces = {
+            "all_reduce": [Piece(everybody, 0, self.elements)],
+            "reduce": [Piece(everybody, 0, self.elements)] if me == self.root else [],
+            "broadcast": [Piece([self.root], 0, self.elements)],
+            "all_gather": [Piece([peer], 0, block) for peer in everybody],
+            "reduce_scatter": [Piece(everybody, me, block)],
+            "all_to_all": [Piece([peer], me, block) for peer in everybody],
+            "sendrecv": [Piece([(me - 1) % self.ranks], 0, self.elements)],
+            "barrier": [],
+        }
+        return pieces[self.collective]
+
+    def content(self, piece: Piece, seed: int) -> Array:
+        """One period of what `piece` holds, in the dtype's storage."""
+        op = self.op if self.collective in REDUCING else "sum"
+        values = [
+            pattern.contribution(rank, self.ranks, self.dtype, op, seed + 11 * piece.part)
+            for rank in piece.contributors
+        ]
+        return pattern.encode(pattern.combine(values, op), self.dtype)
+
+
+class Buffers:
+    """The source and the target of a case on this rank; they are one array where the call works in place.
+
+    Both are NumPy arrays of the dtype's storage, aligned to 64 bytes, the same for every system.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.source = _aligned(case.source(), case.dtype)
+        self.target = self.source if case.collective in IN_PLACE else _aligned(case.target(), case.dtype)
+
+    def load(self, seed: int) -> None:
+        """Writes the input, and into a separate target what can't be right."""
+        self.target.view(np.uint8)[:] = 0xA5
+        begin = 0
+        for piece in self.case.source():
+            pattern.fill(self.source[begin : begin + piece.elements], self.case.content(piece, seed))
+            begin += piece.elements
+
+    def count_wrong(self, seed: int) -> int:
+        """Elements of the target that differ from what `load(seed)` on all ranks must give."""
+        begin, wrong = 0, 0
+        for piece in self.case.target():
+            part = self.target[begin : begin + piece.elements]
+            wrong += pattern.count_wrong(part, self.case.content(piece, seed))
+            begin += piece.elements
+        return wrong
+
+    def clear(self) -> None:
+        """Zeros: a fixed point of every op, so that repeated calls in place neither overflow nor slow down."""
+        self.source[:] = 0
+        self.target[:] = 0
+
+
+def _aligned(pieces: list[Piece], dtype: str) -> Array:
+    kind = pattern.storage(dtype)
+    size = sum(piece.elements for piece in pieces) * kind.itemsize
+    raw = np.empty(size + ALIGNMENT, dtype=np.uint8)
+    begin = -raw.ctypes.data % ALIGNMENT
+    return raw[begin : begin + size].view(kind)

@@ -1,0 +1,119 @@
+"""A measured rank: connects to the command, then does what it is told until it is told to stop.
+
+Between two orders it is blocked reading a socket, outside the measured system, and uses no CPU.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import socket
+import threading
+import time
+import traceback
+from itertools import repeat
+
+from . import wire
+from .adapter import Adapter, Call, Unsupported
+from .case import Buffers, Case
+from .wire import Closed, Lines, Message
+
+
+class Rank:
+    """Answers each order with one message: what was asked for, `unsupported`, or `error`."""
+
+    def __init__(self) -> None:
+        self._adapter: Adapter | None = None
+        self._buffers: Buffers | None = None
+        self._call: Call | None = None
+
+    def answer(self, order: Message) -> Message:
+        """Carries out one order; ``order["do"]`` names the method."""
+        try:
+            reply: Message = getattr(self, f"do_{order.pop('do')}")(**order)
+        except Unsupported as reason:
+            return {"unsupported": str(reason)}
+        except Exception as error:
+            traceback.print_exc()
+            return {"error": f"{type(error).__name__}: {error}"}
+        return reply
+
+    def do_start(self, adapter: str, options: dict[str, str], timeout: float) -> Message:
+        """Imports the system and forms the process group."""
+        module, _, name = adapter.partition(":")
+        if module.startswith("."):
+            found = importlib.import_module(module, __package__)
+        else:
+            found = importlib.import_module(module)
+        self._adapter = system = getattr(found, name)(options, timeout)
+        gc.collect()
+        gc.disable()
+        return {"rank": system.rank, "size": system.size, "about": system.about}
+
+    def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int) -> Message:
+        """Allocates the buffers of one case; the previous case's are dropped first."""
+        self._call = self._buffers = None
+        assert self._adapter is not None
+        case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size)
+        self._buffers = Buffers(case)
+        self._call = self._adapter.bind(case, self._buffers.source, self._buffers.target)
+        return {}
+
+    def do_verify(self, seeds: list[int]) -> Message:
+        """Runs the case once per seed on known data; leaves zeros for the timing."""
+        assert self._adapter is not None and self._buffers is not None and self._call is not None
+        wrong = 0
+        for seed in seeds:
+            self._buffers.load(seed)
+            self._call()
+            wrong += self._buffers.count_wrong(seed)
+        algorithm = self._adapter.algorithm()
+        self._buffers.clear()
+        return {"wrong": wrong, "algorithm": algorithm}
+
+    def do_burst(self, calls: int) -> Message:
+        """Times `calls` calls: wall seconds and this process's CPU seconds, both for all of them."""
+        assert self._adapter is not None and self._call is not None
+        call = self._call
+        for _ in repeat(None, 1 + calls // 10):
+            call()
+        self._adapter.barrier()
+        cpu = time.process_time()
+        begin = time.perf_counter()
+        for _ in repeat(None, calls):
+            call()
+        seconds = time.perf_counter() - begin
+        return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu}
+
+    def do_stop(self) -> Message:
+        """Leaves the process group; the process ends after this answer."""
+        self._call = self._buffers = None
+        if self._adapter is not None:
+            self._adapter.close()
+            self._adapter = None
+        return {}
+
+
+def _exit_with(connection: socket.socket) -> None:
+    """Ends this process, even one stuck inside a collective, as soon as the command is gone."""
+    poller = select.poll()
+    poller.register(connection, select.POLLRDHUP)
+    poller.poll()
+    os._exit(1)
+
+
+def main(address: str) -> None:
+    """Serves the command that listens at the Unix socket `address`."""
+    connection = wire.connect(address)
+    threading.Thread(target=_exit_with, args=(connection,), daemon=True).start()
+    lines, rank, stopped = Lines(connection), Rank(), False
+    lines.send({"pid": os.getpid()})
+    while not stopped:
+        try:
+            order = lines.receive()
+        except Closed:
+            return
+        stopped = order["do"] == "stop"
+        lines.send(rank.answer(order))

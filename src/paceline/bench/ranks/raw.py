@@ -1,0 +1,54 @@
+"""Paceline's raw face: the calls that other frameworks stand on, on NumPy arrays, without torch."""
+
+from __future__ import annotations
+
+import paceline
+
+from .adapter import Call, Unsupported
+from .case import Case
+from .pattern import Array
+from .ring import last_algorithm
+
+
+class Raw:
+    """The world group, met through the RANK, WORLD_SIZE and MASTER_* variables."""
+
+    def __init__(self, options: dict[str, str], timeout: float) -> None:
+        self._group = group = paceline.init(timeout=timeout)
+        self.rank, self.size = group.rank, group.size
+        self.about = "paceline's raw call"
+
+    def bind(self, case: Case, source: Array, target: Array) -> Call:
+        if case.dtype == "bfloat16":
+            raise Unsupported("NumPy has no bfloat16; measure it with --paths torch")
+        group, op, root = self._group, case.op, case.root
+        following, previous = (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
+
+        def sendrecv() -> None:
+            sent = group.send(source, following, async_op=True)
+            group.recv(target, previous)
+            assert sent is not None
+            sent.wait()
+
+        calls: dict[str, Call] = {
+            "all_reduce": lambda: group.all_reduce(source, op),
+            "all_gather": lambda: group.all_gather(target, source),
+            "reduce_scatter": lambda: group.reduce_scatter(target, source, op),
+            "broadcast": lambda: group.broadcast(source, root),
+            "all_to_all": lambda: group.all_to_all(target, source),
+            "reduce": lambda: group.reduce(source, root, op),
+            "barrier": lambda: group.barrier(),
+            "sendrecv": sendrecv,
+        }
+        if case.collective not in calls:
+            raise Unsupported(f"the raw face has no {case.collective}")
+        return calls[case.collective]
+
+    def barrier(self) -> None:
+        self._group.barrier()
+
+    def algorithm(self) -> str:
+        return last_algorithm()
+
+    def close(self) -> None:
+        self._group.close()

@@ -1,0 +1,18 @@
+"""Paceline's event ring, asked how the last operation was done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.runtime import runtime
+from paceline.trace.event import events
+
+
+def last_algorithm() -> str:
+    """The algorithm of this process's newest finished operation; "default" if none."""
+    engine: Any = runtime()._engine
+    done = [event for event in events(engine.events() if engine else []) if event.end_ns]
+    if not done:
+        return "default"
+    last = max(done, key=lambda event: event.end_ns)
+    return last.algorithm or "default"

@@ -1,0 +1,93 @@
+"""Anything that torch.distributed offers: Paceline's and Gloo's backends are called in exactly the same way."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .adapter import Call, Unsupported
+from .case import Case
+from .pattern import Array
+
+OPS = {
+    "sum": dist.ReduceOp.SUM,
+    "product": dist.ReduceOp.PRODUCT,
+    "min": dist.ReduceOp.MIN,
+    "max": dist.ReduceOp.MAX,
+}
+
+
+class TorchDistributed:
+    """The default process group of `backend`, met through the RANK, WORLD_SIZE and MASTER_* variables."""
+
+    def __init__(self, backend: str, timeout: float) -> None:
+        torch.set_num_threads(1)
+        dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.about = f"{backend} through torch {torch.__version__}"
+
+    def bind(self, case: Case, source: Array, target: Array) -> Call:
+        a, b = _tensor(source, case.dtype), _tensor(target, case.dtype)
+        op, root = OPS[case.op], case.root
+        following, previous = (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
+
+        def sendrecv() -> None:
+            work = dist.isend(a, following)
+            dist.recv(b, previous)
+            if work is not None:
+                work.wait()
+
+        calls: dict[str, Call] = {
+            "all_reduce": lambda: dist.all_reduce(a, op),
+            "all_gather": lambda: dist.all_gather_into_tensor(b, a),
+            "reduce_scatter": lambda: dist.reduce_scatter_tensor(b, a, op),
+            "broadcast": lambda: dist.broadcast(a, root),
+            "all_to_all": lambda: dist.all_to_all_single(b, a),
+            "reduce": lambda: dist.reduce(a, root, op),
+            "barrier": lambda: dist.barrier(),
+            "sendrecv": sendrecv,
+        }
+        if case.collective not in calls:
+            raise Unsupported(f"torch.distributed has no {case.collective}")
+        return calls[case.collective]
+
+    def barrier(self) -> None:
+        dist.barrier()
+
+    def algorithm(self) -> str:
+        return "default"
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+
+class Gloo(TorchDistributed):
+    """torch's own backend for CPU tensors."""
+
+    def __init__(self, options: dict[str, str], timeout: float) -> None:
+        super().__init__("gloo", timeout)
+
+
+class PacelineTorch(TorchDistributed):
+    """Paceline's backend."""
+
+    def __init__(self, options: dict[str, str], timeout: float) -> None:
+        importlib.import_module("paceline.torch")
+        super().__init__("paceline", timeout)
+        ring = importlib.import_module(".ring", __package__)
+        self._last_algorithm: Callable[[], str] = ring.last_algorithm
+
+    def algorithm(self) -> str:
+        return self._last_algorithm()
+
+
+def _tensor(array: Array, dtype: str) -> Any:
+    # torch can't take uint16 apart from bfloat16's bits everywhere; int16 has the same bits.
+    if dtype == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)

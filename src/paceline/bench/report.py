@@ -1,0 +1,128 @@
+"""What a person reads and what a program reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench import bandwidth
+from paceline.bench.interleave import Measured, Work
+from paceline.bench.ranks import case, pattern
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system at one size; the fields are the JSON's keys.
+
+    bytes: S of nccl-tests. time_us: median over rounds of the slowest rank's mean per call; q1, q3: its quartiles.
+    cpu_us: median of the process CPU time, user and system, of all ranks together, per call. bandwidths: 10^9 bytes/s.
+    wrong: elements, over all ranks, in the checks before and after. iterations: timed calls, all rounds together.
+    """
+
+    collective: str
+    algorithm: str
+    system: str
+    path: str
+    dtype: str
+    op: str
+    bytes: int
+    ranks: int
+    machines: int
+    buffer: str
+    time_us: float
+    time_us_q1: float
+    time_us_q3: float
+    cpu_us: float
+    algbw_gbps: float
+    busbw_gbps: float
+    wrong: int
+    iterations: int
+
+
+def row(one: Measured, work: Work, machines: int) -> Row:
+    """The figures of one measured system."""
+    system, ranks = one.session.system, one.session.ranks
+    size = work.elements * pattern.storage(work.dtype).itemsize
+    seconds = median(one.times)
+    first, _, third = quantiles(one.times, n=4, method="inclusive")
+    speed = bandwidth.algorithm_bandwidth(size, seconds)
+    return Row(
+        collective=work.collective,
+        algorithm=one.algorithm,
+        system=system.name,
+        path=system.path,
+        dtype=work.dtype,
+        op=work.op if work.collective in case.REDUCING else "none",
+        bytes=size,
+        ranks=ranks,
+        machines=machines,
+        buffer="any",
+        time_us=round(seconds * 1e6, 4),
+        time_us_q1=round(first * 1e6, 4),
+        time_us_q3=round(third * 1e6, 4),
+        cpu_us=round(median(one.cpu) * 1e6, 4),
+        algbw_gbps=round(speed, 6),
+        busbw_gbps=round(speed * bandwidth.bus_factor(work.collective, ranks), 6),
+        wrong=one.wrong,
+        iterations=one.timed,
+    )
+
+
+def write_json(rows: Sequence[Row], file: Path) -> None:
+    """A list of rows."""
+    file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def ratio(row: Row, rows: Sequence[Row], peer: str) -> float | None:
+    """How many times faster than `peer` at the same size; None where there is no such figure."""
+    for other in rows:
+        if other.system == peer and other.bytes == row.bytes and row.system != peer and row.time_us > 0:
+            return other.time_us / row.time_us
+    return None
+
+
+def table(rows: Sequence[Row], root: int) -> Table:
+    """nccl-tests' columns, the system, the CPU time, and the ratio to each peer."""
+    peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    left = ("type", "redop", "system", "path")
+    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "time(us)", "cpu(us)")
+    for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *(f"vs {peer}" for peer in peers)):
+        result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
+    for number, one in enumerate(rows):
+        ratios = [ratio(one, rows, peer) for peer in peers]
+        result.add_row(
+            *_nccl_words(one, root),
+            one.system,
+            one.path,
+            f"{one.time_us:.2f}",
+            f"{one.cpu_us:.2f}",
+            f"{one.algbw_gbps:.3f}",
+            f"{one.busbw_gbps:.3f}",
+            f"[red]{one.wrong}[/red]" if one.wrong else "0",
+            *("" if value is None else f"{value:.2f}×" for value in ratios),
+            style="bold" if one.system == "paceline" else "",
+            end_section=number + 1 < len(rows) and rows[number + 1].bytes != one.bytes,
+        )
+    return result
+
+
+def show(console: Console, table: Table) -> None:
+    """Prints the table whole: lines that are too long for a narrow window or a pipe are wrapped there, not cut here."""
+    wide = Console(width=1000)
+    console.width = max(console.width, wide.measure(table).maximum)
+    console.print(table)
+
+
+def _nccl_words(one: Row, root: int) -> list[str]:
+    count = one.bytes // pattern.storage(one.dtype).itemsize
+    if one.collective in ("all_gather", "reduce_scatter", "all_to_all"):
+        count //= one.ranks
+    rooted = one.collective in ("broadcast", "reduce")
+    return [str(one.bytes), str(count), one.dtype, one.op, str(root) if rooted else "-1"]

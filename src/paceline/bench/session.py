@@ -1,0 +1,178 @@
+"""One system's ranks, alive for the whole run: started once, driven by orders, idle in between."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from paceline.bench import starting
+from paceline.bench.ranks import wire
+from paceline.bench.ranks.wire import Closed, Lines, Message
+from paceline.bench.systems import System
+from paceline.lab.namespaces import Machines
+from paceline.launch.job import Job
+
+_LOG_LINES = 6
+_POLL_SECONDS = 0.2
+_STOP_SECONDS = 5.0
+_SHARED_NAMES = ("mpich_shm_", "sm_segment.")
+
+
+class SessionFailed(Exception):
+    """The system failed, died or did not answer in time; the text names it and carries its last words."""
+
+
+class Unsupported(Exception):
+    """The system lacks what was ordered; the text says what."""
+
+
+class Session:
+    """The ranks of one system. `start`, `meet`, `begin`: each for all sessions in turn, so that start-ups overlap."""
+
+    def __init__(self, system: System, ranks: int, home: Path, timeout: float) -> None:
+        self.system = system
+        self.ranks = ranks
+        self.timeout = timeout
+        self.about = system.label
+        self._scratch = home / system.label.replace("/", "-")
+        self._scratch.mkdir()
+        self._listener: socket.socket | None = None
+        self._members: list[Lines] = []
+        self._pids: list[int] = []
+        self._formed = False
+        self._job: Job | None = None
+
+    def start(self, environ: Mapping[str, str], machines: Machines | None) -> None:
+        """Starts the processes."""
+        address = self._scratch / "s"
+        self._listener = wire.listen(str(address), self.ranks)
+        self._job = starting.job(self.system, self.ranks, address, self._scratch, environ, machines)
+        self._job.start()
+
+    def meet(self) -> None:
+        """Waits until every rank has connected, then orders all to load the system, without waiting for that."""
+        assert self._listener is not None
+        deadline = time.monotonic() + self.timeout
+        self._listener.settimeout(_POLL_SECONDS)
+        while len(self._members) < self.ranks:
+            self._look_for_deaths()
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                if time.monotonic() > deadline:
+                    raise self._failure(f"{len(self._members)} of {self.ranks} ranks started in time") from None
+                continue
+            connection.setblocking(True)
+            connection.settimeout(self.timeout)
+            self._members.append(Lines(connection))
+        try:
+            self._pids = [int(member.receive()["pid"]) for member in self._members]
+        except (Closed, TimeoutError) as error:
+            raise self._failure(f"a rank did not say hello ({error})") from error
+        self._order(
+            {
+                "do": "start",
+                "adapter": self.system.adapter,
+                "options": self.system.options,
+                "timeout": self.timeout,
+            }
+        )
+
+    def begin(self) -> None:
+        """Waits until the process group has formed."""
+        replies = self._replies("start")
+        if sorted(reply["rank"] for reply in replies) != list(range(self.ranks)):
+            raise self._failure(f"the ranks are {[reply['rank'] for reply in replies]}, not one group of {self.ranks}")
+        pairs = sorted(zip(replies, self._members, strict=True), key=lambda pair: int(pair[0]["rank"]))
+        self._members = [member for _, member in pairs]
+        self._formed = True
+        self.about = str(replies[0]["about"])
+
+    def ask(self, **order: object) -> list[Message]:
+        """Gives all ranks one order; their answers by rank. Raises SessionFailed or Unsupported."""
+        self._order(order)
+        return self._replies(str(order["do"]))
+
+    def stop(self, gently: bool = True) -> None:
+        """Ends the ranks: by order if `gently`, then by force. Nothing is left running, whatever happened before."""
+        try:
+            if gently and len(self._members) == self.ranks and self._job is not None:
+                self.timeout = _STOP_SECONDS
+                self.ask(do="stop")
+                self._job.wait(timeout=_STOP_SECONDS)
+        except (SessionFailed, Unsupported, TimeoutError):
+            pass
+        finally:
+            left = _shared_files(self._pids)
+            if self._job is not None:
+                self._job.terminate()
+            for file in left:
+                file.unlink(missing_ok=True)
+            for member in self._members:
+                member.close()
+            if self._listener is not None:
+                self._listener.close()
+
+    def _order(self, order: Message) -> None:
+        try:
+            for member in self._members:
+                member.send(order)
+        except Closed as error:
+            raise self._failure("a rank is gone") from error
+
+    def _replies(self, what: str) -> list[Message]:
+        replies: dict[int, Message] = {}
+        deadline = time.monotonic() + self.timeout
+        with selectors.DefaultSelector() as selector:
+            for rank, member in enumerate(self._members):
+                selector.register(member, selectors.EVENT_READ, rank)
+            while len(replies) < len(self._members):
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    silent = sorted(set(range(self.ranks)) - set(replies))
+                    raise self._failure(f"no answer to `{what}` within {self.timeout:g} s from ranks {silent}")
+                for key, _ in ready:
+                    replies[key.data] = reply = self._reply(key.data, what)
+                    # At once: the other ranks may be waiting for this one inside the system.
+                    if "error" in reply:
+                        raise self._failure(f"{self._name(key.data)} failed at `{what}`: {reply['error']}")
+                    selector.unregister(key.fileobj)
+        for reply in replies.values():
+            if "unsupported" in reply:
+                raise Unsupported(str(reply["unsupported"]))
+        return [replies[rank] for rank in range(len(self._members))]
+
+    def _reply(self, rank: int, what: str) -> Message:
+        try:
+            return self._members[rank].receive()
+        except (Closed, TimeoutError) as error:
+            raise self._failure(f"{self._name(rank)} died at `{what}`") from error
+
+    def _name(self, place: int) -> str:
+        return f"rank {place}" if self._formed else f"the rank with pid {self._pids[place]}"
+
+    def _look_for_deaths(self) -> None:
+        if self._job is not None and self._job.poll() is not None:
+            raise self._failure(str(self._job.failed or "the ranks ended before they connected"))
+
+    def _failure(self, what: str) -> SessionFailed:
+        lines: list[str] = []
+        for file in sorted(self._scratch.glob("rank-*.err")):
+            lines += file.read_text(errors="replace").splitlines()
+        tail = [line for line in lines if line.strip()][-_LOG_LINES:]
+        return SessionFailed("\n  ".join([f"{self.system.label}: {what}", *tail]))
+
+
+def _shared_files(pids: list[int]) -> set[Path]:
+    """Shared memory that the MPIs give a name in /dev/shm, and leave there when they are ended by force."""
+    found = set()
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        except OSError:
+            continue
+        found |= {Path(line.split()[-1]) for line in lines if "/dev/shm/" in line and "(deleted)" not in line}
+    return {file for file in found if file.name.startswith(_SHARED_NAMES)}

@@ -1,0 +1,142 @@
+"""The `paceline` command. Each subcommand imports what it needs when it runs, so that `paceline --help` is quick."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from paceline.launch.arguments import split
+
+# What Typer raises for wrong arguments; its name moved between Typer's versions, its place in the hierarchy didn't.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+_ELSEWHERE = {
+    "bench": ("paceline.bench.command", "Measure collectives, beside other systems in the same run."),
+    "demo": (
+        "paceline.demo.command",
+        "Train a small network on real data over Paceline, and compare with Gloo.",
+    ),
+}
+
+
+class _RunCommand(TyperCommand):
+    """Options that aren't paceline's own go to torchrun, and everything after the program's name to the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            ctx.obj = split(args)
+        except ValueError as error:
+            raise _UsageError(str(error)) from None
+        return super().parse_args(ctx, [*ctx.obj.own, "--", *ctx.obj.program])
+
+
+def run(
+    ctx: typer.Context,
+    program: Annotated[list[str] | None, typer.Argument(metavar="PROGRAM ARGUMENTS", show_default=False)] = None,
+    ranks: Annotated[
+        str,
+        typer.Option("-n", "--nproc-per-node", help="Ranks to start on this machine.", show_default=False),
+    ] = "",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads per rank. [default: CPUs / ranks]", show_default=False)
+    ] = None,
+    pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Give each rank CPUs of its own.")] = False,
+    direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds between the first signal and the kill.")] = 10.0,
+) -> int:
+    """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
+    from paceline.cores import available
+    from paceline.launch.run import Request, run
+
+    if not ranks:
+        raise _UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
+    request = Request(ctx.obj, ranks, threads, pin, direct, grace)
+    try:
+        return run(request, dict(os.environ), available())
+    except ValueError as error:
+        raise _UsageError(str(error)) from None
+
+
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> int:
+    """Show what Paceline finds on this machine, what it would use and why, and what would be better."""
+    from rich.console import Console
+
+    from paceline.doctor.report import show, to_json
+    from paceline.doctor.survey import survey
+
+    findings = survey(dict(os.environ))
+    if as_json:
+        print(to_json(findings))
+    else:
+        show(findings, Console())
+    return 0
+
+
+def trace(
+    folder: Annotated[Path, typer.Argument(help="Folder with the ranks' dumps (PACELINE_TRACE).", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Chrome trace to write.")] = Path("trace.json"),
+    flight: Annotated[
+        str | None,
+        typer.Option(metavar="PREFIX", help="Write PREFIX0, PREFIX1, … for torch's fr_trace instead."),
+    ] = None,
+) -> int:
+    """Merge the event dumps of all ranks into one trace that Perfetto opens, or into flight-recorder files."""
+    from paceline.trace import chrome, dump
+    from paceline.trace import flight as recorder
+
+    try:
+        dumps = dump.read(folder)
+    except (ValueError, OSError) as error:
+        raise _UsageError(str(error)) from None
+    if flight is not None:
+        written = recorder.write(dumps, flight)
+        print(
+            f"{len(written)} flight-recorder files, {written[0]} … {written[-1]}; give their folder to torch's fr_trace"
+        )
+        return 0
+    events = chrome.write(dumps, output)
+    print(f"{output}: {events} operations of {len(dumps)} ranks; open it at https://ui.perfetto.dev")
+    return 0
+
+
+def application(wanted: str | None) -> typer.Typer:
+    """The application; of the subcommands that live elsewhere only `wanted` is imported, the others are listed."""
+    app = typer.Typer(
+        name="paceline",
+        help="Collective communication that keeps every rank of a training job in step.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.command("run", cls=_RunCommand)(run)
+    app.command("doctor")(doctor)
+    app.command("trace")(trace)
+    for name, (module, summary) in _ELSEWHERE.items():
+        function = importlib.import_module(module).command if wanted == name else _listed
+        app.command(name, short_help=summary)(function)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
+    words = sys.argv[1:] if arguments is None else arguments
+    app = application(words[0] if words else None)
+    try:
+        code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
+    except _UsageError as error:
+        message = getattr(error, "format_message", error.__str__)()
+        command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
+        print(f"{command}: {message}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _listed() -> None:
+    """Stands for a subcommand that nobody asked for."""

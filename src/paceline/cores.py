@@ -1,0 +1,138 @@
+"""How many CPUs this process may really use, and how long it may therefore spin while it waits.
+
+Affinity says which CPUs the scheduler may pick, a cgroup quota how much of their time may be used; a
+container on a 64-core machine often has both. Everything here is a pure function of text, except the small
+readers at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# Spinning pays as long as it is shorter than a few wake-ups (28 µs each between two cores).
+SPIN_US = 100.0
+
+Reader = Callable[[str], "str | None"]
+"""Text of the file at an absolute path, None where there is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBudget:
+    """What one process may use: `cpus` is the smaller of the affinity's size and the cgroup's quota."""
+
+    cpus: float
+    affinity: tuple[int, ...]
+    quota: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpinBudget:
+    """How long a waiting rank may spin before it parks, in microseconds."""
+
+    microseconds: float
+    reason: str
+
+
+def budget(affinity: Iterable[int], quota: float | None, quota_file: str = "cgroup") -> CpuBudget:
+    """Combine the CPUs of the affinity mask with the quota (in CPUs, None: no limit)."""
+    cpus = tuple(sorted(affinity))
+    if quota is not None and quota < len(cpus):
+        return CpuBudget(quota, cpus, quota, f"{quota:g} CPUs by {quota_file}, of {len(cpus)} in the affinity")
+    return CpuBudget(float(len(cpus)), cpus, quota, f"{len(cpus)} CPUs in the affinity, no lower cgroup quota")
+
+
+def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], wish: float | None = None) -> SpinBudget:
+    """How long to spin when `neighbours` (affinities of the other ranks of this machine) wait at the same time.
+
+    A rank that spins without a CPU of its own takes the time slice of the rank that it is waiting for.
+    """
+    if wish is not None:
+        return SpinBudget(wish, "PACELINE_SPIN_US")
+    rivals = [other for other in neighbours if other & frozenset(mine.affinity)]
+    ranks = len(rivals) + 1
+    shared = float(len(frozenset(mine.affinity).union(*rivals)))
+    cpus = shared if mine.quota is None else min(shared, mine.quota)
+    if cpus >= ranks:
+        return SpinBudget(SPIN_US, f"a CPU for each of {ranks} ranks ({cpus:g} CPUs)")
+    return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: nobody spins")
+
+
+def quota_v2(cpu_max: str) -> float | None:
+    """CPUs granted by the text of a `cpu.max` file ("200000 100000" is 2.0), None for "max" or nonsense."""
+    match cpu_max.split():
+        case [limit, period] if limit.isdigit() and period.isdigit() and int(period) > 0 and int(limit) > 0:
+            return int(limit) / int(period)
+    return None
+
+
+def quota_v1(quota_us: str, period_us: str) -> float | None:
+    """CPUs granted by `cpu.cfs_quota_us` and `cpu.cfs_period_us`, None for -1 or nonsense."""
+    return quota_v2(f"{quota_us.strip()} {period_us.strip()}")
+
+
+def cgroup_quota(read: Reader) -> tuple[float, str] | None:
+    """The lowest CPU quota on the way from this process's cgroup up to the root, and its file."""
+    found: list[tuple[float, str]] = []
+    for folder, version in _cgroup_folders(read):
+        if version == 2:
+            name = f"{folder}/cpu.max"
+            quota = quota_v2(read(name) or "")
+        else:
+            name = f"{folder}/cpu.cfs_quota_us"
+            quota = quota_v1(read(name) or "", read(f"{folder}/cpu.cfs_period_us") or "")
+        if quota is not None:
+            found.append((quota, name))
+    return min(found, default=None)
+
+
+def _cgroup_folders(read: Reader) -> list[tuple[str, int]]:
+    """Folders that may hold a CPU limit of this process, with their cgroup version."""
+    paths: dict[int, str] = {}
+    for line in (read("/proc/self/cgroup") or "").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            paths[2] = path
+        elif "cpu" in controllers.split(","):
+            paths[1] = path
+    folders: list[tuple[str, int]] = []
+    for line in (read("/proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        root, mount = fields[3], fields[4]
+        if kind[0] == "cgroup2" and 2 in paths:
+            folders += [(folder, 2) for folder in _upwards(paths[2], root, mount)]
+        elif kind[0] == "cgroup" and "cpu" in kind[2].split(",") and 1 in paths:
+            folders += [(folder, 1) for folder in _upwards(paths[1], root, mount)]
+    return folders
+
+
+def _upwards(path: str, root: str, mount: str) -> list[str]:
+    """Folders from cgroup `path` up to the mount point, which shows the hierarchy from `root` on."""
+    try:
+        inside = PurePosixPath(path).relative_to(root)
+    except ValueError:  # a container sees its own cgroup as the mount point, but the host's path of it
+        return [mount]
+    if ".." in inside.parts:
+        return [mount]
+    whole = PurePosixPath(mount) / inside
+    return [str(whole)] + [str(up) for up in whole.parents if up.is_relative_to(mount)]
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def available(read: Reader = _read) -> CpuBudget:
+    """What this process may use now."""
+    quota = cgroup_quota(read)
+    affinity = os.sched_getaffinity(0)
+    return budget(affinity, None) if quota is None else budget(affinity, quota[0], quota[1])

@@ -1,0 +1,39 @@
+"""`paceline demo`."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.cores import available
+from paceline.launch.arguments import split
+from paceline.launch.run import Request, run
+
+TRAIN = Path(__file__).with_name("train.py")
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", min=1, help="Ranks to start on this machine.")] = 4,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs of each training; the first is not timed.")] = 12,
+    backend: Annotated[
+        str, typer.Option(help="The backend under test; gloo shows how much chance there is.")
+    ] = "paceline",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+) -> int:
+    """Train a small network on handwritten digits over Paceline, over Gloo and in one process, and compare.
+
+    Exit code 1 if the accuracy is too low or the final weights don't agree.
+    """
+    with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
+        found = Path(folder) / "result.json"
+        words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
+        code = run(Request(split(words), str(ranks)), dict(os.environ), available())
+        if code:
+            return code
+        result = found.read_text()
+    if json_file:
+        json_file.write_text(result)
+    return 0 if json.loads(result)["passed"] else 1

@@ -1,0 +1,66 @@
+"""What communication costs a training step, seen from torch: the same instrument for every backend.
+
+DDP hands each bucket of gradients to a communication hook. The hook does what DDP does without one (divide, all-reduce)
+and notes when the all-reduce was issued and when it was complete.
+"""
+
+import time
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+
+
+@dataclass
+class StepTimes:
+    """Times in nanoseconds of the machine's monotonic clock, which all its processes share. One entry per bucket."""
+
+    issued: list[int] = field(default_factory=list)
+    completed: list[int] = field(default_factory=list)
+    backward_end: int = 0
+
+
+class Meter:
+    """Times the all-reduces of one DDP model. Register `hook` with `register_comm_hook(None, meter.hook)`."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+        self._ranks = group.size()
+        self._step = StepTimes()
+        self._steps: list[StepTimes] = []
+
+    def hook(self, state: object, bucket: dist.GradBucket) -> Future[Tensor]:
+        """Average the bucket over the ranks."""
+        gradients = bucket.buffer().div_(self._ranks)
+        step, index = self._step, len(self._step.issued)
+        step.completed.append(0)
+        step.issued.append(time.monotonic_ns())
+        work = dist.all_reduce(gradients, group=self._group, async_op=True)
+        assert work is not None
+
+        def complete(future: Future[list[Tensor]]) -> Tensor:
+            step.completed[index] = time.monotonic_ns()
+            return future.value()[0]
+
+        averaged: Future[Tensor] = work.get_future().then(complete)
+        return averaged
+
+    def backward_finished(self) -> None:
+        """To be called when `backward()` returns: DDP has then waited for all buckets."""
+        self._step.backward_end = time.monotonic_ns()
+        self._steps.append(self._step)
+        self._step = StepTimes()
+
+    def take(self) -> Tensor:
+        """The steps since the last call: int64 [steps, 1 + 2 × buckets], each `backward_end, issued…, completed…`.
+
+        Raises ValueError if the number of buckets changed in between, as it does once, in DDP's second step.
+        """
+        steps, self._steps = self._steps, []
+        return torch.tensor([[step.backward_end, *step.issued, *step.completed] for step in steps])
+
+    def forget(self) -> None:
+        """Drop the steps since the last call."""
+        self._steps = []

@@ -1,0 +1,47 @@
+"""CPUs: how many may be used, how ranks would wait on them, and how many threads they would start."""
+
+from paceline.cores import available, spin_budget
+from paceline.doctor.finding import Finding, Surroundings
+from paceline.launch.resources import ranges
+from paceline.launch.threads import THREAD_VARIABLES
+
+
+def cpus(here: Surroundings) -> Finding:
+    """Affinity and cgroup quota."""
+    budget = available()
+    advice = ""
+    if budget.quota is not None and budget.quota < len(budget.affinity):
+        advice = (
+            f"the quota stops all ranks when {budget.quota:g} CPUs' worth of time is used up; "
+            "whole CPUs (a cpuset, docker --cpuset-cpus) give steadier steps than a quota"
+        )
+    quota = "none" if budget.quota is None else f"{budget.quota:g}"
+    return Finding(
+        "CPUs", f"{budget.cpus:g} (affinity {ranges(budget.affinity)}, quota {quota})", budget.reason, advice
+    )
+
+
+def waiting(here: Surroundings) -> Finding:
+    """Until how many ranks a waiting rank spins."""
+    budget = available()
+    ranks = max(1, int(budget.cpus))
+    fits = spin_budget(budget, [frozenset(budget.affinity)] * (ranks - 1), here.settings.spin_us)
+    if here.settings.spin_us is not None:
+        return Finding("waiting", f"spins {fits.microseconds:g} µs, then parks", fits.reason)
+    value = (
+        f"up to {ranks} rank{'s' if ranks > 1 else ''}: spins {fits.microseconds:g} µs, then parks; more: parks at once"
+    )
+    return Finding("waiting", value, "a rank that spins without a CPU of its own slows the rank that it waits for")
+
+
+def threads(here: Surroundings) -> Finding:
+    """The thread counts that numeric libraries would use."""
+    found = [f"{name}={here.environ[name]}" for name in THREAD_VARIABLES if name in here.environ]
+    if found:
+        return Finding("threads", ", ".join(found), "set in the environment; paceline run keeps them")
+    return Finding(
+        "threads",
+        "no limit set",
+        "each rank's numeric libraries start a thread per CPU",
+        "start with paceline run, which sets CPUs / ranks, or set OMP_NUM_THREADS yourself",
+    )

@@ -1,0 +1,110 @@
+"""Memory: whether ranks can read each other's, and the limits that matter."""
+
+import contextlib
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from paceline.doctor.finding import Finding, Surroundings
+
+_PROBE = [sys.executable, "-m", "paceline.doctor.probe"]
+_PROBE_SECONDS = 20.0
+
+
+def cross_process_reads(here: Surroundings) -> Finding:
+    """Tried between two sibling processes."""
+    topic = "cross-process reads"
+    yama = _text("/proc/sys/kernel/yama/ptrace_scope")
+    scope = f"ptrace_scope {yama}" if yama else "no Yama"
+    if siblings_can_read():
+        return Finding(
+            topic,
+            "work",
+            f"tried between two processes ({scope}); ranks read large buffers in place, in one pass",
+        )
+    advice = "allow ptrace between processes of one user: "
+    advice += "set kernel.yama.ptrace_scope to 1 or 0" if yama in ("2", "3") else "docker run --cap-add=SYS_PTRACE"
+    return Finding(topic, "refused", f"tried between two processes ({scope}); large buffers are copied instead", advice)
+
+
+def siblings_can_read() -> bool:
+    """Start two processes and let one read the other's memory."""
+    with contextlib.ExitStack() as stack:
+        holder = stack.enter_context(
+            subprocess.Popen([*_PROBE, "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(holder.kill)
+        if holder.stdout is None:
+            return False
+        where = holder.stdout.readline().split()
+        if len(where) != 2:
+            raise RuntimeError("the process to be read didn't start")
+        reader = subprocess.run([*_PROBE, "read", *where], capture_output=True, text=True, timeout=_PROBE_SECONDS)
+        if reader.returncode != 0:
+            raise RuntimeError(f"the reading process failed: {reader.stderr.strip()[-200:]}")
+        return reader.stdout.strip() == "yes"
+
+
+def locked_memory(here: Surroundings) -> Finding:
+    """RLIMIT_MEMLOCK."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    value = f"{_size(soft)} (hard limit {_size(hard)})"
+    return Finding("locked memory", value, "neither shm nor tcp locks memory; RDMA devices would")
+
+
+def dev_shm(here: Surroundings) -> Finding:
+    """/dev/shm, which other systems need."""
+    try:
+        value = _size(shutil.disk_usage("/dev/shm").total)
+    except OSError:
+        value = "none"
+    reason = "not needed: shared memory is anonymous (memfd), so its size is no limit and nothing is left behind"
+    return Finding("/dev/shm", value, reason)
+
+
+def memory(here: Surroundings) -> Finding:
+    """Memory that is free now, the machine's or the container's."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    fields = dict(line.split(":", 1) for line in _text("/proc/meminfo").splitlines() if ":" in line)
+    free = int(fields.get("MemAvailable", "0 kB").split()[0]) * 1024
+    return Finding("memory", f"{_size(free)} available of {_size(total)}", "/proc/meminfo")
+
+
+def huge_pages(here: Surroundings) -> Finding:
+    """Transparent huge pages, for ordinary memory and for shared memory."""
+    ordinary = _chosen(_text("/sys/kernel/mm/transparent_hugepage/enabled"))
+    shared = _chosen(_text("/sys/kernel/mm/transparent_hugepage/shmem_enabled"))
+    if not ordinary:
+        return Finding("huge pages", "not available", "this kernel has no transparent huge pages")
+    advice = ""
+    if ordinary == "never":
+        advice = "large buffers are faster with them: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+    return Finding(
+        "huge pages", f"{ordinary}, for shared memory {shared or 'unknown'}", "transparent huge pages", advice
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _chosen(text: str) -> str:
+    """The word in brackets of "always [madvise] never"."""
+    return text.partition("[")[2].partition("]")[0]
+
+
+def _size(count: int) -> str:
+    if count == resource.RLIM_INFINITY:
+        return "unlimited"
+    size = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -1,0 +1,48 @@
+"""All the doctor's findings, in the order in which a person would ask for them."""
+
+import importlib
+from collections.abc import Mapping
+
+from paceline.doctor.finding import Finding, Surroundings
+from paceline.settings import ConfigurationError, Settings
+
+# Topic, module of this package, function. Imported one by one: a part that can't be imported is a finding too.
+_CHECKS = (
+    ("machine", "software", "machine"),
+    ("Python", "software", "python"),
+    ("torch", "software", "torch"),
+    ("engine", "software", "engine"),
+    ("CPUs", "cpu", "cpus"),
+    ("waiting", "cpu", "waiting"),
+    ("threads", "cpu", "threads"),
+    ("memory", "memory", "memory"),
+    ("within this machine", "network", "within_machine"),
+    ("cross-process reads", "memory", "cross_process_reads"),
+    ("/dev/shm", "memory", "dev_shm"),
+    ("huge pages", "memory", "huge_pages"),
+    ("locked memory", "memory", "locked_memory"),
+    ("interfaces", "network", "interfaces"),
+    ("between machines", "network", "between_machines"),
+    ("ports", "network", "ports"),
+    ("secret", "network", "secret"),
+)
+
+
+def survey(environ: Mapping[str, str]) -> list[Finding]:
+    """Look at everything. A check that fails becomes a finding: the doctor is asked when things don't work."""
+    found = []
+    try:
+        settings = Settings.from_environment(environ)
+    except ConfigurationError as error:
+        found.append(Finding("environment", "wrong", str(error), "correct it; the rest is shown as if none were set"))
+        settings = Settings()
+    here = Surroundings(environ, settings)
+    return found + [_examine(topic, module, function, here) for topic, module, function in _CHECKS]
+
+
+def _examine(topic: str, module: str, function: str, here: Surroundings) -> Finding:
+    try:
+        finding: Finding = getattr(importlib.import_module(f"paceline.doctor.{module}"), function)(here)
+        return finding
+    except Exception as error:
+        return Finding(topic, "could not be examined", f"{type(error).__name__}: {error}")

@@ -1,0 +1,34 @@
+"""How a rank without a framework joins its job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paceline.errors import ConfigurationError
+from paceline.group import Group
+from paceline.rendezvous import open_store
+from paceline.rendezvous.deadline import Deadline
+from paceline.runtime import DEFAULT_TIMEOUT, runtime
+
+
+def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
+    """Join this process to its job; returns the group of all ranks.
+
+    Who this rank is comes from the launcher's environment (paceline run, torchrun, mpirun, srun) unless
+    `rank` and `size` are given. `timeout` (seconds, default PACELINE_TIMEOUT or 1800) bounds the meeting and
+    then every collective. Raises ConfigurationError for an environment that makes no sense, RendezvousError
+    if the ranks cannot meet.
+    """
+    if (rank is None) != (size is None):
+        raise ConfigurationError("give both rank and size, or neither")
+    home = runtime()
+    settings = home.settings
+    if rank is not None and size is not None:
+        settings = replace(settings, rank=rank, size=size, local_size=None)
+    patience = timeout or settings.timeout or DEFAULT_TIMEOUT
+    store = open_store(settings, patience)
+    try:
+        native = home.group(store, settings.rank, settings.size, patience)
+    finally:
+        store.close(Deadline(patience))
+    return Group(home, native, patience)

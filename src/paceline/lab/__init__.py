@@ -1,0 +1,1 @@
+"""Machines to try things on, made from what one machine has."""

@@ -1,0 +1,192 @@
+"""A set of processes that live and end together."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING
+
+from paceline.launch import child, tree
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+SURVIVORS_GRACE_SECONDS = 10.0
+"""How long ranks may go on after the first of them failed: time enough to notice it and to raise their own error."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """One process to start: its program and arguments, and its whole environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    name: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended. `code` as a shell reports it: 128 + n for a process that signal n killed."""
+
+    name: str
+    pid: int
+    code: int
+
+    def __str__(self) -> str:
+        if self.code > 128:
+            try:
+                return f"{self.name} (pid {self.pid}) was killed by {signal.Signals(self.code - 128).name}"
+            except ValueError:
+                pass
+        return f"{self.name} (pid {self.pid}) exited with code {self.code}"
+
+
+def wrapped(
+    argv: Sequence[str], *, death_signal: int, parent: int = 0, report: str = "-", cores: str = "-"
+) -> tuple[str, ...]:
+    """`argv` started through `child.py`: it can't outlive its parent."""
+    options = (str(death_signal), str(parent), report, cores)
+    return (sys.executable, "-I", "-S", child.__file__, *options, *argv)
+
+
+class Job:
+    """Starts the commands, waits, and ends everything that they started. A context manager: leaving it ends the job.
+
+    Start it from the thread that outlives it: the kernel takes the end of the starting thread for its parent's death.
+    """
+
+    def __init__(
+        self, commands: Sequence[Command], mark: str, *, output: Path | None = None, stderr: int | None = None
+    ) -> None:
+        self.mark = mark
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.failures: list[Ended] = []
+        """The processes that ended with an error, in the order in which that was noticed."""
+        self._commands = list(commands)
+        self._output = output
+        self._stderr = stderr
+        self._give_up_at: float | None = None
+
+    def start(self) -> None:
+        """Start every process. Raises OSError (and leaves none running) if one can't be started."""
+        if self.processes:
+            raise RuntimeError("the job was already started")
+        try:
+            for number, command in enumerate(self._commands):
+                self.processes.append(self._spawn(number, command))
+        except BaseException:
+            self.terminate(grace=0)
+            raise
+
+    def poll(self) -> int | None:
+        """The job's exit code once it has ended, None before. Ends what goes on too long after the first failure."""
+        running = 0
+        known = {failure.pid for failure in self.failures}
+        for command, process in zip(self._commands, self.processes, strict=True):
+            code = process.poll()
+            if code is None:
+                running += 1
+            elif code != 0 and process.pid not in known:
+                self.failures.append(Ended(command.name, process.pid, code if code > 0 else 128 - code))
+        if self.failures and self._give_up_at is None:
+            self._give_up_at = time.monotonic() + SURVIVORS_GRACE_SECONDS
+        if running and self._give_up_at is not None and time.monotonic() > self._give_up_at:
+            self.terminate()
+            running = 0
+        if running:
+            return None
+        return self.failed.code if self.failed else 0
+
+    @property
+    def failed(self) -> Ended | None:
+        """The first process that was seen to end with an error."""
+        return self.failures[0] if self.failures else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all processes have ended; returns 0, or the code of the first that failed (128 + n: signal n).
+
+        Raises TimeoutError, naming what still runs, after `timeout` seconds; the job then goes on until `terminate`.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"after {timeout:g} s these still run: {self.describe_running()}")
+            wait_for_exit(self.processes, min(1.0 if self._give_up_at is None else 0.1, left or 1.0))
+        return code
+
+    def describe_running(self) -> str:
+        """The processes that still run, by name and pid."""
+        pairs = zip(self._commands, self.processes, strict=True)
+        return ", ".join(f"{c.name} (pid {p.pid})" for c, p in pairs if p.poll() is None) or "none"
+
+    def send_signal(self, number: int) -> None:
+        """Pass a signal on to the started processes (not to what these started: they decide that)."""
+        for process in self.processes:
+            process.send_signal(number)
+
+    def terminate(self, grace: float = 2.0) -> list[int]:
+        """End the job and everything that descends from it; `grace` seconds between SIGTERM and SIGKILL.
+
+        Returns the pids that could not be ended, normally none.
+        """
+        left = tree.end(self.mark, [process.pid for process in self.processes if process.poll() is None], grace)
+        for process in self.processes:
+            if process.pid not in left:
+                process.wait()
+        return left
+
+    def __enter__(self) -> "Self":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.terminate()
+
+    def _spawn(self, number: int, command: Command) -> "subprocess.Popen[bytes]":
+        # A session of its own: Ctrl-C on the terminal reaches the launcher alone, which then ends the job in order.
+        out, err = self._files(number)
+        try:
+            return subprocess.Popen(
+                command.argv,
+                env={**command.env, tree.MARK: self.mark},
+                stdin=subprocess.DEVNULL if number else None,
+                stdout=out,
+                stderr=err or self._stderr,
+                start_new_session=True,
+            )
+        finally:
+            for file in (out, err):
+                if file is not None:
+                    file.close()
+
+    def _files(self, number: int) -> tuple[IO[bytes] | None, IO[bytes] | None]:
+        if self._output is None:
+            return None, None
+        stem = self._output / f"rank-{number}"
+        return stem.with_suffix(".out").open("wb"), stem.with_suffix(".err").open("wb")
+
+
+def wait_for_exit(processes: "Sequence[subprocess.Popen[bytes]]", seconds: float) -> None:
+    """Sleep until one of the processes ends, at most `seconds`."""
+    poller = select.poll()
+    descriptors = []
+    try:
+        for process in processes:
+            if process.returncode is None:
+                descriptors.append(os.pidfd_open(process.pid))
+                poller.register(descriptors[-1], select.POLLIN)
+        poller.poll(max(0.0, seconds) * 1000)
+    except OSError:  # a kernel without pidfd
+        time.sleep(min(seconds, 0.02))
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

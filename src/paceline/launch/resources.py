@@ -1,0 +1,105 @@
+"""How many threads each rank should use and which CPUs it may run on, and why."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from paceline.launch.threads import THREAD_VARIABLES, thread_variables
+
+
+class Budget(Protocol):
+    """What `paceline.cores.available()` returns: the CPUs that this process may really use."""
+
+    @property
+    def cpus(self) -> float: ...
+    @property
+    def affinity(self) -> tuple[int, ...]: ...
+    @property
+    def quota(self) -> float | None: ...
+
+
+@dataclass(frozen=True)
+class Resources:
+    """threads: per rank (None: left to the user or to torchrun); cores: the CPUs of each local rank, empty: not pinned;
+    variables: to add to the ranks' environment; reasons: sentences to print."""
+
+    threads: int | None
+    cores: tuple[tuple[int, ...], ...]
+    variables: Mapping[str, str]
+    reasons: tuple[str, ...]
+
+
+def plan_resources(
+    ranks: int | None,
+    budget: Budget,
+    environ: Mapping[str, str],
+    *,
+    threads: int | None = None,
+    pin: bool = False,
+) -> Resources:
+    """Share the CPUs among `ranks` ranks of this machine (None: torchrun will decide how many).
+
+    What the user's environment sets is kept, and a reason says so. `threads` is the user's own choice per rank; it too
+    gives way to variables that are set. Raises ValueError if `pin` is asked for and a rank would get no CPU of its own.
+    """
+    if ranks is None:
+        if pin:
+            raise ValueError("--pin needs a number of ranks (-n 4), not a name that torchrun resolves later")
+        return Resources(None, (), {}, ("threads: left to torchrun, which decides how many ranks there are",))
+    chosen = threads if threads is not None else max(1, int(budget.cpus / ranks))
+    variables = thread_variables(chosen, environ)
+    kept = [f"{name}={environ[name]}" for name in THREAD_VARIABLES if name in environ]
+    cores = share(budget.affinity, ranks) if pin else ()
+    if pin and not cores:
+        raise ValueError(f"--pin needs a CPU for each rank: {ranks} ranks, {len(budget.affinity)} CPUs")
+
+    source = "--threads" if threads is not None else _why(ranks, budget)
+    if "OMP_NUM_THREADS" in environ:
+        thread_reason = f"threads: {', '.join(kept)} kept as you set it" + (
+            f" (--threads {threads} ignored)" if threads is not None else ""
+        )
+    else:
+        thread_reason = f"threads: {chosen} per rank ({source})" + (f"; {', '.join(kept)} kept" if kept else "")
+    core_reason = (
+        "cores: " + " | ".join(ranges(own) for own in cores) + " (--pin)"
+        if cores
+        else "cores: not pinned, " + _why_unpinned(ranks, budget)
+    )
+    return Resources(None if "OMP_NUM_THREADS" in environ else chosen, cores, variables, (thread_reason, core_reason))
+
+
+def share(cpus: Sequence[int], ranks: int) -> tuple[tuple[int, ...], ...]:
+    """Cut the CPUs into one run of neighbours per rank, sizes differing by at most one; empty if there are too few."""
+    if len(cpus) < ranks:
+        return ()
+    ordered = sorted(cpus)
+    ends = [len(ordered) * rank // ranks for rank in range(ranks + 1)]
+    return tuple(tuple(ordered[begin:end]) for begin, end in pairwise(ends))
+
+
+def ranges(cpus: Sequence[int]) -> str:
+    """CPU numbers as Linux writes them: "0-3,8"."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+def _why(ranks: int, budget: Budget) -> str:
+    limit = f"cgroup quota {budget.quota:g}" if budget.quota is not None else "no cgroup quota"
+    noun = "rank" if ranks == 1 else "ranks"
+    return f"{ranks} {noun} on {budget.cpus:g} CPUs: affinity {ranges(budget.affinity)}, {limit}"
+
+
+def _why_unpinned(ranks: int, budget: Budget) -> str:
+    if ranks > budget.cpus:
+        return "ranks share CPUs and the kernel balances them"
+    shares = share(budget.affinity, ranks)
+    if not shares or (budget.quota is not None and budget.quota < len(budget.affinity)):
+        return "the quota lets the kernel choose among all CPUs"
+    shown = [ranges(own) for own in shares[:2]] + (["…"] if len(shares) > 2 else [])
+    return f"--pin would give each rank its own ({' | '.join(shown)})"

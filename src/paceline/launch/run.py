@@ -1,0 +1,172 @@
+"""`paceline run`: plan, print the plan, start, watch, tear down, and say what went wrong first."""
+
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paceline.launch import torchrun, tree
+from paceline.launch.arguments import Arguments
+from paceline.launch.job import Command, Ended, Job, wrapped
+from paceline.launch.local import LocalJob
+from paceline.launch.resources import Budget, Resources, plan_resources
+from paceline.launch.stderr import Collector, Voice
+from paceline.launch.supervise import Signals, supervise
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for. ranks: a number, or a word that torchrun resolves ("auto", "cpu", "gpu")."""
+
+    arguments: Arguments
+    ranks: str
+    threads: int | None = None
+    pin: bool = False
+    direct: bool = False
+    grace: float = 10.0
+
+
+def run(request: Request, environ: Mapping[str, str], budget: Budget) -> int:
+    """Run the job to its end; returns the exit code to leave with. ValueError, one sentence, for a bad request."""
+    direct = request.direct or not torchrun.installed()
+    check(request, environ, direct)
+    resources = plan_resources(
+        int(request.ranks) if request.ranks.isdigit() else None,
+        budget,
+        environ,
+        threads=request.threads,
+        pin=request.pin,
+    )
+    environment, notes = ranks_environment(request, environ, resources)
+    how = "directly" if direct else "by torchrun"
+    say(f"{request.ranks} rank{'' if request.ranks == '1' else 's'} started {how}; {resources.reasons[0]}")
+    for line in (*resources.reasons[1:], *notes):
+        say(line)
+
+    signals = Signals()
+    with selectors.DefaultSelector() as selector, signals.watched(selector):
+        collector = None if torchrun.redirects_output(request.arguments) else Collector(selector)
+        report = collector.address if collector else "-"
+        cores = ";".join(",".join(map(str, own)) for own in resources.cores) or "-"
+        job = (
+            _direct_job(request, environment, report, cores)
+            if direct
+            else _torchrun_job(request, environment, report, cores)
+        )
+        with job:
+            agent = _listen_to_agent(job, collector)
+            code = supervise(job, selector, signals, collector, request.grace)
+        if collector is not None:
+            collector.close()
+            if code and not signals.received:
+                cause = first_failure(job, collector, agent)
+                explain(cause)
+                if direct and cause.ended is not None:
+                    code = cause.ended.code
+    return code
+
+
+def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
+    """Raises ValueError, one sentence that says what would be right, if the request can't be carried out."""
+    arguments = request.arguments
+    if not arguments.program:
+        raise ValueError("name the program to run, for example: paceline run -n 4 train.py")
+    if request.ranks.isdigit() and int(request.ranks) < 1:
+        raise ValueError(f"-n {request.ranks}: a job needs at least one rank")
+    if not request.ranks.isdigit() and request.ranks not in torchrun.RANK_WORDS:
+        words = ", ".join(torchrun.RANK_WORDS)
+        raise ValueError(f"-n {request.ranks}: the number of ranks must be a number (or, with torchrun, {words})")
+    script = arguments.program[0]
+    if not arguments.gives("-m", "--module", "--no-python") and not Path(script).is_file():
+        raise ValueError(f"there is no program {script}")
+    if direct:
+        rest = [o for o in arguments.torchrun if o.replace("_", "-") not in ("-m", "--module", "--no-python")]
+        if rest:
+            why = "--direct was given" if request.direct else "torch is not installed here"
+            raise ValueError(f"{rest[0]} is an option of torchrun, and {why}")
+        if not request.ranks.isdigit():
+            raise ValueError(f"-n {request.ranks}: without torchrun the number of ranks must be a number")
+    if request.pin and arguments.gives("--run-path"):
+        raise ValueError("--pin and --run-path don't go together")
+
+
+def ranks_environment(
+    request: Request, environ: Mapping[str, str], resources: Resources
+) -> tuple[dict[str, str], list[str]]:
+    """The environment of the job, and what the user should know about it."""
+    environment = {**environ, **resources.variables}
+    notes = []
+    if "PACELINE_SECRET" not in environ:
+        if torchrun.one_machine(request.arguments, environ):
+            environment["PACELINE_SECRET"] = secrets.token_hex(32)
+        else:
+            notes.append("secret: none; set PACELINE_SECRET to the same value on every machine to authenticate ranks")
+    return environment, notes
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Who failed first. voice: what it said, None if that is unknown; ended: how it ended, where something tells."""
+
+    voice: Voice | None = None
+    ended: Ended | None = None
+
+
+def first_failure(job: Job, collector: Collector, agent: Voice | None) -> Cause:
+    """The rank that failed first, told from exit codes and from the order in which the ranks' errors arrived.
+
+    Under torchrun the exit codes are in its summary; those that it ended itself (SIGTERM) are suspected last.
+    """
+    voices = {voice.pid: voice for voice in collector.voices if voice is not agent}
+    failures = job.failures if agent is None else torchrun.failures(agent.tail.decode(errors="replace"))
+    suspects = [(failure, voices[failure.pid]) for failure in failures if failure.pid in voices]
+    if suspects:
+        by_torchrun = 128 + signal.SIGTERM if agent else None
+        ended, voice = min(suspects, key=lambda s: (s[0].code == by_torchrun, s[1].blames_another, s[1].fell))
+        return Cause(voice, ended)
+    traced = [voice for voice in voices.values() if voice.traced]
+    return Cause(min(traced, key=lambda voice: (voice.blames_another, voice.fell), default=None))
+
+
+def explain(cause: Cause) -> None:
+    """Print who failed first and, last of all, what that rank said last."""
+    if cause.voice is None:
+        return
+    words = cause.voice.last_words()
+    who = str(cause.ended or f"rank {cause.voice.rank} (pid {cause.voice.pid})")
+    print(file=sys.stderr)
+    say(f"first to fail on {socket.gethostname()}: {who}; it {'said:' if words else 'wrote nothing to stderr'}")
+    if words:
+        print(words, file=sys.stderr, flush=True)
+
+
+def say(line: str) -> None:
+    """One line of the launcher's own, on stderr so that the program's stdout stays the program's."""
+    print(f"paceline: {line}", file=sys.stderr, flush=True)
+
+
+def _direct_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
+    program = torchrun.rank_program(request.arguments, environment)
+    return LocalJob(int(request.ranks), program, environment, report=report, cores=cores)
+
+
+def _torchrun_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
+    line = torchrun.command(request.arguments, request.ranks, environment, report=report, cores=cores)
+    # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
+    agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environment, "torchrun")
+    return Job([agent], tree.new_mark(environment), stderr=None if report == "-" else subprocess.PIPE)
+
+
+def _listen_to_agent(job: Job, collector: Collector | None) -> Voice | None:
+    agent = job.processes[0]
+    if collector is None or agent.stderr is None:
+        return None
+    voice = collector.listen_to(os.dup(agent.stderr.fileno()), agent.pid)
+    agent.stderr.close()
+    return voice

@@ -1,0 +1,97 @@
+"""The launcher's loop: one thread that watches processes, passes output on, and answers signals."""
+
+import os
+import selectors
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from paceline.launch.job import Job
+from paceline.launch.stderr import HOLD_SECONDS, Collector
+
+_TICK_SECONDS = 0.5
+_DRAIN_SECONDS = 1.0
+
+
+class Signals:
+    """The signals that ask this process to end, collected while the context is open, and a descriptor that wakes a
+    selector for them and for the end of a child."""
+
+    ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self.received: list[int] = []
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        os.set_blocking(self._writing, False)
+
+    @contextmanager
+    def watched(self, selector: selectors.BaseSelector) -> Iterator["Signals"]:
+        """Install the handlers; put everything back at the end."""
+        watched = [s for s in self.ENDING if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN]
+        previous = {number: signal.signal(number, self._note) for number in watched}
+        previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        selector.register(self._reading, selectors.EVENT_READ, self)
+        try:
+            yield self
+        finally:
+            selector.unregister(self._reading)
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            os.close(self._reading)
+            os.close(self._writing)
+
+    def clear_wakeup(self) -> None:
+        """Forget the wake-ups; `received` stays."""
+        try:
+            while os.read(self._reading, 512):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.received.append(number)
+
+
+def supervise(
+    job: Job, selector: selectors.BaseSelector, signals: Signals, collector: Collector | None, grace: float
+) -> int:
+    """Watch a started job to its end, and end all of it.
+
+    The first signal is passed on to the job, which then has `grace` seconds to end by itself; a second one ends it at
+    once. Returns the job's exit code, or 128 + n if signal n asked for the end.
+    """
+    passed_on = 0
+    give_up_at: float | None = None
+    while (code := job.poll()) is None:
+        _step(selector, signals, collector, _TICK_SECONDS if give_up_at is None else 0.05)
+        if len(signals.received) > passed_on:
+            if passed_on == 0:
+                job.send_signal(signals.received[0])
+                give_up_at = time.monotonic() + grace
+            else:
+                give_up_at = 0.0
+            passed_on = len(signals.received)
+        if give_up_at is not None and time.monotonic() > give_up_at:
+            job.terminate(grace=0)
+    job.terminate(grace=0 if signals.received else 1.0)
+    deadline = time.monotonic() + _DRAIN_SECONDS
+    while collector and any(voice.ended is None for voice in collector.voices) and time.monotonic() < deadline:
+        _step(selector, signals, collector, 0.05)
+    return 128 + signals.received[0] if signals.received else code
+
+
+def _step(selector: selectors.BaseSelector, signals: Signals, collector: Collector | None, seconds: float) -> None:
+    if collector is not None and collector.holding:
+        seconds = min(seconds, HOLD_SECONDS)
+    for key, _ in selector.select(seconds):
+        if key.data is signals:
+            signals.clear_wakeup()
+        elif collector is not None:
+            collector.handle(key)
+    if collector is not None:
+        collector.release()

@@ -1,0 +1,85 @@
+"""Handing a job over to torchrun: the command line for it, and what its own report says about who failed."""
+
+import importlib.util
+import re
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+
+from paceline.launch.arguments import Arguments
+from paceline.launch.job import Ended, wrapped
+
+RANK_WORDS = ("auto", "cpu", "gpu", "xpu")
+"""What may be given in place of the number of ranks; torchrun finds the number."""
+
+_OWN_OUTPUT = (
+    "-r --redirects -t --tee --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs"
+).split()
+_OWN_RENDEZVOUS = "--rdzv-backend --rdzv-endpoint --master-addr --master-port --standalone".split()
+_FAILURE = re.compile(
+    r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
+)
+
+
+def installed() -> bool:
+    """True if torch (and so torchrun) can be imported; doesn't import it."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def one_machine(arguments: Arguments, environ: Mapping[str, str]) -> bool:
+    """True if the job has no ranks elsewhere, as far as the options and torchrun's PET_ variables say."""
+    nodes = arguments.value("--nnodes") or environ.get("PET_NNODES") or "1"
+    return nodes in ("1", "1:1")
+
+
+def redirects_output(arguments: Arguments) -> bool:
+    """True if the user arranged with torchrun where the ranks' output goes."""
+    return arguments.gives(*_OWN_OUTPUT)
+
+
+def command(
+    arguments: Arguments, ranks: str, environ: Mapping[str, str], *, report: str = "-", cores: str = "-"
+) -> tuple[str, ...]:
+    """The torchrun command line: the user's options unchanged, each rank started through `child.py`.
+
+    On one machine the rendezvous, unless the user chose one, is at 127.0.0.1 on a free port, which needs no name
+    resolution and can't clash with another job.
+    """
+    options = list(arguments.torchrun)
+    user_chose = arguments.gives(*_OWN_RENDEZVOUS) or any(
+        name in environ for name in ("PET_RDZV_BACKEND", "PET_RDZV_ENDPOINT", "PET_MASTER_ADDR", "PET_STANDALONE")
+    )
+    defaults: list[str] = []
+    if one_machine(arguments, environ) and not user_chose:
+        defaults = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+        if not arguments.gives("--rdzv-id"):
+            defaults.append(f"--rdzv-id={secrets.token_hex(8)}")
+        if not arguments.gives("--local-addr"):
+            defaults.append("--local-addr=127.0.0.1")
+    start = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *defaults]
+    if arguments.gives("--run-path"):
+        return (*start, *options, *arguments.program)
+    kept = [option for option in options if option.replace("_", "-") not in ("-m", "--module", "--no-python")]
+    program = rank_program(arguments, environ)
+    return (
+        *start,
+        *kept,
+        "--no-python",
+        *wrapped(program, death_signal=signal.SIGKILL, report=report, cores=cores),
+    )
+
+
+def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """What a rank executes: the script by Python (unbuffered, as torchrun does), a module, or the program itself."""
+    if arguments.gives("--no-python"):
+        return arguments.program
+    python = (environ.get("PYTHON_EXEC", sys.executable), "-u")
+    return (*python, "-m", *arguments.program) if arguments.gives("-m", "--module") else (*python, *arguments.program)
+
+
+def failures(report: str) -> list[Ended]:
+    """The failed ranks that torchrun's closing summary lists; empty if there is no such summary."""
+    summary = report[report.rfind("Failures:") :] if "Failures:" in report else ""
+    found = [(match["rank"], int(match["pid"]), int(match["code"])) for match in _FAILURE.finditer(summary)]
+    return [Ended(f"rank {rank}", pid, code if code >= 0 else 128 - code) for rank, pid, code in found]

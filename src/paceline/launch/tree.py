@@ -1,0 +1,87 @@
+"""Everything that a job started, found and ended: children, their children, and what detached itself from both.
+
+Each process of a job inherits a mark in its environment. A worker that was re-parented (because its parent died first)
+or that opened a session of its own is no longer anybody's child, but it still carries the mark.
+"""
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterable, Mapping
+
+import psutil
+
+MARK = "PACELINE_LAUNCH"
+_POLL_SECONDS = 0.02
+
+
+def new_mark(environ: Mapping[str, str]) -> str:
+    """A mark for a new job; it extends the mark of the job that this process belongs to, if there is one."""
+    own = secrets.token_hex(8)
+    outer = environ.get(MARK)
+    return f"{outer}:{own}" if outer else own
+
+
+def members(mark: str, roots: Iterable[int]) -> set[psutil.Process]:
+    """The living processes that descend from the pids `roots` or carry `mark`; never the calling process."""
+    found: set[psutil.Process] = set()
+    for pid in roots:
+        try:
+            root = psutil.Process(pid)
+            found.update([root, *root.children(recursive=True)])
+        except psutil.Error:
+            continue
+    for process in psutil.process_iter():
+        try:
+            carried = process.environ().get(MARK, "")
+        except (psutil.Error, OSError):
+            continue
+        if carried == mark or carried.startswith(mark + ":"):
+            found.add(process)
+    return {process for process in found if process.pid != os.getpid() and alive(process)}
+
+
+def alive(process: psutil.Process) -> bool:
+    """True until the process has ended; a zombie has ended (its pid waits for its parent, nothing runs)."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def end(mark: str, roots: Iterable[int], grace: float) -> list[int]:
+    """End the whole tree: SIGTERM, up to `grace` seconds, then SIGKILL.
+
+    Returns the pids that survived even that (normally none: a process stuck in the kernel, or one of another user).
+    """
+    roots = list(roots)
+    remaining = members(mark, roots)
+    if grace > 0:
+        _signal(remaining, signal.SIGTERM)
+        remaining = _wait(remaining, grace)
+    # What is killed may have started something between the look and the kill: look again until nothing is found.
+    for _ in range(5):
+        remaining |= members(mark, roots)
+        if not remaining:
+            return []
+        _signal(remaining, signal.SIGKILL)
+        remaining = _wait(remaining, 2.0)
+    return sorted(process.pid for process in remaining)
+
+
+def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue
+
+
+def _wait(processes: set[psutil.Process], seconds: float) -> set[psutil.Process]:
+    deadline = time.monotonic() + seconds
+    remaining = {process for process in processes if alive(process)}
+    while remaining and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+        remaining = {process for process in remaining if alive(process)}
+    return remaining

@@ -1,0 +1,44 @@
+"""Recursive vector halving with distance doubling: the reduce-scatter of Rabenseifner's all-reduce.
+
+R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH",
+International Journal of High Performance Computing Applications 19(1), 2005, on all-reduce.
+
+Pairs at distance 1, 2, 4, ... exchange halves of what they still hold: the first and largest exchange is
+between neighbours, who most often share a machine. With p the largest power of two <= n, the n - p extra
+ranks first give their whole buffer to a partner and get the result back at the end. (The paper lets the two
+exchange halves first, which halves the time to combine but takes one more step.)
+
+All-reduce of n ranks and B bytes: 2 log2(p) steps, 2 more if n > p; each of the p ranks sends 2 B (p-1)/p
+bytes, an extra rank B, its partner B more.
+"""
+
+from __future__ import annotations
+
+from paceline.plan.ir import WHOLE, Level, Plan, Reduce
+
+
+def halving_doubling(world: int) -> Plan:
+    """Who owns what follows the reversed bits of the rank; extra ranks own nothing."""
+    power = 1 << (world.bit_length() - 1)
+    extra = world - power
+    fold = tuple(Reduce(WHOLE, (2 * index, 2 * index + 1), 2 * index) for index in range(extra))
+    ranks = [2 * index if index < extra else index + extra for index in range(power)]
+    return Plan(world, "halving_doubling", ((fold,) if fold else ()) + _halving(ranks))
+
+
+def _halving(ranks: list[int]) -> tuple[Level, ...]:
+    mine = [WHOLE] * len(ranks)
+    levels: list[Level] = []
+    distance = 1
+    while distance < len(ranks):
+        level: list[Reduce] = []
+        for low in range(len(ranks)):
+            high = low + distance
+            if low & distance:
+                continue
+            pair = (ranks[low], ranks[high])
+            mine[low], mine[high] = mine[low].halves()
+            level += Reduce(mine[low], pair, pair[0]), Reduce(mine[high], pair, pair[1])
+        levels.append(tuple(level))
+        distance *= 2
+    return tuple(levels)

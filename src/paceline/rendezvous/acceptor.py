@@ -1,0 +1,194 @@
+"""Talks to everybody who knocks while ranks meet: one thread, one selector loop, nobody can hold it up.
+
+Whoever has not proved itself yet has a few seconds, and there is room for a bounded number of such callers:
+the oldest makes way. A stranger is refused, counted and logged, and the job goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from paceline.rendezvous.conversation import Conversation, Exchange, HungUp, Stranger
+
+log = logging.getLogger("paceline.rendezvous")
+
+T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds that a caller has to prove itself."""
+STRANGERS = 256
+"""How many callers may be in the middle of proving themselves."""
+_LOGGED = 10
+
+
+class Acceptor(Generic[T]):
+    """Accepts on `doors` and holds a conversation with each caller until `close()`. It owns the doors.
+
+    `greet(sock)` makes the conversation, `finished(result, sock)` takes the result and the socket; both are
+    called in the acceptor's thread.
+    """
+
+    def __init__(
+        self,
+        doors: Iterable[socket.socket],
+        greet: Callable[[socket.socket], Conversation[T]],
+        finished: Callable[[T, socket.socket], None],
+        *,
+        patience: float = PATIENCE,
+        strangers: int = STRANGERS,
+    ) -> None:
+        self.refused: Counter[str] = Counter()
+        """How many callers were refused, by reason."""
+        self._doors = list(doors)
+        self._greet, self._finished = greet, finished
+        self._patience, self._strangers = patience, strangers
+        self._open: dict[Exchange[T], tuple[float, str]] = {}  # in the order of arrival: until when, who
+        self._trusted: set[Exchange[T]] = set()
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._stopping = self._closed = False
+        self._thread = threading.Thread(target=self._run, name="paceline-acceptor", daemon=True)
+
+    def start(self) -> None:
+        for door in self._doors:
+            door.setblocking(False)
+            self._selector.register(door, selectors.EVENT_READ)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop accepting, hang up on everybody who has not finished, close the doors. May be called again."""
+        if self._closed:
+            return
+        self._stopping = self._closed = True
+        if self._thread.is_alive():
+            self._wake_writer.send(b"x")
+            self._thread.join()
+        for exchange in [*self._open, *self._trusted]:
+            exchange.close()
+        self._open.clear()
+        self._trusted.clear()
+        for sock in (*self._doors, self._wake_reader, self._wake_writer):
+            sock.close()
+        self._selector.close()
+        unlogged = sum(self.refused.values()) - _LOGGED
+        if unlogged > 0:
+            log.warning("refused %d more strangers: %s", unlogged, dict(self.refused))
+
+    def _run(self) -> None:
+        while not self._stopping:
+            for key, _ in self._selector.select(self._next_expiry()):
+                if isinstance(key.data, Exchange):
+                    self._advance(key.data)
+                elif key.fileobj is not self._wake_reader:
+                    self._accept(key.fileobj)  # type: ignore[arg-type]
+            self._expire()
+
+    def _next_expiry(self) -> float | None:
+        for until, _ in self._open.values():
+            return max(0.0, until - time.monotonic())
+        return None
+
+    def _accept(self, door: socket.socket) -> None:
+        for _ in range(64):  # then the others get their turn
+            try:
+                sock, address = door.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:  # out of descriptors: make room; with nobody to send away, breathe
+                log.warning("cannot accept a connection: %s", error)
+                if not self._drop_oldest("no room left"):
+                    time.sleep(0.05)
+                return
+            who = describe_caller(sock, address)
+            try:
+                exchange = Exchange(sock, self._greet(sock))
+            except Stranger as reason:
+                self._refuse(who, str(reason))
+                sock.close()
+                continue
+            if len(self._open) >= self._strangers:
+                self._drop_oldest("it was silent while many others came")
+            self._open[exchange] = (time.monotonic() + self._patience, who)
+            self._selector.register(sock, selectors.EVENT_READ, exchange)
+            self._advance(exchange)
+
+    def _advance(self, exchange: Exchange[T]) -> None:
+        if exchange not in self._open and exchange not in self._trusted:
+            return  # it made way earlier in this round
+        try:
+            wants = exchange.advance()
+        except (Stranger, HungUp, OSError) as reason:
+            self._drop(exchange, str(reason))
+            return
+        except Exception:  # one caller's trouble must not end the rendezvous of all
+            log.exception("a conversation with %s failed", self._open.get(exchange, (0, "a peer"))[1])
+            self._drop(exchange, "an error on this side")
+            return
+        if not wants:
+            self._forget(exchange)
+            self._finished(exchange.result, exchange.sock)
+            return
+        if exchange.trusted and exchange in self._open:
+            del self._open[exchange]
+            self._trusted.add(exchange)
+        events = selectors.EVENT_READ if wants & select.POLLIN else selectors.EVENT_WRITE
+        if self._selector.get_key(exchange.sock).events != events:
+            self._selector.modify(exchange.sock, events, exchange)
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        while self._open:
+            exchange, (until, _) = next(iter(self._open.items()))
+            if until > now:
+                return
+            self._drop(exchange, f"it was silent for {self._patience:g} s")
+
+    def _drop_oldest(self, reason: str) -> bool:
+        for exchange in self._open:
+            self._drop(exchange, reason)
+            return True
+        return False
+
+    def _drop(self, exchange: Exchange[T], reason: str) -> None:
+        entry = self._open.get(exchange)
+        self._forget(exchange)
+        exchange.close()
+        if entry is not None:
+            self._refuse(entry[1], reason)
+
+    def _forget(self, exchange: Exchange[T]) -> None:
+        self._selector.unregister(exchange.sock)
+        self._open.pop(exchange, None)
+        self._trusted.discard(exchange)
+
+    def _refuse(self, who: str, reason: str) -> None:
+        self.refused[reason] += 1
+        if sum(self.refused.values()) <= _LOGGED:
+            log.warning("refused a connection from %s: %s", who, reason)
+
+
+def describe_caller(sock: socket.socket, address: object) -> str:
+    """Who called: the address, or the process on this machine."""
+    if sock.family == socket.AF_UNIX:
+        pid, uid, _ = peer_credentials(sock)
+        return f"process {pid} of user {uid} on this machine"
+    return f"{address[0]} port {address[1]}" if isinstance(address, tuple) else str(address)
+
+
+def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """pid, uid, gid of the process at the other end of a Unix socket, as the kernel saw it connect (or listen)."""
+    size = struct.calcsize("3i")
+    pid, uid, gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return pid, uid, gid

@@ -1,0 +1,219 @@
+"""All ranks say something through a store, and all hear the same.
+
+Every rank writes under its own key, rank 0 collects and writes the list, the others read the list: 2n
+operations, and no two ranks can see different lists. Torch's stores can outlive a group, so nothing found
+under a fixed key is trusted to be of this meeting: a record counts once, and a list only if one's own ticket
+is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.machine import is_dead
+from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
+from paceline.rendezvous.store import Store
+
+_FIRST_PAUSE = 0.0005
+_LOOK = 0.1  # how often a rank that waits looks whether another one gave up
+
+
+class FailedElsewhere(RendezvousError):
+    """Another rank gave up, and this is its reason."""
+
+
+class Assembly:
+    """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed."""
+
+    def __init__(self, store: Store, rank: int, size: int, deadline: Deadline) -> None:
+        self.rank, self.size, self.deadline = rank, size, deadline
+        self._store = store
+        self._prefix = "paceline/"
+        self._members: Sequence[Member] = ()
+        # Rank 0 answers all polls, so many ranks ask less often.
+        self._longest_pause = max(0.02, 0.0002 * size)
+
+    def introduce(
+        self, me: Member, used: set[str], agree: Callable[[list[Member]], dict[str, Any]]
+    ) -> tuple[list[Member], dict[str, Any]]:
+        """Everybody's record, and what rank 0 decided with `agree` when it had them all.
+
+        `used` are tickets of earlier meetings, to know a stale record by.
+        """
+        self._set(f"{self._prefix}{self.rank}", me.to_json())
+        everybody = f"{self._prefix}all"
+        if self.rank == 0:
+            answer = self._preside(me, used, agree)
+            self._set(everybody, answer)
+        else:
+            answer = self._await_list(everybody, me)
+        if "error" in answer:
+            used.update(answer.get("tickets", []))
+            raise RendezvousError(str(answer["error"]))
+        members = [Member.from_json(value, rank) for rank, value in enumerate(_objects(answer, "members"))]
+        if len(members) != self.size:
+            raise RendezvousError(f"this rank expects {self.size} ranks, rank 0 expects {len(members)}")
+        self._members = members
+        return members, answer
+
+    def settle(self, name: str) -> None:
+        """From here on keys carry `name`, which no other meeting has."""
+        self._prefix = f"paceline/{name}/"
+
+    def gather(self, what: str, mine: dict[str, Any], deadline: Deadline | None = None) -> list[dict[str, Any]]:
+        """One small JSON object from every rank, in rank order."""
+        deadline = deadline or self.deadline
+        key, everybody = f"{self._prefix}{what}/", f"{self._prefix}{what}"
+        if self.rank == 0:
+            values = [mine]
+            for rank in range(1, self.size):
+                self._await_key(f"{key}{rank}", deadline, rank)
+                values.append(self._get(f"{key}{rank}", f"{what} of rank {rank}"))
+            self._set(everybody, {"list": values})
+            return values
+        self._set(f"{key}{self.rank}", mine)
+        self._await_key(everybody, deadline, 0)
+        values = _objects(self._get(everybody, what, LONGEST_RECORD * self.size), "list")
+        if len(values) != self.size:
+            raise RendezvousError(f"{what} in the store is malformed")
+        return values
+
+    def _await_key(self, key: str, deadline: Deadline, rank: int) -> None:
+        self.wait(lambda: self._has(key), deadline, lambda: self._silent(rank))
+
+    def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[], str]) -> None:
+        """Poll until `ready`; RendezvousError with `problem()` at the deadline, or with another rank's failure."""
+        pause, next_look = _FIRST_PAUSE, Deadline(_LOOK)
+        while not ready():
+            if next_look.passed:
+                self._look(ready)
+                next_look = Deadline(_LOOK)
+            if deadline.passed:
+                raise RendezvousError(problem())
+            time.sleep(min(pause, deadline.remaining()))
+            pause = min(1.5 * pause, self._longest_pause)
+
+    def fail(self, reason: str) -> None:
+        """Tell the others, unless somebody did before."""
+        if self._members and not self._has(f"{self._prefix}failed"):
+            self._set(f"{self._prefix}failed", {"error": reason[:4000]})
+
+    def check_failure(self) -> None:
+        """Raise what another rank reported, or that one on this machine died."""
+        if not self._members:
+            return
+        key = f"{self._prefix}failed"
+        if self._has(key):
+            raise FailedElsewhere(str(self._get(key, "a failure").get("error")))
+        me = self._members[self.rank]
+        for member in self._members:
+            if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):
+                raise RendezvousError(f"{member} died while the ranks met")
+
+    def _look(self, ready: Callable[[], bool]) -> None:
+        try:
+            self.check_failure()
+        except RendezvousError:
+            if not ready():  # who is done may leave, once everybody can be
+                raise
+
+    def _preside(self, me: Member, used: set[str], agree: Callable[[list[Member]], dict[str, Any]]) -> dict[str, Any]:
+        try:
+            members = [me] + [self._await_member(rank, me, used) for rank in range(1, self.size)]
+            return {**agree(members), "members": [member.to_json() for member in members]}
+        except RendezvousError as error:
+            return {"error": str(error), "tickets": [member.ticket for member in self._joined(me, used)]}
+
+    def _await_member(self, rank: int, me: Member, used: set[str]) -> Member:
+        found: list[Member] = []
+
+        def ready() -> bool:
+            member = self._peek(rank)
+            if member is not None and member.ticket not in used:
+                found.append(member)
+            return bool(found)
+
+        self.wait(ready, self.deadline, lambda: self._missing(me, used))
+        return found[0]
+
+    def _peek(self, rank: int) -> Member | None:
+        key = f"paceline/{rank}"
+        return Member.from_json(self._get(key, f"the record of rank {rank}"), rank) if self._has(key) else None
+
+    def _await_list(self, key: str, me: Member) -> dict[str, Any]:
+        answers: list[dict[str, Any]] = []
+
+        def ready() -> bool:
+            if not self._has(key):
+                return False
+            answer = self._get(key, "the list of ranks", LONGEST_RECORD * (self.size + 1))
+            tickets = answer.get("tickets") or [value.get("ticket") for value in _objects(answer, "members")]
+            if me.ticket in tickets:
+                answers.append(answer)
+            return bool(answers)
+
+        # Rank 0's own deadline may end a moment later, and its answer is the better one.
+        self.wait(ready, self.deadline.later(1.0), lambda: self._missing(me, set()))
+        return answers[0]
+
+    def _joined(self, me: Member, used: set[str]) -> list[Member]:
+        joined = []
+        for rank in range(self.size):
+            try:
+                member = me if rank == self.rank else self._peek(rank)
+            except RendezvousError:
+                continue
+            if member is not None and member.ticket not in used:
+                joined.append(member)
+        return joined
+
+    def _missing(self, me: Member, used: set[str]) -> str:
+        here = self._joined(me, used)
+        missing = sorted(set(range(self.size)) - {member.rank for member in here})
+        listed = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
+        came = ", ".join(f"rank {m.rank} on {m.host}" for m in here[:20]) + (", ..." if len(here) > 20 else "")
+        limit = f"{self.deadline.seconds:g} s"
+        if not missing:
+            return f"all {self.size} ranks joined, but rank 0 did not answer within {limit}: {came}"
+        plural = "rank" if len(missing) == 1 else "ranks"
+        return f"{len(here)}/{self.size} joined within {limit}, missing {plural} {listed} (joined: {came})"
+
+    def _silent(self, rank: int) -> str:
+        who = str(self._members[rank]) if self._members else f"rank {rank}"
+        return f"{who} joined, but then said nothing within {self.deadline.seconds:g} s"
+
+    def _has(self, key: str) -> bool:
+        with _naming_the_store():
+            return self._store.check([key])
+
+    def _get(self, key: str, what: str, longest: int = LONGEST_RECORD) -> dict[str, Any]:
+        with _naming_the_store():
+            data = self._store.get(key)
+        return decode(data, longest, what)
+
+    def _set(self, key: str, value: dict[str, Any]) -> None:
+        with _naming_the_store():
+            self._store.set(key, json.dumps(value).encode())
+
+
+@contextmanager
+def _naming_the_store() -> Iterator[None]:
+    try:
+        yield
+    except RendezvousError:
+        raise
+    except Exception as error:
+        raise RendezvousError(f"the store that the ranks meet through failed: {error}") from error
+
+
+def _objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = value.get(name)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise RendezvousError(f"the list of {name} in the store is malformed")
+    return found

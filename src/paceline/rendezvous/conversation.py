@@ -1,0 +1,182 @@
+"""Conversations over a socket, written as generators that know no socket.
+
+A conversation yields what it wants next (`Send`, `Receive`, `Trust`) and is resumed with what arrived. The
+same generator is thus driven by a blocking caller, by the listener's selector loop, and by a test that has
+no socket at all.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from array import array
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+from paceline.rendezvous.deadline import Deadline
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `data`, with file descriptors on a Unix socket. The descriptors stay the sender's."""
+
+    data: bytes
+    fds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for exactly `size` > 0 bytes, and for at most `fds` descriptors that come with them."""
+
+    size: int
+    fds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The other side has proved who it is: it may take its time from here on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    data: bytes = b""
+    fds: tuple[int, ...] = ()
+
+
+Step: TypeAlias = "Send | Receive | Trust"
+Conversation: TypeAlias = Generator[Step, Received, T]
+
+
+class Stranger(Exception):
+    """The other side broke the protocol or failed to prove itself; the text is the reason."""
+
+
+class HungUp(Exception):
+    """The other side closed the connection in the middle of a conversation."""
+
+
+class Silent(HungUp):
+    """The other side said nothing until the deadline."""
+
+
+class Exchange(Generic[T]):
+    """A conversation on a socket, advanced without ever blocking."""
+
+    result: T
+
+    def __init__(self, sock: socket.socket, conversation: Conversation[T]) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+        self.trusted = False
+        self._conversation = conversation
+        self._outgoing = memoryview(b"")
+        self._outgoing_fds: tuple[int, ...] = ()
+        self._wanted: Receive | None = None
+        self._arrived = bytearray()
+        self._arrived_fds: list[int] = []
+        self._started = self._done = False
+
+    def advance(self) -> int:
+        """Do what is possible now. Returns select.POLLIN or POLLOUT (what to wait for), 0 when `result` is there."""
+        if not self._started:
+            self._started = True
+            self._resume(None)
+        try:
+            while not self._done:
+                if self._outgoing:
+                    self._send()
+                else:
+                    self._receive()
+        except BlockingIOError:
+            return select.POLLOUT if self._outgoing else select.POLLIN
+        return 0
+
+    def abandon(self) -> None:
+        """Drop the conversation and what it holds, but not the socket."""
+        self._conversation.close()
+        while self._arrived_fds:
+            os.close(self._arrived_fds.pop())
+
+    def close(self) -> None:
+        """Drop everything."""
+        self.abandon()
+        self.sock.close()
+
+    def _resume(self, received: Received | None) -> None:
+        try:
+            while True:
+                step = next(self._conversation) if received is None else self._conversation.send(received)
+                if not isinstance(step, Trust):
+                    break
+                self.trusted = True
+                received = Received()
+        except StopIteration as stop:
+            self._done, self.result = True, stop.value
+            return
+        if isinstance(step, Send):
+            self._outgoing, self._outgoing_fds = memoryview(step.data), step.fds
+        else:
+            self._wanted = step
+
+    def _send(self) -> None:
+        try:
+            if self._outgoing_fds:
+                sent = socket.send_fds(self.sock, [self._outgoing], list(self._outgoing_fds), socket.MSG_NOSIGNAL)
+                self._outgoing_fds = ()
+            else:
+                sent = self.sock.send(self._outgoing, socket.MSG_NOSIGNAL)
+        except (BrokenPipeError, ConnectionResetError):
+            raise HungUp("it hung up") from None
+        self._outgoing = self._outgoing[sent:]
+        if not self._outgoing:
+            self._resume(Received())
+
+    def _receive(self) -> None:
+        wanted = self._wanted
+        assert wanted is not None
+        missing = wanted.size - len(self._arrived)
+        try:
+            data = self._receive_fds(missing, wanted.fds) if wanted.fds else self.sock.recv(min(missing, 1 << 18))
+        except ConnectionResetError:
+            raise HungUp("it hung up") from None
+        if not data:
+            raise HungUp("it hung up")
+        self._arrived += data
+        if len(self._arrived) == wanted.size:
+            received = Received(bytes(self._arrived), tuple(self._arrived_fds))
+            self._wanted, self._arrived, self._arrived_fds = None, bytearray(), []
+            self._resume(received)
+
+    def _receive_fds(self, size: int, most: int) -> bytes:
+        space = socket.CMSG_SPACE(most * array("i").itemsize)
+        data, ancillary, _, _ = self.sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds = array("i")
+                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+                self._arrived_fds += fds
+        if len(self._arrived_fds) > most:
+            raise Stranger("it passed too many file descriptors")
+        return data
+
+
+def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadline) -> T:
+    """Hold a whole conversation on `sock`. On any error the conversation, but not the socket, is closed.
+
+    Raises HungUp, Stranger, OSError, or what the conversation raises.
+    """
+    exchange = Exchange(sock, conversation)
+    poll = select.poll()
+    try:
+        while wants := exchange.advance():
+            poll.register(sock, wants)
+            if not poll.poll(deadline.remaining() * 1000):
+                raise Silent("it does not answer")
+        return exchange.result
+    except BaseException:
+        exchange.abandon()
+        raise

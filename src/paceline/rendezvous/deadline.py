@@ -1,0 +1,27 @@
+"""One point in time that everything in a rendezvous shares."""
+
+from __future__ import annotations
+
+import time
+
+
+class Deadline:
+    """`seconds` from now, on the monotonic clock."""
+
+    __slots__ = ("_end", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        return time.monotonic() >= self._end
+
+    def later(self, seconds: float) -> Deadline:
+        """A deadline this many seconds after this one."""
+        return Deadline(self.remaining() + seconds)

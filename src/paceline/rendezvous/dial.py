@@ -1,0 +1,173 @@
+"""Reach another process, patiently, and say precisely what is wrong when that fails."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous.conversation import Conversation, HungUp, Silent, Stranger, converse
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.handshake import Refused
+
+log = logging.getLogger("paceline.rendezvous")
+
+T = TypeVar("T")
+
+_ATTEMPT = 3.0  # a dropped SYN is repeated by the kernel after 1 s; then a new attempt may take another route
+_TELLING = 1.0  # the deadline cuts the last attempt short: a silence shorter than this says nothing
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class UnixName:
+    """A Unix socket in the abstract namespace: of this network namespace, gone with its owner, never on disk."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"unix @{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A host (name or address) and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"tcp {self.host} port {self.port}"
+
+
+Endpoint = UnixName | TcpAddress
+
+
+def unix_address(name: UnixName) -> str:
+    return "\0" + name.name
+
+
+def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> socket.socket:
+    """One attempt. `source` is the local address to call from. Raises OSError (gaierror for a name)."""
+    if isinstance(endpoint, UnixName):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(unix_address(endpoint))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    bind_to = (source, 0) if source else None
+    sock = socket.create_connection((endpoint.host, endpoint.port), timeout, bind_to)
+    if sock.getsockname() == sock.getpeername():  # TCP connects to itself when nobody listens on an ephemeral port
+        sock.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def explain(error: Exception, endpoint: Endpoint) -> str:
+    """What went wrong on the way to `endpoint`: the name, a refusal, silence, the route, or the process there."""
+    if isinstance(error, socket.gaierror) and isinstance(endpoint, TcpAddress):
+        return f"DNS: the name {endpoint.host} does not resolve ({error.strerror})"
+    if isinstance(error, ConnectionRefusedError):
+        if isinstance(endpoint, UnixName):
+            return "nobody there: no process of this network namespace listens on it"
+        return f"refused: {endpoint.host} answers, but nobody listens on port {endpoint.port}"
+    if isinstance(error, TimeoutError):
+        return "no answer: filtered by a firewall, or the host is down"
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return f"no route: {error.strerror}"
+    if isinstance(error, Refused):
+        return f"refused by the process there: {error}"
+    if isinstance(error, (Stranger, HungUp)):
+        return f"something else listens there: {error}" if isinstance(error, Stranger) else f"connected, but {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def reach(
+    endpoints: Sequence[Endpoint],
+    conversation: Callable[[socket.socket], Conversation[T]],
+    deadline: Deadline,
+    *,
+    who: str,
+    source: str | None = None,
+    check: Callable[[], None] = lambda: None,
+    refusal: float = math.inf,
+) -> tuple[T, socket.socket]:
+    """Connect and hold the conversation with the first of `endpoints` that completes it, retrying until the deadline.
+
+    `who` is the process wanted, `check` is called between attempts (it may raise), and after `refusal` seconds of
+    nothing but refused connections it is given up as gone. The socket returned is non-blocking and the caller's.
+    Raises RendezvousError with both endpoints and the cause.
+    """
+    pause = _FIRST_PAUSE
+    troubles: dict[Endpoint, str] = {}
+    refused_since: Deadline | None = None
+    while True:
+        for endpoint in endpoints:
+            begin = time.monotonic()
+            sock: socket.socket | None = None
+            try:
+                sock = connect(endpoint, max(0.01, min(_ATTEMPT, deadline.remaining())), source)
+                return converse(sock, conversation(sock), deadline), sock
+            except (OSError, HungUp, Stranger, Refused) as error:
+                cut_short = isinstance(error, TimeoutError | Silent) and time.monotonic() - begin < _TELLING
+                if endpoint not in troubles or not cut_short:
+                    troubles[endpoint] = f"{endpoint}: {explain(error, endpoint)}"
+                if sock is not None:
+                    sock.close()
+                if not isinstance(error, ConnectionRefusedError):
+                    refused_since = None
+                elif refused_since is None:
+                    refused_since = Deadline(refusal)
+                gone = refused_since is not None and refused_since.passed
+                if deadline.passed or gone or (isinstance(error, Refused) and len(endpoints) == 1):
+                    here = source or _source_towards(endpoint)
+                    limit = f" within {deadline.seconds:g} s" if deadline.passed else ""
+                    reasons = "; ".join(troubles.values())
+                    raise RendezvousError(f"cannot reach {who} from {here}{limit}: {reasons}") from None
+            except BaseException:
+                if sock is not None:
+                    sock.close()
+                raise
+        check()
+        time.sleep(min(pause, deadline.remaining()))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def resolve(host: str) -> list[str]:
+    """Addresses of a host name (or address), IPv4 first; empty where it does not resolve."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    known = (socket.AF_INET, socket.AF_INET6)
+    ordered = sorted((entry for entry in found if entry[0] in known), key=lambda entry: known.index(entry[0]))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in ordered))
+
+
+def source_address(host: str) -> str | None:
+    """The local address from which packets to `host` leave, None without a route or such a name. Sends nothing."""
+    for address in resolve(host):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((address, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return None
+
+
+def _source_towards(endpoint: Endpoint) -> str:
+    if isinstance(endpoint, UnixName):
+        return "this machine"
+    return source_address(endpoint.host) or f"{socket.gethostname()} (no route)"

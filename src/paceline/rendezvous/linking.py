@@ -1,0 +1,189 @@
+"""Every pair of ranks without a link gets one: the higher rank calls, the lower one listens."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous import interfaces
+from paceline.rendezvous.acceptor import Acceptor
+from paceline.rendezvous.assembly import Assembly
+from paceline.rendezvous.conversation import Conversation
+from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
+from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
+from paceline.rendezvous.listener import listen_tcp, listen_unix
+from paceline.rendezvous.member import Member
+from paceline.settings import Settings
+
+_LOOK = 0.1
+_REFUSAL = 2.0  # seconds in which somebody tells why a listener that was there is gone
+_AGREEMENT = 5.0  # seconds after the deadline in which ranks that made all links still hear of one that did not
+
+
+class Arrivals:
+    """Links that other ranks made to this one. The acceptor's thread adds, the calling thread waits."""
+
+    def __init__(self) -> None:
+        self._links: dict[int, Link] = {}
+        self._changed = threading.Condition()
+
+    def add(self, link: Link, sock: socket.socket) -> None:
+        """A rank that calls again lost its first connection before it knew that it was linked: the last one counts."""
+        with self._changed:
+            if link.rank in self._links:
+                self._links[link.rank].close()
+            self._links[link.rank] = link
+            self._changed.notify_all()
+
+    def wait_for(self, ranks: set[int], seconds: float) -> bool:
+        """Whether all `ranks` arrived within this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: ranks <= self._links.keys(), seconds)
+
+    def missing(self, ranks: set[int]) -> list[int]:
+        with self._changed:
+            return sorted(ranks - self._links.keys())
+
+    def take(self) -> dict[int, Link]:
+        """The links, now the caller's. Only once nothing is added any more."""
+        with self._changed:
+            links, self._links = self._links, {}
+            return links
+
+
+def link_all(
+    assembly: Assembly,
+    members: Sequence[Member],
+    me: Member,
+    pairing: Pairing,
+    settings: Settings,
+    linked: Collection[str],
+) -> dict[int, Link]:
+    """New links by rank. Collective: every member calls it. All listeners are closed when it returns or raises."""
+    strangers = [m for m in members if m.rank != me.rank and m.process not in linked]
+    callers = [m for m in strangers if m.rank > me.rank]
+    if any(m.machine == me.machine for m in strangers):
+        pairing.native.allow_reads()
+    arrivals, links = Arrivals(), dict[int, Link]()
+    doors, place = _open_doors(members, me, callers, settings)
+    acceptor = Acceptor(doors, lambda sock: answer_rank(sock, pairing), arrivals.add)
+    try:
+        if doors:
+            acceptor.start()
+        places = assembly.gather("doors", {**place, "links": len(strangers)})
+        if not any(entry.get("links") for entry in places):
+            return {}
+        for member in reversed(strangers):
+            if member.rank < me.rank:
+                links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
+        _await_callers(assembly, arrivals, members, me, {m.rank for m in callers}, place)
+        acceptor.close()
+        links |= arrivals.take()
+        assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
+        return links
+    except BaseException:
+        acceptor.close()
+        for link in (*links.values(), *arrivals.take().values()):
+            link.close()
+        raise
+
+
+def _open_doors(
+    members: Sequence[Member], me: Member, callers: Sequence[Member], settings: Settings
+) -> tuple[list[socket.socket], dict[str, Any]]:
+    """The listeners that these callers need, and where they are, for the others."""
+    doors: list[socket.socket] = []
+    place: dict[str, Any] = {}
+    try:
+        if any(m.machine == me.machine for m in callers):
+            name = f"paceline-{me.ticket}"
+            doors.append(listen_unix(UnixName(name)))
+            place["unix"] = name
+        if any(m.machine != me.machine for m in callers):
+            choice = _choose_address(members, me, settings)
+            interfaces.report(choice, str(me))
+            door, address = listen_tcp(choice.address, settings.ports)
+            doors.append(door)
+            place["tcp"] = [address.host, address.port]
+    except OSError as error:
+        _close(doors)
+        raise RendezvousError(f"cannot listen for the other ranks: {error}") from None
+    except BaseException:
+        _close(doors)
+        raise
+    return doors, place
+
+
+def _close(doors: Sequence[socket.socket]) -> None:
+    for door in doors:
+        door.close()
+
+
+def _choose_address(members: Sequence[Member], me: Member, settings: Settings) -> interfaces.Choice:
+    """Where to listen: as packets leave for the master, or for a rank elsewhere when this is the master's machine."""
+    elsewhere = [m for m in members if m.place != me.place]
+    candidates = interfaces.addresses()
+    if not elsewhere:
+        return interfaces.choose(candidates, settings.interface, None, several_machines=False)
+    first = interfaces.choose(candidates, settings.interface, settings.master_address, several_machines=True)
+    known = sorted((m for m in elsewhere if m.address), key=lambda m: (not m.certain, m.rank))
+    if first.certain or not known:
+        return first
+    return interfaces.choose(candidates, settings.interface, known[0].address, several_machines=True)
+
+
+def _call(
+    assembly: Assembly,
+    member: Member,
+    me: Member,
+    pairing: Pairing,
+    place: dict[str, Any],
+    settings: Settings,
+) -> Link:
+    def conversation(sock: socket.socket) -> Conversation[Link]:
+        return call_rank(sock, pairing, bytes.fromhex(member.ticket))
+
+    link, _ = reach(
+        [_endpoint(member, me, place)],
+        conversation,
+        assembly.deadline,
+        who=str(member),
+        check=assembly.check_failure,
+        refusal=_REFUSAL,
+    )
+    return link
+
+
+def _endpoint(member: Member, me: Member, place: dict[str, Any]) -> Endpoint:
+    kind = "unix" if member.machine == me.machine else "tcp"
+    match place.get(kind):
+        case str(name) if kind == "unix" and name == f"paceline-{member.ticket}":
+            return UnixName(name)
+        case [str(host), int(port)] if kind == "tcp" and 0 < port < 65536:
+            return TcpAddress(host, port)
+    raise RendezvousError(
+        f"{member} does not listen for {me}: it holds a link that was lost here in an earlier failure; restart the job"
+    )
+
+
+def _await_callers(
+    assembly: Assembly,
+    arrivals: Arrivals,
+    members: Sequence[Member],
+    me: Member,
+    callers: set[int],
+    place: dict[str, Any],
+) -> None:
+    while not arrivals.wait_for(callers, min(_LOOK, assembly.deadline.remaining())):
+        assembly.check_failure()
+        if assembly.deadline.passed:
+            late = arrivals.missing(callers)
+            where = " and ".join(f"{kind} {where}" for kind, where in place.items())
+            raise RendezvousError(
+                f"no connection within {assembly.deadline.seconds:g} s from "
+                + ", ".join(str(members[rank]) for rank in late[:10])
+                + f" to {where}"
+            )

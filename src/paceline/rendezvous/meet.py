@@ -1,0 +1,187 @@
+"""Ranks meet: they learn of each other through a store, then every pair that needs a link gets one.
+
+Three rounds through the store: who we are; where we listen; that all links are made. Listeners open after
+everybody has joined and close when the links are made, so a subgroup of ranks that are linked already opens
+none.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.cores import CpuBudget
+from paceline.errors import RendezvousError
+from paceline.rendezvous import interfaces
+from paceline.rendezvous.assembly import Assembly, FailedElsewhere
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.handshake import PROTOCOL, new_ticket
+from paceline.rendezvous.link import Link, Native, Pairing
+from paceline.rendezvous.linking import link_all
+from paceline.rendezvous.machine import Machine, pid_namespace
+from paceline.rendezvous.member import Member, to_mask
+from paceline.rendezvous.store import MemoryStore, Store
+from paceline.settings import Settings
+
+log = logging.getLogger("paceline.rendezvous")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What stays the same about this process in all its meetings. `name` is 16 random bytes in hex."""
+
+    name: str
+    machine: Machine
+    cpus: CpuBudget
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The outcome: all members in rank order, a random name for the group, and the links that are new, by rank."""
+
+    channel: int
+    members: tuple[Member, ...]
+    links: dict[int, Link]
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all ranks share memory."""
+        return len({member.machine for member in self.members}) == 1
+
+
+def new_process_name() -> str:
+    return secrets.token_hex(16)
+
+
+def meet(
+    store: Store | None,
+    rank: int,
+    size: int,
+    timeout: float,
+    *,
+    process: Process,
+    settings: Settings,
+    native: Native,
+    linked: Collection[str],
+    used: set[str],
+) -> Meeting:
+    """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
+
+    `linked` are the processes that a link exists to, `used` the tickets of earlier meetings, which this one
+    joins. The sockets and memory in the result are the caller's. Raises RendezvousError, the same on every
+    rank if it can.
+    """
+    if not 0 <= rank < size:
+        raise RendezvousError(f"rank {rank} is not one of {size} ranks")
+    assembly = Assembly(MemoryStore() if store is None else store, rank, size, Deadline(timeout))
+    me = _introduction(rank, size, process, settings)
+    members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings))
+    used.update(member.ticket for member in members)
+    channel, key = _decided(agreed, settings)
+    assembly.settle(f"{channel:016x}")
+    pairing = Pairing(
+        key=key,
+        ticket=bytes.fromhex(me.ticket),
+        ranks={bytes.fromhex(member.ticket): member.rank for member in members},
+        native=native,
+    )
+    try:
+        links = link_all(assembly, members, me, pairing, settings, linked)
+    except FailedElsewhere:
+        raise
+    except RendezvousError as error:
+        reason = f"{me}: {error}"
+        _tell(assembly, reason)
+        raise RendezvousError(reason) from error
+    except BaseException as error:
+        _tell(assembly, f"{me}: {type(error).__name__}: {error}")
+        raise
+    return Meeting(channel, tuple(members), links)
+
+
+def _tell(assembly: Assembly, reason: str) -> None:
+    try:
+        assembly.fail(reason)
+    except Exception as error:  # the store is lost: the others find out by themselves
+        log.debug("cannot tell the other ranks: %s", error)
+
+
+def _introduction(rank: int, size: int, process: Process, settings: Settings) -> Member:
+    address, certain = _likely_address(settings, size) if size > 1 else ("", False)
+    return Member(
+        rank=rank,
+        size=size,
+        process=process.name,
+        ticket=new_ticket().hex(),
+        host=process.machine.host,
+        pid=os.getpid(),
+        pids=pid_namespace(),
+        uid=os.geteuid(),
+        machine=process.machine.name,
+        place=process.machine.place,
+        cpus=to_mask(process.cpus.affinity),
+        address=address,
+        certain=certain,
+        keyed=settings.secret is not None,
+        protocol=PROTOCOL,
+        version=process.version,
+    )
+
+
+def _likely_address(settings: Settings, size: int) -> tuple[str, bool]:
+    """Where other machines would probably find this one; only a hint for their choice of an interface."""
+    if settings.one_machine and size <= settings.size and settings.interface is None:
+        return "", False
+    try:
+        choice = interfaces.choose(interfaces.addresses(), settings.interface, settings.master_address, True)
+    except RendezvousError:
+        return "", False  # it matters only if the ranks turn out to be on several machines
+    return choice.address, choice.certain
+
+
+def _agree(members: list[Member], settings: Settings) -> dict[str, Any]:
+    """Rank 0's decision once it has all records. Raises RendezvousError where they cannot work together."""
+    sizes, versions = _by_value(members, "size"), _by_value(members, "version")
+    if len(sizes) > 1:
+        raise RendezvousError(f"the ranks disagree on how many they are: {sizes}")
+    if len(versions) > 1 or len(_by_value(members, "protocol")) > 1:
+        raise RendezvousError(f"the ranks run different versions of paceline, install the same everywhere: {versions}")
+    if len(_by_value(members, "keyed")) > 1:
+        lacking = ", ".join(str(member.rank) for member in members if not member.keyed)
+        raise RendezvousError(f"PACELINE_SECRET is set on some ranks, but not on {lacking}: set it on all or on none")
+    for name in {member.machine for member in members}:
+        here = [member for member in members if member.machine == name]
+        if len({member.place for member in here}) > 1:
+            hosts = ", ".join(map(str, here[:10]))
+            raise RendezvousError(f"PACELINE_MACHINE={name} names different machines or network namespaces: {hosts}")
+    if len({member.process for member in members}) < len(members):
+        raise RendezvousError("one process joined as several ranks: every rank needs its own process")
+    return {"channel": secrets.randbits(63), "secret": "" if settings.secret else secrets.token_hex(32)}
+
+
+def _by_value(members: list[Member], field: str) -> dict[Any, str]:
+    """The different values of a field, and which ranks have them."""
+    ranks: dict[Any, list[int]] = {}
+    for member in members:
+        ranks.setdefault(getattr(member, field), []).append(member.rank)
+    return {value: "ranks " + ", ".join(map(str, who[:10])) for value, who in ranks.items()}
+
+
+def _decided(agreed: dict[str, Any], settings: Settings) -> tuple[int, bytes]:
+    channel, secret = agreed.get("channel"), agreed.get("secret")
+    if type(channel) is not int or not 0 <= channel < 1 << 63 or not isinstance(secret, str):
+        raise RendezvousError("the list of ranks in the store is malformed")
+    if settings.secret is not None:
+        return channel, settings.secret
+    try:
+        key = bytes.fromhex(secret)
+    except ValueError:
+        key = b""
+    if len(key) < 16:
+        raise RendezvousError("rank 0 published no secret")
+    return channel, key

@@ -1,0 +1,132 @@
+"""What a rank tells the others about itself before any of them connects."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from paceline.errors import RendezvousError
+
+LONGEST_RECORD = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One rank of a meeting. `process` names its runtime for life, `ticket` this meeting of it; both are random hex.
+
+    `pid` means something within the PID namespace `pids` only.
+    """
+
+    rank: int
+    size: int
+    process: str
+    ticket: str
+    host: str
+    pid: int
+    pids: int
+    uid: int
+    machine: str
+    place: str
+    cpus: str
+    address: str
+    certain: bool
+    keyed: bool
+    protocol: int
+    version: str
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (host {self.host}, pid {self.pid})"
+
+    @property
+    def kernel(self) -> str:
+        """The machine whose CPUs it uses: the place without the network namespace."""
+        return self.place.rpartition("-")[0]
+
+    @property
+    def affinity(self) -> frozenset[int]:
+        """The CPUs that it may run on."""
+        return from_mask(self.cpus)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, value: Any, rank: int) -> Member:
+        """Check every field and bound. Raises RendezvousError naming the rank."""
+        try:
+            fields = {name: check(value[name]) for name, check in _CHECKS.items()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise RendezvousError(f"the record of rank {rank} in the store is malformed: {error!r}") from None
+        member = cls(**fields)
+        if member.rank != rank:
+            raise RendezvousError(f"two processes disagree on who is rank {rank}: {member} wrote there")
+        return member
+
+
+def to_mask(cpus: frozenset[int] | tuple[int, ...]) -> str:
+    """CPU numbers as a hexadecimal mask."""
+    return f"{sum(1 << cpu for cpu in cpus if cpu < 8192):x}"
+
+
+def from_mask(mask: str) -> frozenset[int]:
+    number = int(mask, 16)
+    return frozenset(cpu for cpu in range(number.bit_length()) if number >> cpu & 1)
+
+
+def decode(data: bytes, longest: int, what: str) -> dict[str, Any]:
+    """Bounded JSON object from the store. Raises RendezvousError."""
+    try:
+        if len(data) > longest:
+            raise ValueError(f"{len(data)} bytes")
+        value = json.loads(data)
+        if not isinstance(value, dict):
+            raise ValueError("not an object")
+        return value
+    except (ValueError, RecursionError) as error:
+        raise RendezvousError(f"{what} in the store is malformed: {error}") from None
+
+
+def _text(pattern: str, longest: int) -> Any:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or len(value) > longest or not re.fullmatch(pattern, value):
+            raise ValueError(f"unexpected text {str(value)[:80]!r}")
+        return value
+
+    return check
+
+
+def _count(highest: int) -> Any:
+    def check(value: Any) -> int:
+        if type(value) is not int or not 0 <= value <= highest:
+            raise ValueError(f"unexpected number {str(value)[:80]}")
+        return value
+
+    return check
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"unexpected flag {str(value)[:80]}")
+    return value
+
+
+_CHECKS: dict[str, Any] = {
+    "rank": _count((1 << 20) - 1),
+    "size": _count(1 << 20),
+    "process": _text("[0-9a-f]{32}", 32),
+    "ticket": _text("[0-9a-f]{32}", 32),
+    "host": _text(r"[^\x00-\x1f]+", 255),
+    "pid": _count(1 << 32),
+    "pids": _count(1 << 63),
+    "uid": _count(1 << 32),
+    "machine": _text(r"[^\x00-\x1f]+", 255),
+    "place": _text(r"[^\x00-\x1f]+", 255),
+    "cpus": _text("[0-9a-f]+", 2048),
+    "address": _text("[0-9a-fA-F.:]*", 64),
+    "certain": _flag,
+    "keyed": _flag,
+    "protocol": _count(65535),
+    "version": _text(r"[^\x00-\x1f]+", 64),
+}

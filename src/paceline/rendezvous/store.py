@@ -1,0 +1,195 @@
+"""A small key-value store, with which the raw face's ranks meet where there is no torch.
+
+Rank 0 serves it from a thread (`store_server`), the others are clients. What the rendezvous needs of a store
+is the `Store` protocol, which every torch.distributed store fits as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous.acceptor import peer_credentials
+from paceline.rendezvous.conversation import Conversation, HungUp, Receive, Send, converse
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
+from paceline.rendezvous.handshake import TICKET_BYTES, Refused, Role, call, new_ticket
+from paceline.rendezvous.machine import launcher_identity
+from paceline.rendezvous.user import same_user
+from paceline.settings import Settings
+
+log = logging.getLogger("paceline.rendezvous")
+
+LONGEST_KEY = 256
+LONGEST_VALUE = 8 << 20
+_ANSWER = 20.0  # rank 0's thread answers at once, unless its machine is badly overloaded
+ANYBODY = bytes(TICKET_BYTES)
+
+JOIN = struct.Struct("!II")  # rank, size
+REQUEST = struct.Struct("!BHI")  # what, bytes of key, bytes of value
+REPLY = struct.Struct("!BI")  # status, bytes that follow
+
+SET, GET, CHECK, DONE = range(1, 5)
+OK, MISSING, OVER, WRONG = range(4)
+
+
+class Store(Protocol):
+    """What ranks meet through. Values are bytes."""
+
+    def set(self, key: str, value: bytes, /) -> object: ...
+
+    def get(self, key: str, /) -> bytes: ...
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all keys are there, at once."""
+        ...
+
+
+class OwnStore(Store, Protocol):
+    """A store that this package opened and must close."""
+
+    def close(self, deadline: Deadline | None = None) -> None: ...
+
+
+class MemoryStore:
+    """The store as its own process sees it. Bounded, safe to use from several threads."""
+
+    MOST_KEYS = 1 << 16
+    MOST_BYTES = 256 << 20
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def set(self, key: str, value: bytes) -> None:
+        with self._lock:
+            total = self._bytes + len(value) - len(self._values.get(key, b""))
+            full = key not in self._values and len(self._values) >= self.MOST_KEYS
+            if full or total > self.MOST_BYTES or len(value) > LONGEST_VALUE or len(key.encode()) > LONGEST_KEY:
+                raise RendezvousError(f"the store has no room for {key[:80]!r} ({len(value)} bytes)")
+            self._values[key] = value
+            self._bytes = total
+
+    def get(self, key: str) -> bytes:
+        with self._lock:
+            try:
+                return self._values[key]
+            except KeyError:
+                raise RendezvousError(f"the store has no {key[:80]!r}") from None
+
+    def check(self, keys: Sequence[str]) -> bool:
+        with self._lock:
+            return all(key in self._values for key in keys)
+
+    def close(self, deadline: Deadline | None = None) -> None:
+        """Nothing to close."""
+
+
+class StoreClient:
+    """The store of another process. Connects when made, retrying until the deadline while rank 0 is not up yet."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], key: bytes, rank: int, size: int, deadline: Deadline) -> None:
+        def join(sock: socket.socket) -> Conversation[None]:
+            return _join(sock, key, rank, size)
+
+        _, self._sock = reach(endpoints, join, deadline, who="the store of rank 0")
+        self._lock = threading.Lock()
+
+    def set(self, key: str, value: bytes) -> None:
+        self._ask(SET, key, value)
+
+    def get(self, key: str) -> bytes:
+        status, value = self._ask(GET, key)
+        if status != OK:
+            raise RendezvousError(f"the store has no {key!r}")
+        return value
+
+    def check(self, keys: Sequence[str]) -> bool:
+        return all(self._ask(CHECK, key)[0] == OK for key in keys)
+
+    def close(self, deadline: Deadline | None = None) -> None:
+        """Tell rank 0 that this rank is done, and hang up."""
+        if self._sock.fileno() < 0:
+            return
+        try:
+            self._ask(DONE, "")
+        except RendezvousError as error:
+            log.debug("%s", error)
+        finally:
+            self._sock.close()
+
+    def _ask(self, what: int, key: str, value: bytes = b"") -> tuple[int, bytes]:
+        name = key.encode()
+        if len(name) > LONGEST_KEY or len(value) > LONGEST_VALUE:
+            raise RendezvousError(f"{key[:80]!r} is too large for the store")
+        try:
+            with self._lock:
+                status, answer = converse(self._sock, _request(what, name, value), Deadline(_ANSWER))
+        except (OSError, HungUp) as error:
+            raise RendezvousError(f"lost the store of rank 0: {error}; did rank 0 fail?") from None
+        if status == WRONG:
+            raise RendezvousError(f"the store of rank 0 refuses {key!r}: {answer.decode(errors='replace')}")
+        return status, answer
+
+
+def _join(sock: socket.socket, key: bytes, rank: int, size: int) -> Conversation[None]:
+    if sock.family == socket.AF_UNIX:
+        same_user(peer_credentials(sock)[1], Refused)
+    yield from call(key, Role.STORE, new_ticket(), ANYBODY)
+    yield Send(JOIN.pack(rank, size))
+    status, text = yield from _reply()
+    if status == OVER:
+        raise HungUp("it still serves the ranks before: " + text.decode(errors="replace"))
+    if status != OK:
+        raise Refused(text.decode(errors="replace"))
+
+
+def _request(what: int, key: bytes, value: bytes) -> Conversation[tuple[int, bytes]]:
+    yield Send(REQUEST.pack(what, len(key), len(value)) + key + value)
+    return (yield from _reply())
+
+
+def _reply() -> Conversation[tuple[int, bytes]]:
+    head = yield Receive(REPLY.size)
+    status, size = REPLY.unpack(head.data)
+    if size > LONGEST_VALUE:
+        raise HungUp("it sent nonsense")
+    if not size:
+        return status, b""
+    body = yield Receive(size)
+    return status, body.data
+
+
+def store_endpoints(settings: Settings) -> list[Endpoint]:
+    """Where this job's store is: a Unix socket when all ranks are here, else a port of rank 0's host.
+
+    Raises RendezvousError when the environment does not say where rank 0 is.
+    """
+    if settings.one_machine and (settings.job or settings.rank_variable):
+        job = settings.job or launcher_identity(str(settings.rank_variable))
+        return [UnixName("paceline-store-" + hashlib.sha256(job.encode()).hexdigest()[:32])]
+    missing = [
+        name
+        for name, value in (("MASTER_ADDR", settings.master_address), ("MASTER_PORT", settings.store_ports))
+        if not value
+    ]
+    if missing:
+        raise RendezvousError(
+            f"nothing says where rank 0 of the {settings.size} ranks is (launcher: {settings.launcher}): "
+            f"set {' and '.join(missing)} on every rank to its host name or address, and a free port there"
+        )
+    return [TcpAddress(str(settings.master_address), port) for port in settings.store_ports]
+
+
+def store_key(settings: Settings) -> bytes:
+    """The handshake's key. Without a secret the job's name keeps jobs apart, but it proves nothing."""
+    if settings.secret is not None:
+        return settings.secret
+    return hashlib.sha256(b"paceline job " + settings.job.encode()).digest()

@@ -1,0 +1,191 @@
+"""Rank 0's side of the store: a thread that serves the others until all of them are done."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous import interfaces
+from paceline.rendezvous.acceptor import Acceptor, peer_credentials
+from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.dial import Endpoint, UnixName, resolve
+from paceline.rendezvous.handshake import Role, answer
+from paceline.rendezvous.listener import bind_tcp, listen_unix
+from paceline.rendezvous.store import (
+    ANYBODY,
+    CHECK,
+    DONE,
+    GET,
+    JOIN,
+    LONGEST_KEY,
+    LONGEST_VALUE,
+    MISSING,
+    OK,
+    OVER,
+    REPLY,
+    REQUEST,
+    SET,
+    WRONG,
+    MemoryStore,
+    OwnStore,
+    StoreClient,
+    store_endpoints,
+    store_key,
+)
+from paceline.rendezvous.user import same_user
+from paceline.settings import Settings
+
+log = logging.getLogger("paceline.rendezvous")
+
+_GOODBYE = 10.0
+_NEWCOMERS = 2.0
+
+
+class StoreServer(MemoryStore):
+    """A store that the clients of ranks 1 to size-1 share with its own process. Owns `doors`."""
+
+    def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int) -> None:
+        super().__init__()
+        self._key, self._size = key, size
+        self._present: set[int] = set()
+        self._gone: set[int] = set()
+        self._changed = threading.Condition()
+        self._acceptor: Acceptor[None] = Acceptor(doors, self._serve, lambda _, sock: sock.close())
+        self._acceptor.start()
+
+    def close(self, deadline: Deadline | None = None) -> None:
+        """Wait until the other ranks said that they are done or hung up, at most until the deadline (10 s); then stop.
+
+        A rank that has not come yet after 2 s is not waited for.
+        """
+        deadline = deadline or Deadline(_GOODBYE)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._gone) >= self._size - 1, min(_NEWCOMERS, deadline.remaining()))
+            self._changed.wait_for(lambda: not self._present, deadline.remaining())
+        self._acceptor.close()
+
+    @property
+    def refused(self) -> int:
+        """How many strangers were sent away."""
+        return sum(self._acceptor.refused.values())
+
+    def _serve(self, sock: socket.socket) -> Conversation[None]:
+        if sock.family == socket.AF_UNIX:
+            same_user(peer_credentials(sock)[1], Stranger)
+        return self._session()
+
+    def _session(self) -> Conversation[None]:
+        yield from answer(self._key, Role.STORE, lambda caller, wanted: wanted == ANYBODY)
+        yield Trust()
+        rank, size = JOIN.unpack((yield Receive(JOIN.size)).data)
+        status, reason = self._admit(rank, size)
+        yield _reply(status, reason.encode())
+        if status != OK:
+            return
+        try:
+            while (yield from self._request()):
+                pass
+        finally:
+            with self._changed:
+                self._present.discard(rank)
+                self._gone.add(rank)
+                self._changed.notify_all()
+
+    def _admit(self, rank: int, size: int) -> tuple[int, str]:
+        with self._changed:
+            if rank in self._gone:
+                return OVER, f"rank {rank} was here and left"
+            if size != self._size:
+                return WRONG, f"rank {rank} says that there are {size} ranks, rank 0 says {self._size}"
+            if not 1 <= rank < size:
+                return WRONG, f"there is no rank {rank} among the {size} clients of rank 0"
+            if rank in self._present:
+                return WRONG, f"another process is rank {rank} already"
+            self._present.add(rank)
+            return OK, ""
+
+    def _request(self) -> Conversation[bool]:
+        what, key_size, value_size = REQUEST.unpack((yield Receive(REQUEST.size)).data)
+        if key_size > LONGEST_KEY or value_size > LONGEST_VALUE:
+            raise Stranger("it sent a request beyond all bounds")
+        name = (yield Receive(key_size)).data if key_size else b""
+        value = (yield Receive(value_size)).data if value_size else b""
+        key = name.decode(errors="replace")
+        if what == DONE:
+            yield _reply(OK)
+            return False
+        if what == SET:
+            try:
+                self.set(key, value)
+                yield _reply(OK)
+            except RendezvousError as error:
+                yield _reply(WRONG, str(error).encode())
+        elif what in (GET, CHECK):
+            found = self.check([key])
+            yield _reply(OK if found else MISSING, self.get(key) if found and what == GET else b"")
+        else:
+            yield _reply(WRONG, b"no such request")
+        return True
+
+
+def _reply(status: int, body: bytes = b"") -> Send:
+    return Send(REPLY.pack(status, len(body)) + body)
+
+
+def open_store(settings: Settings, timeout: float) -> OwnStore:
+    """The store of this job: served here by rank 0, connected to by the others within `timeout` seconds."""
+    if settings.size == 1:
+        return MemoryStore()
+    endpoints = store_endpoints(settings)
+    deadline = Deadline(timeout)
+    if settings.secret is None and not isinstance(endpoints[0], UnixName) and settings.rank == 0:
+        log.warning(
+            "PACELINE_SECRET is not set: any process that reaches %s can join this job. "
+            "Set it to the same random text on every rank.",
+            " or ".join(map(str, endpoints)),
+        )
+    if settings.rank == 0:
+        return StoreServer(_open_doors(endpoints, settings), store_key(settings), settings.size)
+    return StoreClient(endpoints, store_key(settings), settings.rank, settings.size, deadline)
+
+
+def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.socket]:
+    """Listen on the first endpoint whose port is free."""
+    troubles: list[str] = []
+    for endpoint in endpoints:
+        doors: list[socket.socket] = []
+        try:
+            if isinstance(endpoint, UnixName):
+                return [listen_unix(endpoint)]
+            for address in _bind_addresses(endpoint.host, settings):
+                doors.append(bind_tcp(address, endpoint.port))
+            return doors
+        except OSError as error:
+            for door in doors:
+                door.close()
+            troubles.append(f"{endpoint}: {error.strerror or error}")
+    raise RendezvousError("rank 0 cannot open the store: " + "; ".join(troubles))
+
+
+def _bind_addresses(host: str, settings: Settings) -> list[str]:
+    """What the other ranks mean by MASTER_ADDR: an address of this machine, and loopback where the name says so here.
+
+    Debian lets a machine's own name resolve to 127.0.1.1 on that machine only: ranks here then call there,
+    others do not.
+    """
+    loopback = [a for a in resolve(host) if ipaddress.ip_address(a).is_loopback]
+    if loopback and host in (*loopback, "localhost"):
+        return loopback[:1]
+    try:
+        choice = interfaces.choose(interfaces.addresses(), settings.interface, host, not settings.one_machine)
+    except RendezvousError:
+        if settings.interface is None and loopback:
+            return loopback[:1]
+        raise
+    interfaces.report(choice, "the store of rank 0")
+    return [choice.address, *(a for a in loopback[:1] if a != choice.address)]

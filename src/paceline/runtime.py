@@ -1,0 +1,287 @@
+"""The process-wide home of the engine: one engine, one serve thread, the links to other processes, the groups.
+
+Links are between processes, so every group of a process shares them; that is why there is one runtime per
+process, made on first use by `runtime()`. Everything it needs is passed in, so a test makes its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from paceline import cores
+from paceline.completions import Completions
+from paceline.errors import CommunicationError
+from paceline.rendezvous import (
+    Link,
+    Meeting,
+    Member,
+    Native,
+    Process,
+    Store,
+    meet,
+    new_process_name,
+    this_machine,
+)
+from paceline.settings import Settings
+from paceline.version import VERSION
+
+log = logging.getLogger("paceline")
+
+Plans = Callable[[int, bool], Mapping[str, Sequence[Any]]]
+"""`plans(size, one_machine)`: plan entries per collective, as `paceline.plan.plans` makes them."""
+
+DEFAULT_TIMEOUT = 1800.0
+"""Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
+
+
+class Engine(Protocol):
+    """What the runtime needs of `paceline._engine.Engine`."""
+
+    def add_tcp_peer(self, fd: int, description: str, /) -> int: ...
+    def add_shm_peer(
+        self, fd: int, memory_fd: int, side: int, pid: int, readable: bool, description: str, /
+    ) -> int: ...
+    def group(
+        self, channel: int, rank: int, peers: list[int], timeout: float, plans: Mapping[str, Sequence[Any]], /
+    ) -> Any: ...
+    def serve(self) -> list[int]: ...
+    def close(self) -> None: ...
+
+
+class EngineModule(Native, Protocol):
+    """What the runtime needs of the module `paceline._engine`."""
+
+    def Engine(self, spin_us: float, description: str, /) -> Engine: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who is in a group: the members in rank order and the engine's peer handles (-1: this process)."""
+
+    rank: int
+    members: tuple[Member, ...]
+    handles: tuple[int, ...]
+
+    @property
+    def one_machine(self) -> bool:
+        return len({member.machine for member in self.members}) == 1
+
+
+class Runtime:
+    """Owns the engine of this process. Thread-safe; groups are made one at a time."""
+
+    def __init__(self, settings: Settings, native: EngineModule, plans: Plans) -> None:
+        self.settings = settings
+        self._native, self._plans = native, plans
+        self._process = Process(new_process_name(), this_machine(settings.machine), cores.available(), version())
+        self._pid = os.getpid()
+        self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._thread: threading.Thread | None = None
+        self._completions = Completions()
+        self._links: dict[str, int] = {}
+        self._memberships: dict[int, Membership] = {}
+        self._used: set[str] = set()
+        self._closed = False
+        self.spin: cores.SpinBudget | None = None
+        """How long the engine spins, and why; known after the first group was made."""
+
+    def group(self, store: Store | None, rank: int, size: int, timeout: float, plans: Plans | None = None) -> Any:
+        """Meet the other ranks of a new group through `store`, and make the `_engine.Group`.
+
+        Collective: all processes make their groups in the same order. `timeout` (seconds) is for the meeting
+        and then for every collective. Raises RendezvousError.
+        """
+        self._check()
+        with self._meeting:
+            meeting = meet(
+                store,
+                rank,
+                size,
+                timeout,
+                process=self._process,
+                settings=self.settings,
+                native=self._native,
+                linked=self._links,
+                used=self._used,
+            )
+            with self._lock:
+                self._adopt(meeting, rank)
+                handles = tuple(-1 if m.rank == rank else self._links[m.process] for m in meeting.members)
+                return self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+
+    def subgroup(
+        self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
+    ) -> Any:
+        """A group of some ranks of the group with channel `parent`, in that order; needs no meeting.
+
+        All its members must pass the same `ranks` and the same new random 63-bit `channel`. Returns a
+        `_engine.Group`.
+        """
+        self._check()
+        with self._lock:
+            known = self.membership(parent)
+            if known.rank not in ranks or len(set(ranks)) != len(ranks):
+                raise CommunicationError(
+                    f"rank {known.rank} is not one of the ranks {list(ranks)}, or one is there twice"
+                )
+            membership = Membership(
+                list(ranks).index(known.rank),
+                tuple(known.members[rank] for rank in ranks),
+                tuple(known.handles[rank] for rank in ranks),
+            )
+            return self._make(channel, membership, timeout, plans)
+
+    def membership(self, channel: int) -> Membership:
+        """Who is in the group with this channel."""
+        try:
+            return self._memberships[channel]
+        except KeyError:
+            raise CommunicationError(f"this process has no group with channel {channel}") from None
+
+    def forget(self, channel: int) -> None:
+        """The group with this channel was closed."""
+        self._memberships.pop(channel, None)
+
+    def notify(self, operation: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once when this NOTIFY operation has finished, well or not.
+
+        It runs on the serve thread, or right here if the operation has been reported already.
+        """
+        self._check()
+        self._completions.register(operation, callback)
+
+    def close(self) -> None:
+        """Say goodbye to the peers and stop the serve thread; call back whoever still waits. May be called again."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            engine, thread = self._engine, self._thread
+            self._memberships.clear()
+            self._links.clear()
+        if engine is not None:
+            engine.close()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        self._completions.finish_all()
+
+    @property
+    def usable(self) -> bool:
+        """Whether groups can be made: not closed, and not inherited by a fork."""
+        return not self._closed and self._pid == os.getpid()
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise CommunicationError(
+                f"this process was forked from process {self._pid}, whose Paceline links it cannot use: "
+                "communicate in the parent, or start workers with the spawn method"
+            )
+        if self._closed:
+            raise CommunicationError("Paceline was shut down in this process")
+
+    def _adopt(self, meeting: Meeting, rank: int) -> None:
+        """Give the new links to the engine, which owns them from here on."""
+        waiting = dict(meeting.links)
+        try:
+            self._check()
+            engine = self._engine or self._start_engine(meeting, rank)
+            for other, link in meeting.links.items():
+                del waiting[other]
+                member = meeting.members[other]
+                self._links[member.process] = _hand_over(engine, link, str(member))
+        finally:
+            for link in waiting.values():
+                link.close()
+
+    def _start_engine(self, meeting: Meeting, rank: int) -> Engine:
+        """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
+        me = meeting.members[rank]
+        neighbours = [m.affinity for m in meeting.members if m.kernel == me.kernel and m.rank != rank]
+        unseen = (self.settings.local_size or 1) - 1 - len(neighbours)  # this group may be a part of the job
+        neighbours += [me.affinity] * unseen
+        self.spin = cores.spin_budget(self._process.cpus, neighbours, self.settings.spin_us)
+        log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
+        self._engine = self._native.Engine(self.spin.microseconds, str(mine))
+        self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
+        self._thread.start()
+        return self._engine
+
+    def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
+        assert self._engine is not None
+        entries = (plans or self._plans)(len(membership.members), membership.one_machine)
+        group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries)
+        self._memberships[channel] = membership
+        return group
+
+    def _serve(self, engine: Engine) -> None:
+        while finished := engine.serve():
+            self._completions.report(finished)
+
+
+def _hand_over(engine: Engine, link: Link, description: str) -> int:
+    """The engine owns the descriptors from here on, also if it raises."""
+    memory_fd, link.memory_fd = link.memory_fd, -1
+    if memory_fd < 0:
+        return engine.add_tcp_peer(link.sock.detach(), description)
+    return engine.add_shm_peer(link.sock.detach(), memory_fd, link.side, link.pid, link.readable, description)
+
+
+def version() -> str:
+    """The version of Paceline; ranks with different ones refuse each other."""
+    return VERSION
+
+
+def set_up_logging(settings: Settings) -> None:
+    """Obey PACELINE_LOG. A program that set up logging itself keeps its handlers."""
+    if settings.log_level is None:
+        return
+    log.setLevel(settings.log_level)
+    if not log.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{socket.gethostname()}:{settings.rank}: %(levelname)s %(message)s"))
+        log.addHandler(handler)
+
+
+class _Home:
+    """Where `runtime()` keeps this process's runtime. A forked child forgets it, and leaves its sockets alone."""
+
+    def __init__(self) -> None:
+        self.runtime: Runtime | None = None
+        self.inherited: list[Runtime] = []  # kept, so that no destructor speaks to the parent's peers
+        self.lock = threading.Lock()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self.lock = threading.Lock()
+        if self.runtime is not None:
+            self.inherited.append(self.runtime)
+            self.runtime = None
+
+
+_home = _Home()
+
+
+def runtime() -> Runtime:
+    """This process's runtime, made on first use from the environment and closed at exit."""
+    with _home.lock:
+        if _home.runtime is None or not _home.runtime.usable:
+            from paceline import _engine
+            from paceline.plan import plans
+
+            settings = Settings.from_environment()
+            set_up_logging(settings)
+            made = Runtime(settings, _engine, plans)
+            atexit.register(made.close)
+            _home.runtime = made
+        return _home.runtime

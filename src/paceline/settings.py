@@ -1,0 +1,174 @@
+"""What the environment says: who this rank is, where the others are, and how the user wants Paceline to behave.
+
+This is the only module that reads the environment. Everything else gets a `Settings`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from paceline.environment import LauncherView, launcher_view
+
+STORE_PORTS = range(20000, 30000)
+"""Where a port is taken from when only the job's identity is known."""
+
+T = TypeVar("T")
+
+_STORE_CANDIDATES = 4
+_TEN_DAYS = 864000.0
+
+
+class ConfigurationError(ValueError):
+    """An environment variable or argument has a value that cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One rank's view of its job. Ports are TCP ports, times seconds unless the name says otherwise."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int | None = 1
+    """Ranks that the launcher says it started on this machine; None where it does not say."""
+    launcher: str = "none"
+    rank_variable: str | None = None
+    """The variable that told the rank: what every rank's environment has and the launcher's own has not."""
+    master_address: str | None = None
+    master_port: int | None = None
+    store_ports: tuple[int, ...] = ()
+    """Where rank 0 may listen for the raw face's store, in the order to try."""
+    job: str = ""
+    """The job's identity, equal on all its ranks; empty where the launcher gives none."""
+    secret: bytes | None = None
+    machine: str | None = None
+    interface: str | None = None
+    ports: tuple[int, int] | None = None
+    timeout: float | None = None
+    spin_us: float | None = None
+    trace: str | None = None
+    log_level: int | None = None
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether the launcher says that all ranks are on this machine."""
+        return self.local_size == self.size
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        """Read `environ` (default: this process's). ConfigurationError names the variable and what would be right."""
+        env = os.environ if environ is None else environ
+        try:
+            view = launcher_view(env)
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
+        ports = _given(env, "PACELINE_PORTS", _ports)
+        return cls(
+            rank=view.rank,
+            size=view.size,
+            local_rank=view.local_rank,
+            local_size=view.local_size,
+            launcher=view.launcher,
+            rank_variable=view.rank_variable,
+            master_address=view.master_address,
+            master_port=view.master_port,
+            store_ports=_store_ports(view, ports),
+            job=view.job,
+            secret=_given(env, "PACELINE_SECRET", _secret),
+            machine=_given(env, "PACELINE_MACHINE", _machine),
+            interface=_given(env, "PACELINE_INTERFACE", _interface),
+            ports=ports,
+            timeout=_given(env, "PACELINE_TIMEOUT", _timeout),
+            spin_us=_given(env, "PACELINE_SPIN_US", _spin_us),
+            trace=env.get("PACELINE_TRACE") or None,
+            log_level=_given(env, "PACELINE_LOG", _log_level),
+        )
+
+
+def derived_ports(job: str, allowed: range, count: int = _STORE_CANDIDATES) -> tuple[int, ...]:
+    """Ports that every rank of `job` derives alike. Several, because another program may hold the first."""
+    start = int.from_bytes(hashlib.sha256(job.encode()).digest()[:8], "big")
+    return tuple(allowed[(start + 1009 * step) % len(allowed)] for step in range(min(count, len(allowed))))
+
+
+def _store_ports(view: LauncherView, ports: tuple[int, int] | None) -> tuple[int, ...]:
+    if view.master_port is not None and not view.master_port_taken:
+        return (view.master_port,)
+    if not view.job:
+        return ()
+    return derived_ports(view.job, STORE_PORTS if ports is None else range(ports[0], ports[1] + 1))
+
+
+def _given(env: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
+    text = env.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        shown = "(hidden)" if name == "PACELINE_SECRET" else repr(text[:80])
+        raise ConfigurationError(f"{name}={shown} {error}") from None
+
+
+def _secret(text: str) -> bytes:
+    if 16 <= len(text.encode()) <= 1024:
+        return text.encode()
+    raise ValueError(
+        "should have 16 to 1024 characters; python3 -c 'import secrets; print(secrets.token_hex())' makes one"
+    )
+
+
+def _machine(text: str) -> str:
+    if len(text) <= 128 and text.isprintable():
+        return text
+    raise ValueError("should be a name of at most 128 printable characters")
+
+
+def _interface(text: str) -> str:
+    items = text.split(",")
+    if len(text) <= 1024 and all(re.fullmatch(r"\s*\^?[A-Za-z0-9_.:*?@/-]+\s*", item) for item in items):
+        return text
+    raise ValueError(
+        "should be a comma list of interface names, ^names to leave out, addresses, networks: eth*,10.0.0.0/8"
+    )
+
+
+def _ports(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?", text)
+    if match:
+        low, high = int(match.group(1)), int(match.group(2) or match.group(1))
+        if 1 <= low <= high <= 65535:
+            return low, high
+    raise ValueError("should be a port range within 1-65535, such as 40000-40050")
+
+
+def _number(text: str, lowest: float, highest: float, meaning: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if lowest <= value <= highest:
+        return value
+    raise ValueError(f"should be {meaning} from {lowest:g} to {highest:g}")
+
+
+def _timeout(text: str) -> float:
+    return _number(text, 0.001, _TEN_DAYS, "a number of seconds")
+
+
+def _spin_us(text: str) -> float:
+    return _number(text, 0.0, 1e6, "a number of microseconds")
+
+
+def _log_level(text: str) -> int:
+    names = ("DEBUG", "INFO", "WARNING", "ERROR")
+    if text.upper() in names:
+        return int(getattr(logging, text.upper()))
+    raise ValueError(f"should be one of {', '.join(names)}")

@@ -1,0 +1,50 @@
+"""CUDA tensors: handed to an inner NCCL group, made when the first one comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Accelerator:
+    """Up to torch 2.13 a Python process group stands for all devices, so it finds the others' backend itself."""
+
+    _store: dist.Store
+    _rank: int
+    _size: int
+    _timeout: float
+    _inner: Any = None
+
+    def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: Any) -> dist.Work:
+        return self._hand_over(operation, tensor.device, *arguments)
+
+    def _hand_over(self, operation: str, device: torch.device, *arguments: Any) -> dist.Work:
+        work: dist.Work = getattr(self._accelerator_group(device), operation)(*arguments)
+        return work
+
+    def _accelerator_group(self, device: torch.device) -> Any:
+        if self._inner is None:
+            if device.type != "cuda" or not torch.cuda.is_available():
+                raise RuntimeError(
+                    "paceline moves CPU tensors and hands CUDA tensors to NCCL; "
+                    f"it cannot move a {device.type} tensor here"
+                )
+            self._inner = _nccl_group(self._store, self._rank, self._size, self._timeout)
+        return self._inner
+
+
+def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> Any:
+    if not dist.is_nccl_available():
+        raise RuntimeError("paceline hands CUDA tensors to NCCL, which this build of torch lacks")
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timedelta(seconds=timeout)
+    nccl_store = dist.PrefixStore("cuda/", store)
+    group = dist.ProcessGroup(nccl_store, rank, size)
+    group._set_default_backend(dist.ProcessGroup.BackendType.NCCL)
+    backend = dist.ProcessGroupNCCL(nccl_store, rank, size, options)
+    group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.NCCL, backend)
+    return group

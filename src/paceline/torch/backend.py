@@ -1,0 +1,163 @@
+"""The process group that torch sees."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from paceline.runtime import runtime, version
+from paceline.torch.compat import Base
+from paceline.torch.movements import Movements
+from paceline.torch.reductions import Reductions
+from paceline.torch.registration import NAME
+
+_log = logging.getLogger("paceline")
+_announced = False
+
+
+class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
+    """All ranks of one torch process group.
+
+    `store` is torch's rendezvous store for this group, `rank` and `size` are the group's own, `timeout` is in
+    seconds, `name` is torch's name of the group. Making one is a collective: it returns when all ranks have
+    met.
+    """
+
+    supports_splitting = True
+    supports_coalescing = False
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: float, name: str = "") -> None:
+        super().__init__(rank, size)
+        home = runtime()
+        self._store = store
+        self._rank = rank
+        self._size = size
+        self._timeout = timeout
+        self._name = name
+        self._description = "undefined"
+        self._window = None
+        self._splits = 0
+        self._notify = home.notify
+        self._group = home.group(store, rank, size, timeout)  # type: ignore[arg-type]  # its stub knows no bytes
+        self._all_reduce = self._group.all_reduce
+        self._open = True
+        _announce(rank)
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Leave the group. Nothing can be started on it afterwards."""
+        if self._open:
+            self._open = False
+            self._group.close()
+        if self._inner is not None:
+            self._inner.shutdown()
+
+    def abort(self) -> None:
+        """Make every unfinished and later operation raise, here and on all other members."""
+        self._group.abort(f"rank {self._rank} called abort")
+        if self._inner is not None:
+            self._inner.abort()
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout.total_seconds()
+        self._group.set_timeout(self._timeout)
+
+    setTimeout = _set_default_timeout = set_timeout
+
+    # -- subgroups --------------------------------------------------------------------------------------------
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: object = None,
+    ) -> PacelineProcessGroup | None:
+        """A group of some of this group's ranks, None on the others. Every member of this group must call it."""
+        self._splits += 1
+        name = group_name or f"{self._name}:split:{self._splits}"
+        if self._rank not in new_ranks:
+            return None
+        first = min(new_ranks)
+        group = self._subgroup(dist.PrefixStore(f"{name}/{first}/", self._store), new_ranks, timeout, name)
+        group._description = group_desc or f"{self._description}:split:{self._splits}"
+        return group
+
+    splitGroup = split_group
+
+    def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> PacelineProcessGroup:
+        """The same as `split_group`, as torch 2.14 and later ask a backend for it."""
+        return self._subgroup(store, ranks, getattr(opts, "_timeout", None), getattr(opts, "group_name", ""))
+
+    def _subgroup(
+        self, store: dist.Store, ranks: Sequence[int], timeout: timedelta | None, name: str
+    ) -> PacelineProcessGroup:
+        seconds = self._timeout if timeout is None else timeout.total_seconds()
+        return PacelineProcessGroup(store, list(ranks).index(self._rank), len(ranks), seconds, name)
+
+    def eager_connect_single_device(self, device: object = None) -> None:
+        """Nothing to do: the ranks have met already."""
+
+    def perform_nocolor_split(self, device: object = None) -> None:
+        """Nothing to do: only the members of a new group take part in making it."""
+
+    # -- names and numbers ------------------------------------------------------------------------------------
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    name = _get_backend_name = getBackendName
+
+    def getRank(self) -> int:
+        return self._rank
+
+    def getSize(self) -> int:
+        return self._size
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def _get_sequence_number_for_group(self) -> int:
+        return int(self._group.sequence)
+
+    getSequenceNumberForGroup = _get_sequence_number_for_group
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Nothing to do: the engine counts from the group's making."""
+
+    @property
+    def options(self) -> Any:
+        return c10d.Backend.Options(NAME, timedelta(seconds=self._timeout))
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+        return [torch.device(kind) for kind in kinds]
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self if device.type == "cpu" else self._accelerator_group(device)._get_backend(device)
+
+
+def _announce(rank: int) -> None:
+    global _announced
+    if rank == 0 and not _announced:
+        _announced = True
+        _log.info("paceline %s on torch %s", version(), torch.__version__)

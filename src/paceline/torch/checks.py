@@ -1,0 +1,99 @@
+"""What a call may look like: torch's own functions pass options objects, direct calls also plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import ReduceOp
+
+_ZERO = timedelta(0)
+
+
+def single(tensors: Any, operation: str) -> Tensor:
+    """The one tensor that `operation` takes."""
+    if isinstance(tensors, Tensor):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"{operation} takes one tensor per rank, got {len(tensors)}")
+    tensor: Tensor = tensors[0]
+    return tensor
+
+
+def row(tensors: Any, operation: str) -> list[Tensor]:
+    """The one list of tensors that `operation` takes, given as `[list]` or `list`; it may be empty."""
+    if not tensors or isinstance(tensors[0], Tensor):
+        return list(tensors)
+    if len(tensors) != 1:
+        raise ValueError(f"{operation} takes one list of tensors per rank, got {len(tensors)}")
+    return list(tensors[0])
+
+
+def one_per_rank(tensors: Sequence[Tensor], size: int, operation: str) -> None:
+    """Raise unless there is a tensor for each of the `size` ranks."""
+    if len(tensors) != size:
+        raise ValueError(f"{operation} needs one tensor for each of the {size} ranks, got {len(tensors)}")
+
+
+def alike(tensors: Sequence[Tensor], operation: str) -> torch.dtype:
+    """The dtype of all tensors, which must also all be on the CPU."""
+    dtype = tensors[0].dtype
+    for tensor in tensors:
+        if tensor.dtype != dtype:
+            raise TypeError(f"{operation} needs tensors of one dtype, got {dtype} and {tensor.dtype}")
+        if not tensor.is_cpu:
+            raise ValueError(
+                f"{operation} needs all tensors on one device, got {tensors[0].device} and {tensor.device}"
+            )
+    return dtype
+
+
+def numel(tensor: Tensor, expected: int, what: str) -> None:
+    """Raise unless `tensor` has the expected number of elements."""
+    if tensor.numel() != expected:
+        raise ValueError(f"{what} must have {expected} elements, got {tensor.numel()} (shape {tuple(tensor.shape)})")
+
+
+def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Sequence[int]:
+    """How many rows of `tensor` each rank gets: as given, or all equal if none are given."""
+    rows = tensor.shape[0] if tensor.dim() else 1
+    if not sizes:
+        if rows % ranks:
+            raise ValueError(f"the first dimension of the {what} ({rows}) is not divisible by the {ranks} ranks")
+        return [rows // ranks] * ranks
+    if len(sizes) != ranks or sum(sizes) != rows:
+        raise ValueError(
+            f"the split sizes of the {what} must be {ranks} numbers that sum up to {rows}, got {list(sizes)}"
+        )
+    return sizes
+
+
+def reduce_op(options: Any) -> Any:
+    """The `ReduceOp` of an options object, of a plain argument, or the default."""
+    if options is None:
+        return ReduceOp.SUM
+    return getattr(options, "reduceOp", options)
+
+
+def root_of(options: Any, size: int) -> int:
+    """The root of an options object or of a plain argument; a rank of this group."""
+    if options is None:
+        return 0
+    root = int(getattr(options, "rootRank", options))
+    if not 0 <= root < size:
+        raise ValueError(f"root {root} is not a rank of this group of {size}")
+    return root
+
+
+def is_async(options: Any) -> bool:
+    """Whether the caller wants to go on before the operation is done (what torch means by no options)."""
+    return bool(getattr(options, "asyncOp", True))
+
+
+def timeout_of(options: Any) -> timedelta | None:
+    """The call's own timeout, None for the group's."""
+    timeout: timedelta | None = getattr(options, "timeout", None)
+    return timeout if timeout is not None and timeout > _ZERO else None

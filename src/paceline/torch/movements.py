@@ -1,0 +1,180 @@
+"""Collectives and messages that only move elements. Dtypes that the engine does not know move as bytes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.torch import checks
+from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
+from paceline.torch.starting import Starting
+
+ANY_SOURCE = -1
+
+
+class Movements(Starting):
+    """broadcast, all_gather, gather, scatter, all_to_all, barrier, send and recv in all their forms."""
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+        tensor = checks.single(tensors, "broadcast")
+        if not tensor.is_cpu:
+            return self._on_accelerator("broadcast", tensor, tensors, opts)
+        root = checks.root_of(opts, self._size)
+        memory = plain(tensor)
+        copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
+        arguments = (*span(memory), code_of(tensor.dtype), root)
+        return self._start(self._group.broadcast, arguments, opts, [tensor], copies, [memory])
+
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+        if not output.is_cpu:
+            return self._on_accelerator("_allgather_base", output, output, input, opts)
+        checks.alike([output, input], "all_gather")
+        checks.numel(output, input.numel() * self._size, "the output of all_gather")
+        copies: Copies = []
+        source, target = plain(input), plain_output(output, copies)
+        address, count = span(source)
+        arguments = (address, target.data_ptr(), count, code_of(input.dtype))
+        return self._start(self._group.all_gather, arguments, opts, [output], copies, [source, target])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return self._together([self.all_gather_single(output, input, opts) for output, input in pairs])
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+        source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
+        if not source.is_cpu:
+            return self._on_accelerator("allgather", source, outputs, inputs, opts)
+        checks.one_per_rank(targets, self._size, "all_gather")
+        checks.alike([source, *targets], "all_gather")
+        checks.numel(targets[self._rank], source.numel(), "this rank's output of all_gather")
+        copies: Copies = []
+        memory = plain(source)
+        places = [plain_output(target, copies) for target in targets]
+        code = code_of(source.dtype)
+        if adjacent(places):
+            address, count = span(memory)
+            arguments: tuple[Any, ...] = (address, places[0].data_ptr(), count, code)
+            return self._start(self._group.all_gather, arguments, opts, targets, copies, [memory, *places])
+        arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
+        return self._start(self._group.exchange, arguments, opts, targets, copies, [memory, *places])
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+        rows = [[tensors[index] for tensors in outputs] for index in range(len(inputs))]
+        pairs = zip(rows, inputs, strict=True)
+        return self._together([self.allgather([row], [input], opts) for row, input in pairs])
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+        source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
+        if not source.is_cpu:
+            return self._on_accelerator("gather", source, outputs, inputs, opts)
+        root = checks.root_of(opts, self._size)
+        copies: Copies = []
+        memory = plain(source)
+        sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
+        sends[root] = span(memory)
+        places: list[Tensor] = []
+        if root == self._rank:
+            checks.one_per_rank(targets, self._size, "gather")
+            checks.alike([source, *targets], "gather")
+            checks.numel(targets[root], source.numel(), "the root's own output of gather")
+            places = [plain_output(target, copies) for target in targets]
+            recvs = [span(place) for place in places]
+        arguments = ("gather", sends, recvs, code_of(source.dtype), root)
+        return self._start(self._group.exchange, arguments, opts, targets, copies, [memory, *places])
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+        target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
+        if not target.is_cpu:
+            return self._on_accelerator("scatter", target, outputs, inputs, opts)
+        root = checks.root_of(opts, self._size)
+        copies: Copies = []
+        place = plain_output(target, copies)
+        sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
+        recvs[root] = span(place)
+        memory: list[Tensor] = []
+        if root == self._rank:
+            checks.one_per_rank(sources, self._size, "scatter")
+            checks.alike([target, *sources], "scatter")
+            checks.numel(sources[root], target.numel(), "the root's own input of scatter")
+            memory = [plain(source) for source in sources]
+            sends = [span(source) for source in memory]
+        arguments = ("scatter", sends, recvs, code_of(target.dtype), root)
+        return self._start(self._group.exchange, arguments, opts, [target], copies, [place, *memory])
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+        for tensors in (outputs, inputs):
+            checks.one_per_rank(tensors, self._size, "all_to_all")
+        if not outputs[0].is_cpu:
+            return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
+        dtype = checks.alike([*outputs, *inputs], "all_to_all")
+        checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
+        copies: Copies = []
+        memory = [plain(tensor) for tensor in inputs]
+        places = [plain_output(tensor, copies) for tensor in outputs]
+        sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
+        arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
+        return self._start(self._group.exchange, arguments, opts, outputs, copies, [*memory, *places])
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_splits: list[int],
+        input_splits: list[int],
+        opts: Any = None,
+    ) -> dist.Work:
+        if not output.is_cpu:
+            return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
+        dtype = checks.alike([output, input], "all_to_all")
+        copies: Copies = []
+        memory, place = plain(input), plain_output(output, copies)
+        sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
+        recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
+        arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
+        return self._start(self._group.exchange, arguments, opts, [output], copies, [memory, place])
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+        device = getattr(opts, "device", None)
+        if device is not None and device.type != "cpu" and getattr(opts, "device_ids", None):
+            return self._hand_over("barrier", device, opts)
+        work = self._start(self._group.barrier, (), opts, [], [])
+        if timeout is not None:
+            work.wait(timeout)
+        return work
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """A barrier. Who is missing is named by every operation's error, so it has nothing to add."""
+        limit = timeout if isinstance(timeout, timedelta) else checks.timeout_of(timeout)
+        self.barrier().wait(limit or timedelta(0))
+
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> dist.Work:
+        tensor = checks.single(tensors, "send")
+        if not tensor.is_cpu:
+            return self._on_accelerator("send", tensor, tensors, peer, tag)
+        memory = plain(tensor)
+        arguments = (*span(memory), code_of(tensor.dtype), checks.root_of(peer, self._size), tag)
+        return self._start(self._group.send, arguments, None, [tensor], [], [memory])
+
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> dist.Work:
+        return self._receive(tensors, checks.root_of(peer, self._size), tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+        return self._receive(tensors, ANY_SOURCE, tag)
+
+    def _receive(self, tensors: Any, peer: int, tag: int) -> dist.Work:
+        tensor = checks.single(tensors, "recv")
+        if not tensor.is_cpu:
+            return self._on_accelerator("recv", tensor, tensors, peer, tag)
+        copies: Copies = []
+        place = plain_output(tensor, copies)
+        arguments = (*span(place), code_of(tensor.dtype), peer, tag)
+        return self._start(self._group.recv, arguments, None, [tensor], copies, [place])

@@ -1,0 +1,115 @@
+"""Collectives that combine numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.distributed_c10d import AllreduceOptions
+
+from paceline.torch import checks, sparse
+from paceline.torch.staging import Copies, adjacent, plain, plain_output
+from paceline.torch.starting import BLOCKING, Starting
+from paceline.torch.tables import DTYPES, OPS, PREMUL_SUM, reducible, reduction
+from paceline.torch.work import DONE
+
+
+class Reductions(Starting):
+    """all_reduce, reduce and reduce_scatter in all their forms."""
+
+    _all_reduce: Callable[..., Any]
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+        # The way of nearly every call: it must cost next to nothing besides the engine's own.
+        if opts.__class__ is AllreduceOptions and not opts.asyncOp and self._window is None:
+            tensor = tensors[0]
+            index = hash(opts.reduceOp)
+            code = DTYPES.get(tensor.dtype)
+            if code is not None and index != PREMUL_SUM and tensor.is_contiguous() and tensor.is_cpu:
+                self._all_reduce(tensor.data_ptr(), tensor.numel(), code, OPS[index], 1.0, BLOCKING)
+                return DONE
+        tensor = checks.single(tensors, "all_reduce")
+        if not tensor.is_cpu:
+            return self._on_accelerator("allreduce", tensor, tensors, opts)
+        reduce_op = checks.reduce_op(opts)
+        if tensor.is_sparse:
+            return sparse.all_reduce(self, tensor, reduce_op)
+        memory = plain(tensor)
+        copies = [(tensor, memory)] if memory is not tensor else []
+        arguments = _reduce_arguments(memory, reduce_op)
+        return self._start(self._all_reduce, arguments, opts, [tensor], copies, [memory])
+
+    allreduce_sparse = allreduce
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> dist.Work:
+        return self._together([self.allreduce([tensor], opts) for tensor in tensors])
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: object = None) -> dist.Work:
+        tensor = checks.single(tensors, "reduce")
+        if not tensor.is_cpu:
+            return self._on_accelerator("reduce", tensor, tensors, opts)
+        root = checks.root_of(opts, self._size)
+        memory = plain(tensor)
+        copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
+        reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+        arguments = (*_reduce_arguments(memory, reduce_op), root)
+        return self._start(self._group.reduce, arguments, opts, [tensor], copies, [memory])
+
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+        if not output.is_cpu:
+            return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
+        checks.alike([output, input], "reduce_scatter")
+        checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")
+        copies: Copies = []
+        source, target = plain(input), plain_output(output, copies)
+        reduce_op = checks.reduce_op(opts)
+        address, count, code, op, factor = _reduce_arguments(target, reduce_op)
+        arguments = (reducible(source, reduce_op).data_ptr(), address, count, code, op, factor)
+        return self._start(self._group.reduce_scatter, arguments, opts, [output], copies, [source, target])
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+    ) -> dist.Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return self._together([self.reduce_scatter_single(output, input, opts) for output, input in pairs])
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+        output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
+        if not output.is_cpu:
+            return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
+        checks.one_per_rank(parts, self._size, "reduce_scatter")
+        checks.alike([output, *parts], "reduce_scatter")
+        checks.numel(output, parts[self._rank].numel(), "the output of reduce_scatter")
+        sources = [plain(part) for part in parts]
+        if any(source.numel() != output.numel() for source in sources):
+            return self._reduce_scatter_uneven(output, sources, opts)
+        whole = sources[0] if adjacent(sources) else torch.cat([source.reshape(-1) for source in sources])
+        copies: Copies = []
+        target = plain_output(output, copies)
+        reduce_op = checks.reduce_op(opts)
+        address, count, code, op, factor = _reduce_arguments(target, reduce_op)
+        arguments = (reducible(whole, reduce_op).data_ptr(), address, count, code, op, factor)
+        return self._start(self._group.reduce_scatter, arguments, opts, [output], copies, [whole, *sources, target])
+
+    def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: Any) -> dist.Work:
+        works: list[dist.Work] = []
+        for root, source in enumerate(sources):
+            scratch = source.clone()
+            copies = [(output, scratch.view(output.shape))] if root == self._rank else []
+            arguments = (*_reduce_arguments(scratch, checks.reduce_op(opts)), root)
+            results = [output] if root == self._rank else []
+            works.append(self._start(self._group.reduce, arguments, opts, results, copies, [scratch]))
+        return self._together(works)
+
+
+def _reduce_arguments(tensor: Tensor, reduce_op: Any) -> tuple[int, int, int, int, float]:
+    numbers = reducible(tensor, reduce_op)
+    op, factor = reduction(reduce_op)
+    return numbers.data_ptr(), numbers.numel(), DTYPES[numbers.dtype], op, factor

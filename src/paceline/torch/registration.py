@@ -1,0 +1,34 @@
+"""How torch learns the name "paceline". Cheap and never failing: torch calls it while it is being imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paceline.torch.backend import PacelineProcessGroup
+
+NAME = "paceline"
+
+
+def register() -> None:
+    """Make `init_process_group("paceline")` known to torch. May be called any number of times."""
+    import torch.distributed
+
+    if not torch.distributed.is_available():
+        return
+    torch.distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _create(options: Any, backend_options: object) -> PacelineProcessGroup:
+    from paceline.torch import compat
+
+    compat.require_supported_torch()
+    from paceline.torch.backend import PacelineProcessGroup
+
+    return PacelineProcessGroup(
+        options.store,
+        options.group_rank,
+        options.group_size,
+        options.timeout.total_seconds(),
+        options.group_id,
+    )

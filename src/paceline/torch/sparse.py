@@ -1,0 +1,45 @@
+"""All-reduce of sparse tensors: gather everybody's indices and values, then add up what has one place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.torch.work import CompletedWork
+
+if TYPE_CHECKING:
+    from paceline.torch.reductions import Reductions
+
+
+def all_reduce(group: Reductions, tensor: Tensor, reduce_op: Any) -> dist.Work:
+    """Replace the COO `tensor` by the coalesced sum over the ranks. Runs to its end before it returns."""
+    if hash(reduce_op) != hash(dist.ReduceOp.SUM):
+        raise ValueError("paceline reduces sparse tensors with SUM only")
+    mine = tensor.coalesce()
+    shapes = _gather(group, torch.tensor([mine._nnz(), *mine.shape]))
+    counts = [int(shape[0]) for shape in shapes]
+    for rank, shape in enumerate(shapes):
+        if not torch.equal(shape[1:], shapes[0][1:]):
+            raise ValueError(
+                f"sparse all_reduce needs one shape on all ranks, got {shapes[0][1:].tolist()} on rank 0 "
+                f"and {shape[1:].tolist()} on rank {rank}"
+            )
+    indices = _gather(group, mine._indices().t(), counts)
+    values = _gather(group, mine._values(), counts)
+    total = torch.sparse_coo_tensor(
+        torch.cat(indices).t(), torch.cat(values), mine.shape, check_invariants=False
+    ).coalesce()
+    with torch.no_grad():
+        tensor.copy_(total)
+    return CompletedWork([tensor])
+
+
+def _gather(group: Any, tensor: Tensor, rows: list[int] | None = None) -> list[Tensor]:
+    """Everybody's `tensor`; `rows` says how long each rank's first dimension is, if they differ."""
+    lengths = rows if rows is not None else [tensor.shape[0]] * group.size()
+    outputs = [tensor.new_empty((length, *tensor.shape[1:])) for length in lengths]
+    group.allgather([outputs], [tensor.contiguous()]).wait()
+    return outputs

@@ -1,0 +1,77 @@
+"""Tensors as plain memory: contiguous, with an address, a count and a dtype that the engine knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from paceline.torch.tables import BYTES, DTYPES
+
+Copies: TypeAlias = list[tuple[Tensor, Tensor]]
+"""(where the result belongs, where the engine puts it)"""
+Span: TypeAlias = tuple[int, int]
+"""(address, count of elements)"""
+NOTHING: Span = (0, 0)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the tensor's memory can be used as it is."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor itself if its memory can be used as it is, else a copy."""
+    if is_plain(tensor):
+        return tensor
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def plain_output(tensor: Tensor, copies: Copies) -> Tensor:
+    """Memory for a result that belongs into `tensor`: its own, or other memory, noted in `copies`."""
+    if is_plain(tensor):
+        return tensor
+    memory = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    copies.append((tensor, memory))
+    return memory
+
+
+def copy_back(copies: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Bring results from staging memory to where they belong."""
+    for target, source in copies:
+        target.data.copy_(source)
+
+
+def code_of(dtype: torch.dtype) -> int:
+    """The engine's dtype for moving (not reducing) elements: unknown ones move as bytes."""
+    return DTYPES.get(dtype, BYTES)
+
+
+def span(tensor: Tensor) -> Span:
+    """Where a plain tensor lies, counted in elements of `code_of(tensor.dtype)`."""
+    if tensor.dtype in DTYPES:
+        return tensor.data_ptr(), tensor.numel()
+    return tensor.data_ptr(), tensor.nbytes
+
+
+def slices(tensor: Tensor, sizes: Sequence[int]) -> list[Span]:
+    """A plain tensor cut along its first dimension: one span per size."""
+    address, count = span(tensor)
+    rows = tensor.shape[0] if tensor.dim() else 1
+    per_row = count // rows if rows else 0
+    width = tensor.element_size() if tensor.dtype in DTYPES else 1
+    result: list[Span] = []
+    for size in sizes:
+        length = size * per_row
+        result.append((address, length) if length else NOTHING)
+        address += length * width
+    return result
+
+
+def adjacent(tensors: Sequence[Tensor]) -> bool:
+    """Whether plain tensors of equal size lie one behind the other, as if they were one."""
+    first = tensors[0]
+    size, start = first.nbytes, first.data_ptr()
+    return all(t.nbytes == size and t.data_ptr() == start + i * size for i, t in enumerate(tensors))

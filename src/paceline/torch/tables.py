@@ -1,0 +1,44 @@
+"""torch's dtypes and reductions as the engine's integers, looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from paceline import _engine
+
+DTYPES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _engine.DTYPES.items()}
+BYTES: int = DTYPES[torch.uint8]
+
+# hash() of a ReduceOp is its enumerator: the one way to it that costs no conversion to a Python enum.
+_ENUMERATORS = {hash(getattr(ReduceOp, name)): code for name, code in _engine.OPS.items()}
+OPS: tuple[int, ...] = tuple(_ENUMERATORS[index] for index in range(len(_ENUMERATORS)))
+PREMUL_SUM: int = hash(ReduceOp.PREMUL_SUM)
+
+_LINEAR = {hash(op) for op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM)}
+
+
+def reduction(reduce_op: Any) -> tuple[int, float]:
+    """The engine's operation and factor for a `ReduceOp`. The factor is 1 for all but PREMUL_SUM."""
+    index = hash(reduce_op)
+    if index != PREMUL_SUM:
+        return OPS[index], 1.0
+    return OPS[index], float(reduce_op.__getstate__()[1])
+
+
+def reducible(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor:
+    """A plain `tensor` as something that the engine can reduce: complex numbers as pairs of real ones."""
+    if tensor.dtype in DTYPES:
+        return tensor
+    if not tensor.is_complex():
+        raise TypeError(f"paceline reduces {_names(DTYPES)}, found {tensor.dtype}")
+    if hash(reduce_op) not in _LINEAR:
+        raise TypeError(f"paceline reduces {tensor.dtype} with SUM, AVG and PREMUL_SUM only")
+    return torch.view_as_real(tensor)
+
+
+def _names(dtypes: Sequence[torch.dtype] | dict[torch.dtype, int]) -> str:
+    return ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)

@@ -1,0 +1,187 @@
+"""What a collective returns: an object to wait for, with a future of the result tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from threading import Lock
+from typing import Any, NoReturn
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+
+from paceline._engine import Operation
+from paceline.torch.staging import Copies, copy_back
+
+_GROUP_TIMEOUT = timedelta(0)
+
+
+class CompletedWork(dist.Work):
+    """Work that was done before the call returned."""
+
+    def __init__(self, results: Sequence[Tensor] = ()) -> None:
+        super().__init__()
+        self._results = list(results)
+
+    def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> list[Tensor]:
+        return self._results
+
+    def get_future(self) -> Future[list[Tensor]]:
+        future: Future[list[Tensor]] = Future()
+        future.set_result(self._results)
+        return future
+
+
+DONE = CompletedWork()
+"""What every blocking call returns: nobody asks it for results, and making one costs as much as a message."""
+
+
+class PendingWork(dist.Work):
+    """An engine operation in flight. It keeps the tensors alive, and the runtime keeps it alive, until the end."""
+
+    def __init__(self, operation: Operation, results: Sequence[Tensor], copies: Copies, keep: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.operation = operation
+        self._results = list(results)
+        self._copies = copies
+        self._keep: object = keep
+        self._finished = False
+        self._error: Exception | None = None
+        self._future: Future[list[Tensor]] | None = None
+        self._lock = Lock()
+
+    def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        """Progress the operation in this thread until it is done. Raises what went wrong, now and ever after."""
+        if not self._finished:
+            try:
+                self.operation.wait(timeout.total_seconds() if timeout > _GROUP_TIMEOUT else -1.0)
+            except Exception:
+                if not self.operation.done():
+                    raise
+            self.finish()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if not self._finished and self.operation.done():
+            self.finish()
+        return self._finished
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        return self._error
+
+    def result(self) -> list[Tensor]:
+        return self._results
+
+    def source_rank(self) -> int:
+        return int(self.operation.source)
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future[list[Tensor]]:
+        """A future of the result tensors. It is completed with or without anybody waiting."""
+        with self._lock:
+            settle = self._future is None and self._finished
+            if self._future is None:
+                self._future = Future()
+            future = self._future
+        if settle:
+            self._settle(future)
+        return future
+
+    def finish(self, *_: object) -> None:
+        """Take over the ended operation's result. Called by whoever learns first: a waiter or the runtime."""
+        with self._lock:
+            if self._finished:
+                return
+            try:
+                self.operation.wait(-1.0)
+                copy_back(self._copies)
+            except Exception as error:
+                self._error = error
+            self._copies = []
+            self._keep = None
+            self._finished = True
+            future = self._future
+        if future is not None:
+            self._settle(future)
+
+    def _settle(self, future: Future[list[Tensor]]) -> None:
+        if self._error is None:
+            future.set_result(self._results)
+        else:
+            future._set_unwrap_func(_raise_failure)
+            future.set_result(_Failure(self._error))  # type: ignore[arg-type]
+
+
+class WorkGroup(dist.Work):
+    """Several works waited for as one."""
+
+    def __init__(self, works: Sequence[dist.Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Any:
+        return next((error for work in self._works if (error := work.exception()) is not None), None)
+
+    def result(self) -> list[Tensor]:
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self) -> Future[list[Tensor]]:
+        from torch.futures import collect_all
+
+        parts = collect_all([work.get_future() for work in self._works])
+        return parts.then(lambda done: [tensor for part in done.value() for tensor in part.value()])
+
+
+class _Failure:
+    """The result that never came. C++ readers of a future see only values, so reading this one raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def _raise(self, *_: object) -> NoReturn:
+        raise self.error
+
+    __getitem__ = __iter__ = __len__ = __reduce_ex__ = _raise
+
+
+def _raise_failure(failure: _Failure) -> NoReturn:
+    raise failure.error

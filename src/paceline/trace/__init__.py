@@ -1,0 +1,1 @@
+"""What every rank did and when: dumps of the event ring, and the formats that other tools open."""

@@ -1,0 +1,141 @@
+"""One file per rank with its last operations: written at the end or on an error, read by `paceline trace`."""
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.settings import Settings
+from paceline.trace.event import Event, events
+
+FORMAT = "paceline trace 1"
+MAX_EVENTS = 65536
+"""Newest events kept in a dump; the engine's ring holds fewer."""
+MAX_FILE_BYTES = 256 * 2**20
+_NAME = re.compile(r"rank-\d{5,}\.json")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of a rank: its name, and the world's ranks of its members in the group's order."""
+
+    name: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What one rank wrote. groups: by channel, as far as the rank knew; reason: why it was written, "" at its end."""
+
+    rank: int
+    host: str
+    pid: int
+    events: tuple[Event, ...]
+    size: int = 0
+    groups: Mapping[int, Group] = field(default_factory=dict)
+    reason: str = ""
+    written_ns: int = 0
+
+
+def dump(
+    rows: Sequence[Sequence[object]],
+    settings: Settings,
+    rank: int,
+    size: int,
+    *,
+    groups: Mapping[int, Group] | None = None,
+    reason: str = "",
+) -> Path | None:
+    """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names; None if it names none.
+
+    Meant for the way out, also on an error: it raises nothing, a folder that can't be written only loses the dump.
+    """
+    if not settings.trace:
+        return None
+    try:
+        return write(
+            Path(settings.trace),
+            rank,
+            socket.gethostname(),
+            os.getpid(),
+            rows,
+            size=size,
+            groups=groups,
+            reason=reason,
+        )
+    except (OSError, ValueError):
+        return None
+
+
+def write(
+    folder: Path,
+    rank: int,
+    host: str,
+    pid: int,
+    rows: Sequence[Sequence[object]],
+    *,
+    size: int = 0,
+    groups: Mapping[int, Group] | None = None,
+    reason: str = "",
+) -> Path:
+    """Write `rank-00000.json` in the folder, whole or not at all; an older one of the same rank is replaced.
+
+    Raises OSError if the folder can't be written, ValueError for rows that aren't events.
+    """
+    content = {
+        "format": FORMAT,
+        "rank": rank,
+        "size": size,
+        "host": host,
+        "pid": pid,
+        "reason": reason[:10000],
+        "written_ns": time.time_ns(),
+        "groups": {str(channel): [group.name, list(group.ranks)] for channel, group in (groups or {}).items()},
+        "fields": list(Event._fields),
+        "events": events(rows[-MAX_EVENTS:]),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{rank:05d}.json"
+    unfinished = folder / f".{path.name}.{pid}"
+    try:
+        unfinished.write_text(json.dumps(content, separators=(",", ":")))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def read(folder: Path) -> list[Dump]:
+    """The dumps of a folder, by rank. Raises ValueError, one sentence, if there are none or one isn't a dump."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    if not paths:
+        raise ValueError(f"{folder} holds no dumps (rank-00000.json, …); run the job with PACELINE_TRACE={folder}")
+    return sorted((_read(path) for path in paths), key=lambda dump: dump.rank)
+
+
+def _read(path: Path) -> Dump:
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise ValueError(f"{path} is larger than a dump can be")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r:.60}, not {FORMAT!r}")
+        return Dump(
+            rank=int(content["rank"]),
+            host=str(content["host"]),
+            pid=int(content["pid"]),
+            events=events(content["events"]),
+            size=int(content["size"]),
+            groups={int(c): Group(str(name), tuple(map(int, ranks))) for c, (name, ranks) in content["groups"].items()},
+            reason=str(content["reason"]),
+            written_ns=int(content["written_ns"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a dump: {error}") from None

@@ -1,0 +1,37 @@
+"""Ranks that do what no system should, for the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+
+class Alone:
+    """No communication at all; what a call does is decided by `options["call"]`."""
+
+    about = "alone"
+
+    def __init__(self, options, timeout):
+        self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.call = options["call"]
+
+    def bind(self, case, source, target):
+        return {"die": self.die, "hang": self.hang}[self.call]
+
+    def die(self):
+        if self.rank == 1:
+            print("last words of rank 1", file=sys.stderr, flush=True)
+            os._exit(7)
+
+    def hang(self):
+        time.sleep(600)
+
+    def barrier(self):
+        pass
+
+    def algorithm(self):
+        return "none"
+
+    def close(self):
+        pass

@@ -1,0 +1,119 @@
+"""Sizes, bandwidths and ratios: the arithmetic of the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.bench import bandwidth, report, sizes
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("8", 8), ("1K", 1024), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), (" 512B ", 512), ("4MB", 4 << 20)],
+)
+def test_a_size_is_read_as_people_write_it(text, expected):
+    assert sizes.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "M", "-8", "8X", "64 MegaB", "1e6", "0x10"])
+def test_a_size_that_cannot_be_read_says_what_would_be_right(text):
+    with pytest.raises(ValueError, match="such as 64M"):
+        sizes.parse(text)
+
+
+@pytest.mark.parametrize("size", [1, 8, 1023, 1024, 3 << 10, 64 << 20, 5 << 30])
+def test_a_shown_size_reads_back(size):
+    assert sizes.parse(sizes.show(size)) == size
+
+
+def test_the_sweep_includes_both_ends():
+    assert sizes.sweep(8, 4096, 8) == [8, 64, 512, 4096]
+    assert sizes.sweep(8, 4095, 8) == [8, 64, 512, 4095]
+    assert sizes.sweep(8, 64 << 20, 8)[-3:] == [2 << 20, 16 << 20, 64 << 20]
+    assert sizes.sweep(8, 8, 2) == [8]
+    assert sizes.sweep(1, 4, 1.5) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("begin", "end", "factor"), [(8, 64, 1), (64, 8, 2), (0, 8, 2), (8, 64, -2)])
+def test_a_sweep_that_goes_nowhere_is_refused(begin, end, factor):
+    with pytest.raises(ValueError, match="must be above"):
+        sizes.sweep(begin, end, factor)
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "collective", "ranks", "expected"),
+    [
+        (8, "float32", "all_reduce", 4, 2),
+        (8, "float64", "all_reduce", 4, 1),
+        (1, "float32", "all_reduce", 4, 1),
+        (7, "bfloat16", "broadcast", 2, 3),
+        (64, "float32", "all_gather", 4, 16),
+        (100, "float32", "reduce_scatter", 3, 24),
+        (8, "float32", "all_to_all", 4, 4),
+        (64, "float32", "barrier", 4, 0),
+    ],
+)
+def test_every_rank_gets_whole_elements(size, dtype, collective, ranks, expected):
+    assert sizes.elements(size, dtype, collective, ranks) == expected
+
+
+@pytest.mark.parametrize(
+    ("collective", "two", "four"),
+    [
+        ("all_reduce", 1.0, 1.5),
+        ("all_gather", 0.5, 0.75),
+        ("reduce_scatter", 0.5, 0.75),
+        ("all_to_all", 0.5, 0.75),
+        ("broadcast", 1.0, 1.0),
+        ("reduce", 1.0, 1.0),
+        ("sendrecv", 1.0, 1.0),
+        ("barrier", 0.0, 0.0),
+    ],
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(collective, two, four):
+    assert bandwidth.bus_factor(collective, 2) == two
+    assert bandwidth.bus_factor(collective, 4) == four
+
+
+def test_algorithm_bandwidth_is_in_decimal_gigabytes():
+    assert bandwidth.algorithm_bandwidth(64 << 20, 0.01) == pytest.approx(6.7108864)
+    assert bandwidth.algorithm_bandwidth(0, 0.0) == 0.0
+
+
+def row(system, path, size, time_us, wrong=0):
+    return report.Row(
+        collective="all_reduce",
+        algorithm="default",
+        system=system,
+        path=path,
+        dtype="float32",
+        op="sum",
+        bytes=size,
+        ranks=2,
+        machines=1,
+        buffer="any",
+        time_us=time_us,
+        time_us_q1=time_us,
+        time_us_q3=time_us,
+        cpu_us=time_us,
+        algbw_gbps=1.0,
+        busbw_gbps=1.0,
+        wrong=wrong,
+        iterations=10,
+    )
+
+
+def test_the_ratio_compares_at_the_same_size_and_not_with_itself():
+    rows = [row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0), row("gloo", "torch", 64, 60.0)]
+    assert report.ratio(rows[0], rows, "gloo") == 25.0
+    assert report.ratio(rows[1], rows, "gloo") is None
+    assert report.ratio(rows[0], rows, "mpich") is None
+
+
+def test_the_table_has_the_columns_of_nccl_tests():
+    table = report.table([row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0, wrong=3)], root=0)
+    titles = [str(column.header) for column in table.columns]
+    assert titles[:5] == ["size(B)", "count", "type", "redop", "root"]
+    assert titles[7:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
+    assert [*table.columns[-1].cells] == ["25.00×", ""]
+    assert [*table.columns[-2].cells] == ["0", "[red]3[/red]"]

@@ -1,0 +1,180 @@
+"""Real ranks: Gloo and the MPIs through the command line, systems that fail, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from paceline.bench import systems
+from paceline.bench.interleave import Effort, Work
+from paceline.bench.run import Request, run
+from paceline.bench.systems import System
+from paceline.lab.namespaces import existing
+
+KEYS = {
+    *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),
+    *("time_us", "time_us_q1", "time_us_q3", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong", "iterations"),
+}
+START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
+QUICK = ["--rounds", "3", "--iterations", "3"]
+
+
+def command(*words):
+    return [sys.executable, "-c", START, *words]
+
+
+def bench(*words, **options):
+    return subprocess.run(command(*words), capture_output=True, text=True, timeout=100, **options)
+
+
+def offspring(scratch):
+    """Processes of a run whose temporary files lie in `scratch`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if str(scratch) in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def check_rows(rows, count):
+    assert len(rows) == count
+    for row in rows:
+        assert set(row) == KEYS
+        assert row["wrong"] == 0
+        assert 0 < row["time_us_q1"] <= row["time_us"] <= row["time_us_q3"]
+        assert row["cpu_us"] > 0
+        assert row["algbw_gbps"] == pytest.approx(row["bytes"] / row["time_us"] / 1e3, rel=0.01, abs=1e-6)
+
+
+def test_paceline_beside_gloo_through_the_command_line(tmp_path):
+    file, scratch = tmp_path / "rows.json", tmp_path / "scratch"
+    scratch.mkdir()
+    words = ("all_reduce", "-n", "2", "-b", "8", "-e", "64K", "-f", "8192", "--paths", "engine", "--against", "gloo")
+    done = bench(*words, *QUICK, "--json", str(file), env={**os.environ, "TMPDIR": str(scratch)})
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 4)
+    both = [("paceline", "engine"), ("gloo", "torch")]
+    found = [(row["system"], row["path"], row["bytes"], row["ranks"], row["iterations"]) for row in rows]
+    assert found == [(*system, size, 2, 9) for size in (8, 65536) for system in both]
+    assert {row["algorithm"] for row in rows} > {"default"}
+    assert "busbw(GB/s)" in done.stdout
+    assert len(done.stdout.splitlines()) == 5
+    assert not list(scratch.iterdir())
+    assert not offspring(scratch)
+
+
+def test_the_mpis_side_by_side(tmp_path):
+    file = tmp_path / "rows.json"
+    for name in ("openmpi", "mpich"):
+        try:
+            systems.peer(name, Path(sys.prefix))
+        except systems.Missing as reason:
+            pytest.skip(str(reason))
+    words = ("reduce_scatter", "-n", "3", "-b", "3000", "-e", "3000", "--paths", "none", "--against", "openmpi,mpich")
+    done = bench(*words, *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 2)
+    assert [row["system"] for row in rows] == ["openmpi", "mpich"]
+
+
+def faulty(*names):
+    here = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    adapters = {"planted": "faulty:Planted", "absent": "no_such:Thing"}
+    return [
+        System(name, "torch", adapters.get(name, "alone:Alone"), {"call": name}, environment=here) for name in names
+    ]
+
+
+def run_faulty(systems, timeout):
+    complaints = []
+    works = [Work("all_reduce", "float32", "sum", 1000), Work("all_reduce", "float32", "sum", 2000)]
+    request = Request(systems, works, ranks=2, effort=Effort(rounds=3, calls=2), timeout=timeout)
+    return run(request, os.environ, complaints.append, lambda text: None), complaints
+
+
+def test_faulty_systems_are_told_apart_and_the_others_go_on():
+    outcome, complaints = run_faulty(faulty("planted", "die", "absent"), timeout=60)
+    # Two checks before the timing and one after it, each with one planted element.
+    assert [(row.system, row.bytes, row.wrong) for row in outcome.rows] == [("planted", 4000, 3), ("planted", 8000, 3)]
+    assert outcome.failed
+    assert len(complaints) == 2
+    assert re.match(r"absent/torch: the rank with pid \d+ failed at `start`: ModuleNotFoundError", complaints[0])
+    assert "die/torch: rank 1 died at `verify`\n  last words of rank 1" in complaints[1]
+
+
+def test_a_system_that_hangs_is_ended_in_time():
+    begin = time.monotonic()
+    outcome, complaints = run_faulty(faulty("hang"), timeout=4)
+    assert time.monotonic() - begin < 15
+    assert outcome.failed
+    assert outcome.rows == []
+    assert complaints == ["hang/torch: no answer to `verify` within 4 s from ranks [0, 1]"]
+
+
+def test_a_missing_peer_is_one_sentence_that_names_the_extra(tmp_path):
+    done = bench("all_reduce", "--paths", "none", "--against", "mpich", "--peers", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"mpich is not installed in {tmp_path}")
+    assert 'pip install "paceline[bench]" brings it.\n' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["all_reduse"], "all_reduse"),
+        (["all_reduce", "-b", "8X"], "such as 64M"),
+        (["all_reduce", "-b", "1M", "-e", "8"], "must be above 0 and not above the last"),
+        (["all_reduce", "--against", "glue"], "gloo, openmpi, mpich"),
+        (["all_reduce", "--dtype", "float"], "bfloat16"),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_the_right_ones(words, expected):
+    done = bench(*words, "--paths", "none")
+    assert done.returncode == 2
+    assert expected in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(tmp_path, number):
+    words = ("all_reduce", "-b", "8", "-e", "8", "--paths", "none", "--against", "gloo", "--iterations", "20000")
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    running = subprocess.Popen(
+        command(*words), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while len(offspring(tmp_path)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.5)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=20)
+    assert running.returncode == 130, errors
+    assert not offspring(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.requires_root_network
+def test_two_machines(tmp_path):
+    file = tmp_path / "rows.json"
+    words = ("all_reduce", "-n", "2", "-b", "4K", "-e", "4K", "--paths", "engine", "--against", "gloo")
+    words = (*words, "--machines", "2")
+    done = bench(*words, *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 2)
+    assert [row["machines"] for row in rows] == [2, 2]
+    assert not [name for name in existing() if name.startswith("paceline-")]

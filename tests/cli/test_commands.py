@@ -1,0 +1,63 @@
+"""The command itself: quick, and clear about what it doesn't understand."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launched import environment
+
+from paceline.trace import dump
+
+
+def paceline(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a `paceline` command."""
+    command = [sys.executable, "-m", "paceline", *words]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_help_lists_every_command() -> None:
+    code, out, _ = paceline("--help")
+    assert code == 0
+    assert all(f" {name} " in out for name in ("run", "doctor", "trace", "bench", "demo"))
+    assert paceline()[1] == out
+
+
+def test_help_imports_nothing_that_is_slow() -> None:
+    text = (
+        "import sys\nfrom paceline.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "print([m for m in ('torch', 'numpy', 'psutil', 'paceline._engine', 'paceline.bench') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["frob"], "paceline frob: No such command 'frob'."),
+        (["--frob"], "paceline: No such option: --frob"),
+        (["trace"], "paceline trace: Missing argument"),
+        (["trace", "/nowhere"], "paceline trace: there is no folder /nowhere"),
+        (["doctor", "--frob"], "paceline doctor: No such option: --frob"),
+    ],
+)
+def test_what_it_does_not_understand(words: list[str], complaint: str) -> None:
+    code, out, err = paceline(*words)
+    assert code == 2 and not out
+    assert err.startswith(complaint) and len(err.splitlines()) == 1
+
+
+def test_trace_merges_a_folder(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        row = (1, 5, 1, "all_reduce", "float32", "SUM", 4096, "ring", "shm", 1000, 2000, 3000, "done")
+        dump.write(tmp_path / "dumps", rank, "host", 100 + rank, [row])
+    code, out, _ = paceline("trace", str(tmp_path / "dumps"), "-o", str(tmp_path / "out.json"))
+    assert code == 0 and "2 operations of 2 ranks" in out
+    assert len(json.loads((tmp_path / "out.json").read_text())["traceEvents"]) > 4
+    code, out, _ = paceline("trace", str(tmp_path / "dumps"), "--flight", str(tmp_path / "fr" / "trace_"))
+    assert code == 0 and "2 flight-recorder files" in out
+    assert sorted(path.name for path in (tmp_path / "fr").iterdir()) == ["trace_0", "trace_1"]

@@ -1,0 +1,81 @@
+"""The doctor: it finds what is there, gives reasons, and survives what is broken."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+from launched import environment
+from rich.console import Console
+
+from paceline.doctor import memory, software, survey
+from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.report import show, to_json
+from paceline.settings import Settings
+
+EXPECTED = (
+    "machine|Python|torch|engine|CPUs|waiting|threads|memory|within this machine|cross-process reads|/dev/shm|"
+    "huge pages|locked memory|interfaces|between machines|ports|secret"
+).split("|")
+HERE = Surroundings({}, Settings())
+
+
+def test_everything_is_examined_on_this_machine() -> None:
+    command = [sys.executable, "-m", "paceline", "doctor", "--json"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    findings = json.loads(done.stdout)
+    assert [finding["topic"] for finding in findings] == EXPECTED
+    assert all(finding["value"] and finding["reason"] for finding in findings)
+    assert [f for f in findings if f["value"] == "could not be examined"] == []
+
+
+def test_siblings_are_really_asked_to_read() -> None:
+    finding = memory.cross_process_reads(HERE)
+    assert finding.value in ("work", "refused")
+    assert bool(finding.advice) == (finding.value == "refused")
+
+
+def test_reads_that_are_refused_cost_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "siblings_can_read", lambda: False)
+    monkeypatch.setattr(memory, "_text", lambda path: "2")
+    finding = memory.cross_process_reads(HERE)
+    assert finding.value == "refused" and "kernel.yama.ptrace_scope" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("version", "supported"),
+    [("2.11.0", True), ("2.13.0+cpu", True), ("2.15.1", True), ("2.10.9", False), ("2.16.0.dev1", False)],
+)
+def test_torch_versions(monkeypatch: pytest.MonkeyPatch, version: str, supported: bool) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version)
+    finding = software.torch(HERE)
+    assert ("not supported" in finding.value) is not supported
+    assert bool(finding.advice) is not supported
+
+
+def test_the_range_is_that_of_the_torch_face() -> None:
+    pytest.importorskip("torch")
+    from paceline.torch import compat
+
+    assert (software.OLDEST_TORCH, software.NEWEST_TORCH) == (compat.OLDEST, compat.NEWEST)
+
+
+def test_a_setting_that_is_wrong_is_a_finding() -> None:
+    first = survey.survey({"PACELINE_PORTS": "many"})[0]
+    assert (first.topic, first.value) == ("environment", "wrong") and "PACELINE_PORTS" in first.reason
+
+
+def test_a_check_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "_CHECKS", (("broken", "no_such_module", "check"),))
+    (finding,) = survey.survey({})
+    assert finding.value == "could not be examined" and "no_such_module" in finding.reason
+
+
+def test_the_table_and_the_json_say_the_same() -> None:
+    findings = [Finding("CPUs", "2", "affinity [0-1]", "more CPUs"), Finding("torch", "none", "not installed")]
+    page = io.StringIO()
+    show(findings, Console(file=page, width=100))
+    for finding in json.loads(to_json(findings)):
+        assert all(text in page.getvalue() for text in finding.values())

@@ -1,0 +1,157 @@
+"""`paceline run` as a person meets it: real processes, real signals, deadlines."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launched import FAILING, SHOW, SLEEPERS, all_gone, environment, facts, finish, paceline_run, pids, program
+
+FILES = ["rank-0", "rank-1", "orphan-0", "orphan-1"]
+
+
+def launchers() -> list[object]:
+    from paceline.launch import torchrun
+
+    skip = pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
+    return [pytest.param(("--direct",), id="direct"), pytest.param((), id="torchrun", marks=skip)]
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_ctrl_c_leaves_nothing(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    script = program(tmp_path, SLEEPERS)
+    run = paceline_run("-n", "2", *launcher, script, tmp_path, "polite")
+    running = pids(tmp_path, FILES)
+    run.send_signal(signal.SIGINT)
+    code, _, err = finish(run, 20)
+    all_gone(running, 1)
+    assert code == 130, err
+    assert "first to fail" not in err
+
+
+def test_sigterm_ends_ranks_that_ignore_it(tmp_path: Path) -> None:
+    script = program(tmp_path, SLEEPERS)
+    run = paceline_run("-n", "2", "--grace", "0.5", "--direct", script, tmp_path, "stubborn")
+    running = pids(tmp_path, FILES)
+    run.send_signal(signal.SIGTERM)
+    code, _, _ = finish(run, 10)
+    all_gone(running, 1)
+    assert code == 143
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
+    script = program(tmp_path, SLEEPERS)
+    run = paceline_run("-n", "2", "--grace", "600", "--direct", script, tmp_path, "stubborn")
+    running = pids(tmp_path, FILES)
+    run.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.wait(1)
+    run.send_signal(signal.SIGINT)
+    code, _, _ = finish(run, 10)
+    all_gone(running, 1)
+    assert code == 130
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_a_killed_launcher_leaves_no_ranks(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    script = program(tmp_path, SLEEPERS)
+    run = paceline_run("-n", "2", *launcher, script, tmp_path, "polite")
+    running = pids(tmp_path, FILES)
+    run.kill()
+    try:
+        run.wait(10)
+        all_gone(running[:2], 20)
+    finally:
+        for orphan in running[2:]:
+            os.kill(orphan, signal.SIGKILL)
+    run.communicate()
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, FAILING), "0.3"), 60)
+    assert code == 1
+    assert err.count("line of rank 1\n") == 1
+    lines = err.rpartition("paceline: first to fail on ")[2].splitlines()
+    assert "rank 1 (pid " in lines[0] and "exited with code 1" in lines[0]
+    assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
+
+
+def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
+    text = (
+        "import os, time\nif os.environ['RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(0.5)\nraise SystemExit(1)"
+    )
+    code, _, err = finish(paceline_run("-n", "2", "--direct", program(tmp_path, text)), 30)
+    assert code == 128 + 9
+    assert "was killed by SIGKILL; it" in err and err.rstrip().endswith("it wrote nothing to stderr")
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_the_plan_and_what_the_user_set(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    env = environment(OMP_NUM_THREADS="3")
+    run = paceline_run("-n", "2", *launcher, program(tmp_path, SHOW), tmp_path, "--lr", "1", env=env)
+    code, _, err = finish(run, 60)
+    assert code == 0, err
+    seen = facts(tmp_path, 1)
+    found = dict(seen["env"])  # type: ignore[call-overload]
+    assert found["OMP_NUM_THREADS"] == "3" and "OMP_NUM_THREADS=3 kept as you set it" in err
+    assert seen["argv"][1:] == [str(tmp_path), "--lr", "1"]  # type: ignore[index]
+    assert found["WORLD_SIZE"] == "2" and found["MASTER_ADDR"] == "127.0.0.1"
+    assert len(found["PACELINE_SECRET"]) == 64 and found["PACELINE_SECRET"] not in err
+
+
+def test_threads_are_planned(tmp_path: Path) -> None:
+    run = paceline_run("-n", "1", "--direct", "--threads", "2", program(tmp_path, SHOW), tmp_path)
+    code, _, err = finish(run, 30)
+    assert code == 0, err
+    assert dict(facts(tmp_path, 0)["env"])["OMP_NUM_THREADS"] == "2"  # type: ignore[call-overload]
+    assert "threads: 2 per rank (--threads)" in err and "cores: not pinned" in err
+
+
+def test_on_a_terminal_the_ranks_have_one(tmp_path: Path) -> None:
+    script = program(tmp_path, SHOW + "\nprint('seen', file=sys.stderr)")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", str(script), str(tmp_path)]
+    run = subprocess.Popen(command, env=environment(), stderr=theirs)
+    os.close(theirs)
+    said = b""
+    try:
+        while data := os.read(ours, 4096):
+            said += data
+    except OSError:  # the last writer left
+        pass
+    os.close(ours)
+    assert run.wait(30) == 0
+    assert facts(tmp_path, 0)["terminal"] is True
+    assert said.endswith(b"seen\r\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "paceline run: say how many ranks to start here, for example: paceline run -n 4 train.py"),
+        (["-n", "2"], "paceline run: name the program to run, for example: paceline run -n 4 train.py"),
+        (["-n", "2", "missing.py"], "paceline run: there is no program missing.py"),
+        (["-n", "-1", "missing.py"], "the number of ranks must be a number"),
+        (["-n", "2", "--threads", "0", "missing.py"], "Invalid value for '--threads'"),
+        (["-n", "2", "--grace", "soon", "missing.py"], "Invalid value for '--grace'"),
+    ],
+)
+def test_wrong_arguments_give_one_sentence(words: list[str], complaint: str) -> None:
+    code, out, err = finish(paceline_run(*words), 30)
+    assert code == 2 and not out
+    assert complaint in err and len(err.splitlines()) == 1
+
+
+def test_who_lost_a_peer_is_not_the_cause(tmp_path: Path) -> None:
+    text = (
+        "import os, sys, time\nclass PeerLost(RuntimeError): pass\n"
+        "if os.environ['RANK'] == '0': raise PeerLost('rank 1 has left')\n"
+        "time.sleep(0.5)\nsys.exit('a message and no traceback')"
+    )
+    code, _, err = finish(paceline_run("-n", "2", "--direct", program(tmp_path, text)), 30)
+    assert code == 1
+    assert err.rstrip().endswith("exited with code 1; it said:\na message and no traceback")

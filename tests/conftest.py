@@ -1,0 +1,87 @@
+"""What every test shares: Hypothesis without deadlines; skips for want of the system, which CI turns into failures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+SYSTEM_PACKAGES = Path(__file__).parents[1] / "requirements" / "system-packages.txt"
+REFUSED_IN_CI = ("needs system package", "needs root")
+
+# Ranks share few cores: how long an example takes says nothing. CI tries the same examples every time.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs_package(*names): needs these packages of system-packages.txt")
+    config.addinivalue_line("markers", "requires_root_network: makes network namespaces with `ip`")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs_package"):
+        for name in marker.args:
+            skip_without(name)
+    if item.get_closest_marker("requires_root_network"):
+        skip_without("iproute2")
+        if not can_make_network_namespaces():
+            pytest.skip("needs root, or the right to make network namespaces")
+
+
+def skip_without(package: str) -> None:
+    """Skip the running test, naming `package`, unless the command that it brings is there.
+
+    Args:
+        package: a name listed in requirements/system-packages.txt (KeyError otherwise).
+    """
+    command = system_packages()[package]
+    if which(command) is None:
+        pytest.skip(f"needs system package {package} (no command {command})")
+
+
+@cache
+def system_packages() -> dict[str, str]:
+    """Debian package -> the command that shows it is there."""
+    lines = (line.partition("#")[0].split() for line in SYSTEM_PACKAGES.read_text().splitlines())
+    return {words[0]: words[1] for words in lines if words}
+
+
+def which(command: str) -> str | None:
+    # Debian keeps `ip` and its like out of an ordinary user's PATH.
+    return shutil.which(command) or shutil.which(command, path="/usr/sbin:/sbin")
+
+
+@cache
+def can_make_network_namespaces() -> bool:
+    unshare = which("unshare")
+    return unshare is not None and subprocess.run([unshare, "--net", "true"], capture_output=True).returncode == 0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    report: pytest.TestReport = yield
+    return refuse_skip(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report: pytest.CollectReport = yield
+    return refuse_skip(report)
+
+
+def refuse_skip(report):
+    """Turn a skip for want of the system into a failure when CI runs the tests."""
+    if os.environ.get("CI") == "true" and report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason.startswith(REFUSED_IN_CI):
+            report.outcome = "failed"
+            report.longrepr = f"CI runs every test, and this one skipped: {reason}"
+    return report

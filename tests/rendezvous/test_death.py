@@ -1,0 +1,69 @@
+"""A process that is killed while the ranks meet is named on every other rank, long before the deadline."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from rendezvous_fakes import FakeNative, in_threads, process, settings
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous import Process, meet, open_store
+from paceline.rendezvous.deadline import Deadline
+
+TIMEOUT = 60.0
+
+# Rank 1 of 3 kills itself: before it says where it listens, or while rank 2 calls it, or while it calls rank 0.
+VICTIM = """
+import os, signal, sys
+from rendezvous_fakes import FakeNative, process, settings
+from paceline.rendezvous import meet, open_store
+
+def die(*ignored):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+native, (job, moment) = FakeNative(), sys.argv[1:]
+setattr(native, moment, die)
+mine = settings(1, 3, local_size=3, job=job)
+store = open_store(mine, 60.0)
+meet(store, 1, 3, 60.0, process=process(), settings=mine, native=native, linked=(), used=set())
+"""
+
+
+class ForeignNative(FakeNative):
+    """Others may be other processes, which a fake cannot read."""
+
+    def can_read(self, pid: int, address: int) -> bool:
+        return False
+
+
+def survivor(job: str, rank: int, who: Process) -> str:
+    mine = settings(rank, 3, local_size=3, job=job)
+    store = open_store(mine, TIMEOUT)
+    try:
+        with pytest.raises(RendezvousError) as caught:
+            meet(store, rank, 3, TIMEOUT, process=who, settings=mine, native=ForeignNative(), linked=(), used=set())
+        return str(caught.value)
+    finally:
+        store.close(Deadline(TIMEOUT))
+
+
+@pytest.mark.parametrize("moment", ["allow_reads", "create_link_memory", "can_read"])
+def test_a_killed_rank_is_named(moment: str) -> None:
+    job = secrets.token_hex(8)
+    here = Path(__file__).parent
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
+    with subprocess.Popen([sys.executable, "-c", VICTIM, job, moment], env=environ) as victim:
+        deadline = Deadline(TIMEOUT)
+        results = in_threads([partial(survivor, job, rank, process()) for rank in (0, 2)], TIMEOUT)
+        assert victim.wait(TIMEOUT) == -signal.SIGKILL
+    for error in results:
+        assert isinstance(error, str), error
+        assert f"rank 1 (host host, pid {victim.pid}) died while the ranks met" in error
+    assert deadline.remaining() > TIMEOUT / 2

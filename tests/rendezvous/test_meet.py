@@ -1,0 +1,401 @@
+"""Ranks meet, as threads that each have a process identity and an engine of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from rendezvous_fakes import FakeNative, good, in_threads, process, settings
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous import Link, Meeting, Member, Process, meet
+from paceline.rendezvous.dial import TcpAddress, UnixName, connect
+from paceline.rendezvous.link import CREATOR, RECEIVER
+from paceline.rendezvous.store import MemoryStore, Store
+from paceline.settings import Settings
+
+TIMEOUT = 20.0
+
+
+class Rank:
+    """One process of a job, for several meetings."""
+
+    def __init__(self, who: Process | None = None, native: FakeNative | None = None, **wishes: Any) -> None:
+        self.process = who or process()
+        self.native = native or FakeNative()
+        self.wishes = wishes
+        self.linked: set[str] = set()
+        self.used: set[str] = set()
+
+    def meet(self, store: Store | None, rank: int, size: int, timeout: float = TIMEOUT) -> Meeting:
+        meeting = meet(
+            store,
+            rank,
+            size,
+            timeout,
+            process=self.process,
+            settings=settings(rank, size, **self.wishes),
+            native=self.native,
+            linked=self.linked,
+            used=self.used,
+        )
+        self.linked |= {meeting.members[other].process for other in meeting.links}
+        return meeting
+
+
+def meet_all(ranks: Sequence[Rank], store: Store, timeout: float = TIMEOUT) -> list[Meeting | BaseException]:
+    size = len(ranks)
+    return in_threads([partial(rank.meet, store, index, size, timeout) for index, rank in enumerate(ranks)])
+
+
+def close(meetings: Sequence[Any]) -> None:
+    for meeting in meetings:
+        if isinstance(meeting, Meeting):
+            for link in meeting.links.values():
+                link.close()
+
+
+def check_links(meetings: Sequence[Meeting]) -> None:
+    """Every pair is joined by one connection, which carries bytes both ways and nothing left over."""
+    size = len(meetings)
+    assert len({meeting.channel for meeting in meetings}) == 1
+    for rank, meeting in enumerate(meetings):
+        assert sorted(meeting.links) == [other for other in range(size) if other != rank]
+        for other, link in meeting.links.items():
+            check_pair(link, meetings[other].links[rank], rank, other)
+
+
+def check_pair(mine: Link, its: Link, rank: int, other: int) -> None:
+    mine.sock.setblocking(True)
+    its.sock.setblocking(True)
+    word = f"{rank} to {other}".encode()
+    mine.sock.sendall(word)
+    assert its.sock.recv(100) == word
+    assert mine.shared == its.shared
+    assert mine.readable == its.readable
+    assert not os.get_inheritable(mine.sock.fileno())
+    if mine.shared:
+        assert not os.get_inheritable(mine.memory_fd)
+        assert {mine.side, its.side} == {CREATOR, RECEIVER}
+        assert mine.side == (CREATOR if rank > other else RECEIVER)
+        assert mine.pid == os.getpid()
+        assert os.fstat(mine.memory_fd).st_ino == os.fstat(its.memory_fd).st_ino
+
+
+@pytest.mark.parametrize("size", range(1, 7))
+def test_one_machine(size: int) -> None:
+    meetings = good(meet_all([Rank() for _ in range(size)], MemoryStore()))
+    check_links(meetings)
+    assert all(meeting.one_machine for meeting in meetings)
+    assert all(link.shared and link.readable for m in meetings for link in m.links.values())
+    close(meetings)
+
+
+@pytest.mark.parametrize("machines", ["ab", "aabb", "abab", "aab", "abcde"])
+def test_several_machines(machines: str) -> None:
+    ranks = [Rank(process(machine)) for machine in machines]
+    meetings = good(meet_all(ranks, MemoryStore()))
+    check_links(meetings)
+    for rank, meeting in enumerate(meetings):
+        assert not meeting.one_machine
+        for other, link in meeting.links.items():
+            assert link.shared == (machines[rank] == machines[other])
+            if not link.shared:
+                assert link.sock.getsockname()[0] == "127.0.0.1"  # names differ, the network namespace does not
+    close(meetings)
+
+
+def test_a_rank_alone_needs_no_store() -> None:
+    meeting = Rank().meet(None, 0, 1)
+    assert meeting.links == {}
+    assert meeting.channel > 0
+
+
+def test_memory_is_readable_only_if_both_can() -> None:
+    meetings = good(meet_all([Rank(), Rank(native=FakeNative(readable=False))], MemoryStore()))
+    assert not any(link.readable for m in meetings for link in m.links.values())
+    check_links(meetings)
+    close(meetings)
+
+
+def test_linked_processes_open_nothing_for_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = [Rank() for _ in range(4)]
+    first = good(meet_all(ranks, MemoryStore()))
+    monkeypatch.setattr("paceline.rendezvous.linking.listen_unix", lambda name: pytest.fail("a listener"))
+    again = good(meet_all(list(reversed(ranks[1:])), MemoryStore()))
+    assert all(meeting.links == {} for meeting in again)
+    assert len({meeting.channel for meeting in again}) == 1
+    assert again[0].channel != first[0].channel
+    close(first)
+
+
+def test_a_group_of_old_and_new_links_only_what_is_new() -> None:
+    ranks = [Rank() for _ in range(4)]
+    first = good(meet_all(ranks[:2], MemoryStore()))
+    second = good(meet_all(ranks, MemoryStore()))
+    assert [sorted(meeting.links) for meeting in second] == [[2, 3], [2, 3], [0, 1, 3], [0, 1, 2]]
+    close([*first, *second])
+
+
+def test_a_store_may_be_used_again() -> None:
+    """A job that destroys its group and makes it again finds its own old records."""
+    store = MemoryStore()
+    ranks = [Rank() for _ in range(3)]
+    meetings = [good(meet_all(ranks, store)) for _ in range(3)]
+    assert len({meeting.channel for group in meetings for meeting in group}) == 3
+    close(meetings[0])
+
+
+def test_two_jobs_do_not_mix() -> None:
+    jobs = [[Rank() for _ in range(3)] for _ in range(2)]
+    stores = [MemoryStore(), MemoryStore()]
+    results = in_threads([partial(meet_all, job, store) for job, store in zip(jobs, stores, strict=True)])
+    for ranks, meetings in zip(jobs, good(results), strict=True):
+        names = {rank.process.name for rank in ranks}
+        check_links(good(meetings))
+        assert all({m.process for m in meeting.members} == names for meeting in good(meetings))
+        close(meetings)
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_a_missing_rank_is_named(missing: int) -> None:
+    store = MemoryStore()
+    present = [rank for rank in range(4) if rank != missing]
+    hosts = [Rank(process(host=f"node{rank}")) for rank in range(4)]
+    errors = in_threads([partial(hosts[rank].meet, store, rank, 4, 1.0) for rank in present])
+    for error in errors:
+        assert isinstance(error, RendezvousError)
+        assert f"3/4 joined within 1 s, missing rank {missing} " in str(error)
+        assert all(f"rank {rank} on node{rank}" in str(error) for rank in present)
+
+
+def test_several_missing_ranks_are_named() -> None:
+    with pytest.raises(RendezvousError, match=r"1/4 joined within 0\.05 s, missing ranks 1, 2, 3"):
+        Rank().meet(MemoryStore(), 0, 4, 0.05)
+
+
+def expect_everywhere(ranks: Sequence[Rank], match: str, timeout: float = TIMEOUT) -> None:
+    for error in meet_all(ranks, MemoryStore(), timeout):
+        assert isinstance(error, RendezvousError), error
+        assert match in str(error)
+
+
+def test_ranks_that_cannot_work_together_are_told_why() -> None:
+    expect_everywhere([Rank(), Rank(process(version="2"))], "different versions of paceline")
+    expect_everywhere([Rank(secret=b"s" * 16), Rank()], "PACELINE_SECRET is set on some ranks, but not on 1")
+    expect_everywhere([Rank(process("m", "x")), Rank(process("m", "y"))], "PACELINE_MACHINE=m names different")
+    twin = process()
+    expect_everywhere([Rank(twin), Rank(twin)], "one process joined as several ranks")
+
+
+def test_ranks_that_disagree_on_the_size() -> None:
+    store = MemoryStore()
+    first, second = in_threads([partial(Rank().meet, store, 0, 2, 5.0), partial(Rank().meet, store, 1, 3, 5.0)])
+    assert "disagree on how many they are" in str(first)
+    assert "disagree on how many they are" in str(second)
+
+
+def test_different_secrets_are_told_on_every_rank() -> None:
+    ranks = [Rank(secret=b"s" * 16), Rank(secret=b"s" * 16), Rank(secret=b"t" * 16)]
+    expect_everywhere(ranks, "the secrets differ")
+
+
+def test_one_rank_that_cannot_listen_fails_all_with_its_reason() -> None:
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    sock.listen()
+    port = sock.getsockname()[1]
+    ranks = [Rank(process("a", host="node0"), ports=(port, port)), Rank(process("b")), Rank(process("b"))]
+    who = f"rank 0 (host node0, pid {os.getpid()})"
+    expect_everywhere(ranks, f"{who}: cannot listen on 127.0.0.1: the ports {port}-{port} (PACELINE_PORTS)")
+    sock.close()
+
+
+def test_a_rank_that_does_not_call_is_named_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 2 joins, says where it listens, and then hangs."""
+    store = MemoryStore()
+    release = threading.Event()
+    hang = Rank(native=FakeNative())
+    monkeypatch.setattr(hang.native, "create_link_memory", lambda: release.wait(TIMEOUT) and os.memfd_create("x"))
+    calls = [partial(rank.meet, store, index, 3, 0.5) for index, rank in enumerate([Rank(), Rank()])]
+
+    def late() -> Any:
+        return hang.meet(store, 2, 3, 0.5)
+
+    def others() -> Any:
+        try:
+            return in_threads(calls)
+        finally:
+            release.set()
+
+    results, last = in_threads([others, late])
+    assert isinstance(last, RendezvousError)
+    for error in results:  # type: ignore[union-attr]
+        assert "rank 2 (host host, pid" in str(error)
+        assert "within 0.5 s" in str(error)
+
+
+def test_ports_lie_in_the_range() -> None:
+    low = random.SystemRandom().randrange(33000, 60000)
+    seen: list[int] = []
+    ranks = [Rank(process(machine), ports=(low, low + 20)) for machine in "abcd"]
+    meetings = good(meet_all(ranks, MemoryStore()))
+    for meeting in meetings:
+        for other, link in meeting.links.items():
+            own = meeting.members.index(next(m for m in meeting.members if m.rank not in meeting.links))
+            if own < other:
+                seen.append(link.sock.getsockname()[1])
+    assert seen
+    assert all(low <= port <= low + 20 for port in seen)
+    close(meetings)
+
+
+class Watched(MemoryStore):
+    """A store that lets a test in between two rounds of the meeting."""
+
+    def __init__(self, when: str, then: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._when, self._then = when, then
+
+    def set(self, key: str, value: bytes) -> None:
+        if key.endswith(self._when):
+            self._then(value)
+        super().set(key, value)
+
+
+def places_of(value: bytes) -> list[UnixName | TcpAddress]:
+    place = json.loads(value)
+    found: list[UnixName | TcpAddress] = [UnixName(place["unix"])] if "unix" in place else []
+    if "tcp" in place:
+        found.append(TcpAddress(*place["tcp"]))
+    return found
+
+
+@pytest.mark.parametrize("machines", ["aaa", "abc"])
+def test_strangers_while_the_last_rank_is_awaited(machines: str, caplog: pytest.LogCaptureFixture) -> None:
+    """10 000 random frames and half-open connections at the listener of rank 1, before the last goes on."""
+    generator = random.Random(9)
+    silent: list[socket.socket] = []
+
+    def flood(value: bytes) -> None:
+        for place in places_of(value):
+            for number in range(400):
+                sock = connect(place, 10.0)
+                try:
+                    for _ in range(25):
+                        sock.send(generator.randbytes(generator.randrange(1, 100)))
+                except OSError:
+                    pass
+                sock.close()
+                if number % 40 == 0:
+                    silent.append(connect(place, 10.0))
+
+    store = Watched("doors/1", flood)
+    meetings = good(meet_all([Rank(process(machine)) for machine in machines], store, timeout=60.0))
+    check_links(meetings)
+    close(meetings)
+    assert "refused a connection from" in caplog.text
+    assert "more strangers" in caplog.text
+    assert silent
+    for sock in silent:
+        sock.close()
+
+
+def test_listeners_are_open_only_between_the_rounds() -> None:
+    places: list[UnixName | TcpAddress] = []
+    store = Watched("doors/1", lambda value: places.extend(places_of(value)))
+    meetings = good(meet_all([Rank(process(machine)) for machine in "aab"], store))
+    assert len(places) == 1
+    for place in places:
+        with pytest.raises(ConnectionRefusedError):
+            connect(place, 5.0)
+    close(meetings)
+
+
+def test_a_failing_store_leaves_nothing_open() -> None:
+    class Broken(MemoryStore):
+        def set(self, key: str, value: bytes) -> None:
+            if "/doors" in key:
+                raise OSError("the store is gone")
+            super().set(key, value)
+
+    for error in meet_all([Rank() for _ in range(3)], Broken(), timeout=0.5):
+        assert isinstance(error, OSError | RendezvousError)
+
+
+@given(st.binary(max_size=200))
+@hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_malformed_records_are_an_error_of_one_sentence(garbage: bytes) -> None:
+    store = MemoryStore()
+    store.set("paceline/1", garbage)
+    with pytest.raises(RendezvousError, match=r"record of rank 1 in the store is malformed"):
+        Rank().meet(store, 0, 2, 5.0)
+
+
+def test_torch_stores_fit() -> None:
+    distributed = pytest.importorskip("torch.distributed")
+    stores: list[Store] = [
+        distributed.HashStore(),
+        distributed.PrefixStore("group/", distributed.HashStore()),
+    ]
+    for store in stores:
+        meetings = good(meet_all([Rank() for _ in range(2)], store))
+        check_links(meetings)
+        close(meetings)
+
+
+def test_the_store_of_a_job_without_secret_carries_one() -> None:
+    store = MemoryStore()
+    close(meet_all([Rank(), Rank()], store))
+    assert b'"secret": ""' not in store.get("paceline/all")
+    store = MemoryStore()
+    secret = secrets.token_bytes(16)
+    close(meet_all([Rank(secret=secret), Rank(secret=secret)], store))
+    assert b'"secret": ""' in store.get("paceline/all")
+
+
+def test_settings_reach_the_choice_of_an_interface() -> None:
+    wishes: dict[str, Any] = {"interface": "no-such-interface"}
+    assert isinstance(settings(0, 1, **wishes), Settings)
+    expect_everywhere([Rank(process("a"), **wishes), Rank(process("b"))], "PACELINE_INTERFACE=no-such-interface fits")
+
+
+@given(st.data())
+@hypothesis_settings(max_examples=200)
+def test_a_record_with_any_wrong_field_is_refused(data: st.DataObject) -> None:
+    record = Rank().meet(None, 0, 1).members[0].to_json()
+    assert str(Member.from_json(record, 0)).startswith("rank 0 (host ")
+    field = data.draw(st.sampled_from(sorted(record)))
+    junk = (
+        st.none()
+        | st.floats()
+        | st.lists(st.integers())
+        | st.integers(max_value=-1)
+        | st.just("\n")
+        | st.just("x" * 5000)
+    )
+    record[field] = data.draw(junk)
+    with pytest.raises(RendezvousError, match="the record of rank 0 in the store is malformed"):
+        Member.from_json(record, 0)
+
+
+def test_a_retry_does_not_take_a_stale_record() -> None:
+    """Rank 1 gave up in the first attempt; its record must not count in the second."""
+    store = MemoryStore()
+    ranks = [Rank(), Rank(), Rank()]
+    for error in in_threads([partial(ranks[rank].meet, store, rank, 3, 0.3) for rank in (0, 1)]):
+        assert "2/3 joined" in str(error)
+    meetings = good(meet_all(ranks, store))
+    check_links(meetings)
+    close(meetings)

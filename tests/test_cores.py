@@ -1,0 +1,114 @@
+"""CPUs from affinity and cgroup files, as several kernels and container runtimes show them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from paceline import cores
+
+V1_MOUNT = "32 31 0:29 {root} /sys/fs/cgroup/cpu rw,relatime shared:5 - cgroup cgroup rw,cpu,cpuacct\n"
+V2_MOUNT = "30 23 0:26 {root} /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+def quota(files: dict[str, str]) -> float | None:
+    found = cores.cgroup_quota(files.get)
+    return None if found is None else found[0]
+
+
+def test_available_here() -> None:
+    found = cores.available()
+    assert set(found.affinity) == os.sched_getaffinity(0)
+    assert 0 < found.cpus <= len(found.affinity)
+    assert found.reason
+
+
+def test_no_cgroup_files_means_no_quota() -> None:
+    assert quota({}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [
+        ("max 100000", None),
+        ("200000 100000\n", 2.0),
+        ("50000 100000", 0.5),
+        ("", None),
+        ("x y", None),
+        ("1 0", None),
+    ],
+)
+def test_cpu_max(text: str, cpus: float | None) -> None:
+    assert cores.quota_v2(text) == cpus
+
+
+def test_v2_takes_the_lowest_on_the_way_up() -> None:
+    files = {
+        "/proc/self/cgroup": "0::/user.slice/job\n",
+        "/proc/self/mountinfo": V2_MOUNT.format(root="/"),
+        "/sys/fs/cgroup/user.slice/job/cpu.max": "max 100000\n",
+        "/sys/fs/cgroup/user.slice/cpu.max": "300000 100000\n",
+        "/sys/fs/cgroup/cpu.max": "800000 100000\n",
+    }
+    assert quota(files) == 3.0
+
+
+def test_v2_in_a_container_with_its_own_namespace() -> None:
+    files = {
+        "/proc/self/cgroup": "0::/\n",
+        "/proc/self/mountinfo": V2_MOUNT.format(root="/"),
+        "/sys/fs/cgroup/cpu.max": "150000 100000\n",
+    }
+    assert quota(files) == 1.5
+
+
+def test_v1_in_a_container_that_sees_the_hosts_path() -> None:
+    files = {
+        "/proc/self/cgroup": "4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n",
+        "/proc/self/mountinfo": V1_MOUNT.format(root="/docker/abc"),
+        "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000\n",
+        "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+    }
+    assert quota(files) == 2.0
+    assert quota({**files, "/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n"}) is None
+
+
+def test_a_path_outside_the_mount_falls_back_to_the_mount_point() -> None:
+    files = {
+        "/proc/self/cgroup": "0::/../../outside\n",
+        "/proc/self/mountinfo": V2_MOUNT.format(root="/kubepods/pod1"),
+        "/sys/fs/cgroup/cpu.max": "100000 100000\n",
+    }
+    assert quota(files) == 1.0
+
+
+def test_the_smaller_limit_counts() -> None:
+    assert cores.budget([0, 1, 2, 3], None).cpus == 4
+    assert cores.budget([0, 1, 2, 3], 2.5).cpus == 2.5
+    assert "quota.file" in cores.budget([0, 1, 2, 3], 2.5, "quota.file").reason
+    assert cores.budget([0, 1], 8.0).cpus == 2
+
+
+def test_ranks_with_a_cpu_each_spin() -> None:
+    four = cores.budget(range(4), None)
+    assert cores.spin_budget(four, [frozenset(range(4))] * 3).microseconds == cores.SPIN_US
+    assert cores.spin_budget(four, [frozenset(range(4))] * 4).microseconds == 0
+
+
+def test_bound_ranks_only_share_with_those_on_the_same_cpus() -> None:
+    bound = cores.budget([2], None)
+    assert cores.spin_budget(bound, [frozenset({0}), frozenset({1})]).microseconds == cores.SPIN_US
+    assert cores.spin_budget(bound, [frozenset({2})]).microseconds == 0
+
+
+def test_a_quota_limits_all_ranks_together() -> None:
+    capped = cores.budget(range(64), 2.0)
+    assert cores.spin_budget(capped, [frozenset(range(64))]).microseconds == cores.SPIN_US
+    assert cores.spin_budget(capped, [frozenset(range(64))] * 3).microseconds == 0
+
+
+def test_the_user_decides() -> None:
+    assert cores.spin_budget(cores.budget([0], None), [frozenset({0})], 7.0) == cores.SpinBudget(
+        7.0, "PACELINE_SPIN_US"
+    )

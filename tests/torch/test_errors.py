@@ -1,0 +1,156 @@
+"""What a wrong call says, and that a failure reaches whoever waits: wait(), futures, DDP's backward."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Ranks
+
+from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
+
+
+def check_wrong_calls(rank: int, size: int) -> None:
+    """All are found before anything is sent, so the group stays usable."""
+    group: Any = dist.group.WORLD
+    two = [torch.ones(1), torch.ones(1)]
+    calls: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: group.allreduce(two), ValueError, "one tensor per rank, got 2"),
+        (
+            lambda: dist.all_reduce(torch.ones(1, dtype=torch.int16)),
+            TypeError,
+            "reduces float16, .*found torch.int16",
+        ),
+        (
+            lambda: dist.reduce_scatter_tensor(torch.ones(2), torch.ones(5)),
+            ValueError,
+            "must have 4 elements, got 5",
+        ),
+        (
+            lambda: dist.all_gather_into_tensor(torch.ones(5), torch.ones(2)),
+            ValueError,
+            "must have 4 elements, got 5",
+        ),
+        (lambda: dist.all_gather([torch.ones(1)], torch.ones(1)), ValueError, "each of the 2 ranks, got 1"),
+        (lambda: group.broadcast(torch.ones(1), 7), ValueError, "root 7 is not a rank"),
+        (
+            lambda: group.allgather([[torch.ones(1), torch.ones(1).double()]], [torch.ones(1)]),
+            TypeError,
+            "one dtype",
+        ),
+        (
+            lambda: dist.all_to_all_single(torch.ones(4), torch.ones(4), [1, 1], [2, 2]),
+            ValueError,
+            "sum up to 4",
+        ),
+        (lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3)), ValueError, "not divisible"),
+        (lambda: dist.all_reduce(torch.ones(1, device="meta")), RuntimeError, "cannot move a meta tensor"),
+    ]
+    for call, kind, words in calls:
+        with pytest.raises(kind, match=words):
+            call()
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == size
+
+
+def check_mismatch(rank: int, size: int, asynchronous: bool) -> str:
+    start = time.monotonic()
+    with pytest.raises(Mismatch) as caught:
+        _all_reduce(torch.ones(4 + rank), asynchronous)
+    assert time.monotonic() - start < 5
+    return str(caught.value)
+
+
+def _all_reduce(tensor: torch.Tensor, asynchronous: bool) -> None:
+    work = dist.all_reduce(tensor, async_op=asynchronous)
+    if work is not None:
+        work.wait()
+
+
+def check_mismatch_in_future(rank: int, size: int) -> None:
+    work = dist.all_reduce(torch.ones(4 + rank), async_op=True)
+    assert work is not None
+    with pytest.raises(Mismatch):
+        work.get_future().wait()
+    with pytest.raises(Mismatch):
+        work.wait()
+    assert not work.is_success() and isinstance(work.exception(), Mismatch)  # type: ignore[attr-defined]
+
+
+def check_chained_future_fails(rank: int, size: int) -> None:
+    work = dist.all_reduce(torch.ones(4 + rank), async_op=True)
+    assert work is not None
+    with pytest.raises(RuntimeError, match="float32"):
+        work.get_future().then(lambda done: done.value()[0]).wait()
+
+
+def check_different_collectives(rank: int, size: int) -> None:
+    call = dist.all_reduce if rank == 0 else partial(dist.broadcast, src=0)
+    with pytest.raises(Mismatch, match=r"all_reduce(.|\n)*broadcast|broadcast(.|\n)*all_reduce"):
+        call(torch.ones(4))
+
+
+def check_timeout(rank: int, size: int) -> None:
+    if rank == 0:
+        with pytest.raises(Timeout, match="rank 1"):
+            dist.all_reduce(torch.ones(1))
+    else:
+        time.sleep(4)
+
+
+def check_abort(rank: int, size: int) -> None:
+    group: Any = dist.group.WORLD
+    if rank == 0:
+        time.sleep(0.5)
+        group.abort()
+        with pytest.raises(Aborted):
+            dist.all_reduce(torch.ones(1))
+    else:
+        with pytest.raises(CommunicationError, match="rank 0 called abort"):
+            dist.all_reduce(torch.ones(1))
+
+
+def check_peer_dies_in_backward(rank: int, size: int) -> None:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    for _ in range(10):
+        model(torch.ones(2, 8)).sum().backward()
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(PeerLost, match=f"rank {size - 1}"):
+        model(torch.ones(2, 8)).sum().backward()
+    assert time.monotonic() - start < 5
+
+
+def test_wrong_calls(ranks: Ranks) -> None:
+    ranks(check_wrong_calls, 2)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_mismatch_names_both_sides(ranks: Ranks, asynchronous: bool) -> None:
+    for message in ranks(check_mismatch, 2, fresh=True, asynchronous=asynchronous):
+        assert "float32[4]" in message and "float32[5]" in message
+
+
+@pytest.mark.parametrize(
+    "check", [check_mismatch_in_future, check_chained_future_fails, check_different_collectives, check_abort]
+)
+def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
+    ranks(check, 2, fresh=True)
+
+
+def test_timeout(ranks: Ranks) -> None:
+    ranks(check_timeout, 2, timeout=2.0, fresh=True)
+
+
+def test_peer_dies_in_backward(ranks: Ranks) -> None:
+    with pytest.raises(AssertionError, match=r"rank 2 failed first:\nthe process died$"):
+        ranks(check_peer_dies_in_backward, 3, fresh=True)

@@ -1,0 +1,72 @@
+"""Functional collectives, their autograd versions, and those inside torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+import torch.distributed.nn.functional as differentiable
+from harness import Ranks
+from torch import Tensor
+
+
+def check_values(rank: int, size: int) -> None:
+    group: Any = dist.group.WORLD
+    ones = torch.ones(size * 2)
+    assert functional.all_reduce(ones, "sum", group).eq(size).all()
+    assert functional.all_reduce(ones * rank, "avg", group).eq((size - 1) / 2).all()
+    assert ones.eq(1).all()
+    gathered = functional.all_gather_tensor(torch.full((2, 3), float(rank)), 1, group)
+    assert gathered.shape == (2, 3 * size) and gathered[0, ::3].tolist() == list(range(size))
+    scattered = functional.reduce_scatter_tensor(torch.arange(2.0 * size), "sum", 0, group)
+    assert scattered.tolist() == [size * 2.0 * rank, size * (2.0 * rank + 1)]
+    exchanged = functional.all_to_all_single(torch.arange(size * 1.0) + 10 * rank, None, None, group)
+    assert exchanged.tolist() == [10.0 * other + rank for other in range(size)]
+    assert functional.broadcast(torch.full((3,), float(rank)), 1, group).eq(1).all()
+    both = functional.all_reduce_coalesced([torch.ones(1), torch.ones(5)], "sum", group)
+    assert all(tensor.eq(size).all() for tensor in both)
+    both = functional.all_gather_into_tensor_coalesced([torch.ones(1) * rank, torch.ones(2) * rank], group)
+    assert [tensor.numel() for tensor in both] == [size, 2 * size]
+    both = functional.reduce_scatter_tensor_coalesced([torch.ones(size), torch.ones(2 * size)], "sum", [0, 0], group)
+    assert all(tensor.eq(size).all() for tensor in both)
+    assert dist.distributed_c10d._get_default_group() is group
+
+
+def check_autograd(rank: int, size: int) -> None:
+    group: Any = dist.group.WORLD
+    x = torch.full((size,), rank + 1.0, requires_grad=True)
+    functional.all_to_all_single_autograd(x, None, None, group).square().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0 * (rank + 1)] * size
+    x = torch.full((2,), rank + 1.0, requires_grad=True)
+    total = differentiable.all_reduce(x)
+    total.sum().backward()
+    assert x.grad is not None and x.grad.eq(size).all()
+    x = torch.full((2,), rank + 1.0, requires_grad=True)
+    torch.stack(differentiable.all_gather(x)).sum().backward()
+    assert x.grad is not None and x.grad.eq(size).all()
+
+
+def check_compiled(rank: int, size: int) -> None:
+    group: Any = dist.group.WORLD
+
+    def step(x: Tensor) -> Tensor:
+        total = functional.all_reduce(x * 2, "sum", group)
+        return functional.all_gather_tensor(total + 1, 0, group)
+
+    compiled = torch.compile(step, fullgraph=True)
+    for scale in (1.0, 3.0):
+        x = torch.full((4,), scale)
+        assert compiled(x).tolist() == [2 * scale * size + 1] * (4 * size)
+
+
+@pytest.mark.parametrize("check", [check_values, check_autograd])
+def test_functional(ranks: Ranks, check: Callable[..., None]) -> None:
+    ranks(check, 3)
+
+
+def test_compiled(ranks: Ranks) -> None:
+    ranks(check_compiled, 2, deadline=300)

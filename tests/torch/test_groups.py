@@ -1,0 +1,144 @@
+"""Subgroups, splits, names, and the life of a group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Ranks
+
+
+def _sum_over(group: Any) -> float:
+    tensor = torch.tensor([float(dist.get_rank())])
+    dist.all_reduce(tensor, group=group)
+    return tensor.item()
+
+
+def check_overlapping_groups(rank: int, size: int) -> None:
+    groups = [[0, 1], [1, 2], [0, 2], [2, 1, 0]]
+    made = [dist.new_group(members) for members in groups]
+    for members, group in zip(groups, made, strict=True):
+        if rank in members:
+            assert _sum_over(group) == sum(members)
+            assert dist.get_rank(group) == sorted(members).index(rank)
+        else:
+            assert group == dist.GroupMember.NON_GROUP_MEMBER
+    works = []
+    for members, group in zip(groups, made, strict=True):
+        if rank in members:
+            works.append(dist.all_reduce(torch.ones(1000), group=group, async_op=True))
+    for work in reversed(works):
+        assert work is not None
+        work.wait()
+    for members, group in zip(groups, made, strict=True):
+        if rank in members:
+            dist.destroy_process_group(group)
+
+
+def check_subgroup_roots_are_global(rank: int, size: int) -> None:
+    group = dist.new_group([1, 2])
+    if rank == 0:
+        return
+    tensor = torch.tensor([float(rank)])
+    dist.broadcast(tensor, 2, group=group)
+    assert tensor.item() == 2
+    parts = [torch.zeros(1), torch.zeros(1)] if rank == 1 else None
+    dist.gather(torch.tensor([float(rank)]), parts, dst=1, group=group)
+    assert parts is None or [part.item() for part in parts] == [1, 2]
+
+
+def check_split(rank: int, size: int) -> None:
+    world: Any = dist.group.WORLD
+    group = world.split_group([2, 0], group_name="pair", group_desc="two of them")
+    if rank == 1:
+        assert group is None
+        return
+    assert group.size() == 2 and group.rank() == [2, 0].index(rank)
+    tensor = torch.tensor([float(rank)])
+    group.allreduce([tensor]).wait()
+    assert tensor.item() == 2
+    assert group.group_name == "pair" and group.group_desc == "two of them"
+    group.shutdown()
+
+
+def check_names(rank: int, size: int) -> None:
+    world: Any = dist.group.WORLD
+    assert dist.get_backend() == "paceline" and world.name() == "paceline"
+    assert world.group_desc == "default_pg" and world.group_name
+    group: Any = dist.new_group(group_desc="the second")
+    assert group.group_desc == "the second" and group.group_name != world.group_name
+    assert (group.rank(), group.size()) == (rank, size)
+    assert torch.device("cpu") in world._device_types
+
+
+def check_sequence_numbers(rank: int, size: int) -> None:
+    world: Any = dist.group.WORLD
+    before = world._get_sequence_number_for_group()
+    for _ in range(3):
+        dist.all_reduce(torch.ones(1))
+    assert world._get_sequence_number_for_group() == before + 3
+
+
+def check_timeout_can_change(rank: int, size: int) -> None:
+    world: Any = dist.group.WORLD
+    world.set_timeout(timedelta(seconds=20))
+    dist.barrier()
+    dist.barrier(timeout=timedelta(seconds=10))
+
+
+def check_local_synchronization(rank: int, size: int) -> None:
+    group = dist.new_group([0, 2], use_local_synchronization=True)
+    if rank != 1:
+        assert _sum_over(group) == 2
+
+
+def check_threads(rank: int, size: int) -> None:
+    """One group per thread, all at once."""
+    groups: list[Any] = [dist.new_group() for _ in range(4)]
+    wrong: list[str] = []
+
+    def work(index: int) -> None:
+        for step in range(50):
+            tensor = torch.full((100 * (index + 1),), float(step + index))
+            dist.all_reduce(tensor, group=groups[index])
+            if not tensor.eq(size * (step + index)).all():
+                wrong.append(f"group {index} step {step}")
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong
+
+
+def check_again_after_destroy(rank: int, size: int) -> None:
+    before = threading.active_count()
+    for _ in range(5):
+        group = dist.new_group()
+        assert _sum_over(group) == sum(range(size))
+        dist.destroy_process_group(group)
+    assert threading.active_count() == before
+
+
+def check_subgroups_by_enumeration(rank: int, size: int) -> None:
+    group, _ = dist.new_subgroups_by_enumeration([[0, 2], [1]])
+    assert _sum_over(group) == (1 if rank == 1 else 2)
+
+
+CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_group(ranks: Ranks, check: Callable[..., None]) -> None:
+    ranks(check, 3)
+
+
+def test_only_one_group_at_a_time_is_default(ranks: Ranks) -> None:
+    for _ in range(3):
+        ranks(check_names, 3)

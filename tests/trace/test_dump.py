@@ -1,0 +1,71 @@
+"""Dumps: written whole, read back the same, bounded, and refused when they are something else."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from event_rows import row
+
+from paceline.settings import Settings
+from paceline.trace import dump
+from paceline.trace.event import events
+
+
+def test_read_gives_what_write_was_given(tmp_path: Path) -> None:
+    groups = {5: dump.Group("world", (0, 1))}
+    for rank in (1, 0):
+        rows = [row(1, 5, 0), row(2, 5, 1, "barrier", state="failed")]
+        dump.write(tmp_path / "new", rank, "host", 7 + rank, rows, size=2, groups=groups, reason="rank 3 left")
+    first, second = dump.read(tmp_path / "new")
+    assert (first.rank, first.host, first.pid, first.size, first.reason) == (0, "host", 7, 2, "rank 3 left")
+    assert first.groups == groups
+    assert first.events == events([row(1, 5, 0), row(2, 5, 1, "barrier", state="failed")])
+    assert second.rank == 1
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "rank-00000.json",
+        "rank-00001.json",
+    ]
+
+
+def test_only_the_newest_events_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dump, "MAX_EVENTS", 3)
+    dump.write(tmp_path, 0, "host", 1, [row(n, 5, n) for n in range(10)])
+    assert [event.id for event in dump.read(tmp_path)[0].events] == [7, 8, 9]
+
+
+def test_dump_follows_the_settings(tmp_path: Path) -> None:
+    assert dump.dump([row(1, 5, 0)], Settings(), 0, 1) is None
+    path = dump.dump([row(1, 5, 0)], Settings(trace=str(tmp_path)), 3, 4, reason="end")
+    assert path == tmp_path / "rank-00003.json"
+    (read,) = dump.read(tmp_path)
+    assert (read.pid, read.size, read.reason) == (os.getpid(), 4, "end")
+
+
+def test_dump_on_the_way_out_raises_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert dump.dump([row(1, 5, 0)], Settings(trace=str(tmp_path / "file")), 0, 1) is None
+    assert dump.dump([("nonsense",)], Settings(trace=str(tmp_path)), 0, 1) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"format": "other"}', json.dumps({"format": dump.FORMAT, "rank": "x"}), "\x00\xff"],
+)
+def test_a_file_that_is_no_dump_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rank-00000.json").write_text(content)
+    with pytest.raises(ValueError, match=r"rank-00000\.json is not a dump"):
+        dump.read(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [(1, 2), row(1, 5, 0)[:-1], ("1", *row(1, 5, 0)[1:]), (True, *row(1, 5, 0)[1:])])
+def test_a_row_that_is_no_event_is_refused(wrong: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match="event"):
+        events([wrong])
+
+
+def test_no_dumps_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no dumps"):
+        dump.read(tmp_path)
+    with pytest.raises(ValueError, match="there is no folder"):
+        dump.read(tmp_path / "none")
