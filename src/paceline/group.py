@@ -223,6 +223,7 @@ class Group:
     def close(self) -> None:
         """Leave this group; the links to the other processes stay for other groups, until the process ends."""
         self._native.close()
+        self._home.forget(self._native.channel)
 
     def __enter__(self) -> Group:
         return self

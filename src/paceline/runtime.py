@@ -30,6 +30,7 @@ from paceline.rendezvous import (
     this_machine,
 )
 from paceline.settings import Settings
+from paceline.trace import dump as trace
 from paceline.version import VERSION
 
 log = logging.getLogger("paceline")
@@ -53,6 +54,7 @@ class Engine(Protocol):
     ) -> Any: ...
     def serve(self) -> list[int]: ...
     def close(self) -> None: ...
+    def events(self) -> list[Any]: ...
 
 
 class EngineModule(Native, Protocol):
@@ -90,6 +92,8 @@ class Runtime:
         self._links: dict[str, int] = {}
         self._memberships: dict[int, Membership] = {}
         self._used: set[str] = set()
+        self._world: dict[str, int] = {}  # the ranks of the first group, by process
+        self._seen: dict[int, trace.Group] = {}
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -175,6 +179,13 @@ class Runtime:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         self._completions.finish_all()
+        if engine is not None and self._world:
+            me = self._world[self._process.name]
+            trace.dump(engine.events(), self.settings, me, len(self._world), groups=self._seen)
+
+    def events(self) -> list[Any]:
+        """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
+        return self._engine.events() if self._engine is not None else []
 
     @property
     def usable(self) -> bool:
@@ -212,7 +223,7 @@ class Runtime:
         neighbours += [me.affinity] * unseen
         self.spin = cores.spin_budget(self._process.cpus, neighbours, self.settings.spin_us)
         log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
-        self._engine = self._native.Engine(self.spin.microseconds, str(mine))
+        self._engine = self._native.Engine(self.spin.microseconds, str(me))
         self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
         self._thread.start()
         return self._engine
@@ -222,6 +233,10 @@ class Runtime:
         entries = (plans or self._plans)(len(membership.members), membership.one_machine)
         group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries)
         self._memberships[channel] = membership
+        if not self._world:
+            self._world = {member.process: member.rank for member in membership.members}
+        ranks = tuple(self._world.get(member.process, member.rank) for member in membership.members)
+        self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
         return group
 
     def _serve(self, engine: Engine) -> None:

@@ -74,6 +74,9 @@ class FakeEngine:
             self.finished.append(sorted(operations))
             self.changed.notify_all()
 
+    def events(self) -> list[Any]:
+        return []
+
     def serve(self) -> list[int]:
         with self.changed:
             self.changed.wait_for(lambda: self.finished or self.closed)

@@ -56,6 +56,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         if self._open:
             self._open = False
             self._group.close()
+            runtime().forget(self._group.channel)
         if self._inner is not None:
             self._inner.shutdown()
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from paceline.runtime import runtime
 from paceline.trace.event import events
 
 
 def last_algorithm() -> str:
     """The algorithm of this process's newest finished operation; "default" if none."""
-    engine: Any = runtime()._engine
-    done = [event for event in events(engine.events() if engine else []) if event.end_ns]
+    done = [event for event in events(runtime().events()) if event.end_ns]
     if not done:
         return "default"
     last = max(done, key=lambda event: event.end_ns)
