@@ -123,9 +123,9 @@ class _Crew:
                     failures.append((when, rank, outcome))
                     end = min(end, time.monotonic() + GRACE)
         if failures:
-            _, rank, text = min(failures)
-            others = f" (then also {sorted(f[1] for f in failures if f[1] != rank)})" if len(failures) > 1 else ""
-            raise AssertionError(f"rank {rank} failed first{others}:\n{text}")
+            (_, rank, text), *others = sorted(failures)
+            then = [f"rank {other}: {words.splitlines()[-1]}" for _, other, words in others]
+            raise AssertionError("\n".join([f"rank {rank} failed first:", text, *then]))
         if waiting:
             raise AssertionError(
                 f"ranks {sorted(waiting.values())} did not finish within {deadline:g} s (stacks above)"

@@ -1,0 +1,32 @@
+"""Ranks that run a function of a module in this folder, without torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from paceline.launch.local import LocalJob
+
+HERE = Path(__file__).parent
+
+
+def job(ranks: int, program: str, *arguments: str, output: Path, env: Mapping[str, str] | None = None) -> LocalJob:
+    """A job of `ranks` processes of `program`, whose output goes to the folder `output`."""
+    argv = [sys.executable, str(HERE / program), *arguments]
+    return LocalJob(ranks, argv, {**os.environ, **(env or {})}, threads=1, output=output)
+
+
+def run(ranks: int, program: str, *arguments: str, output: Path, deadline: float = 100) -> None:
+    """Run it to its end; fails with what the ranks wrote if one of them fails or time is up."""
+    with job(ranks, program, *arguments, output=output) as running:
+        try:
+            code = running.wait(deadline)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{words(output)}") from None
+    assert code == 0, words(output)
+
+
+def words(output: Path) -> str:
+    return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in sorted(output.iterdir()))

@@ -1,0 +1,55 @@
+"""The raw face: every collective on every arrangement of ranks and machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import run
+
+import paceline
+from paceline.buffers import read, write
+
+
+@pytest.mark.parametrize("machines", ["0", "00", "01", "000", "0011", "0120", "00000"])
+def test_every_collective(machines: str, tmp_path: Path) -> None:
+    run(len(machines), "every_collective.py", machines, output=tmp_path)
+
+
+def test_more_than_four_gibibytes(tmp_path: Path) -> None:
+    run(2, "giant.py", output=tmp_path)
+
+
+def test_no_framework_is_imported(tmp_path: Path) -> None:
+    run(2, "bare.py", output=tmp_path)
+
+
+def test_what_is_not_an_array_is_refused() -> None:
+    with pytest.raises(TypeError, match="expected an array"):
+        read(3)
+    with pytest.raises(TypeError, match="dtype complex64 is not supported; use one of float16"):
+        read(np.zeros(3, np.complex64))
+    with pytest.raises(TypeError, match="dtype >f4"):
+        read(np.zeros(3, ">f4"))
+    frozen = np.zeros(3)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        write(frozen)
+
+
+def test_wrong_arguments_get_one_sentence() -> None:
+    with paceline.init(0, 1, timeout=10) as group:
+        array = np.zeros(4, np.float32)
+        with pytest.raises(ValueError, match="no such reduction: 'mean'; use one of sum, avg"):
+            group.all_reduce(array, "mean")
+        with pytest.raises(ValueError, match="BXOR is not defined for float32"):
+            group.all_reduce(array, "bxor")
+        with pytest.raises(ValueError, match="the root must be a rank from 0 to 0, got 1"):
+            group.broadcast(array, 1)
+        with pytest.raises(ValueError, match="output must hold 4 elements, not 3"):
+            group.all_gather(np.zeros(3, np.float32), array)
+        with pytest.raises(TypeError, match="same dtype"):
+            group.all_gather(np.zeros(4, np.int32), array)
+        with pytest.raises(ValueError, match="add up to 4"):
+            group.all_to_all(array.copy(), array, [5], [4])

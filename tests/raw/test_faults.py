@@ -1,0 +1,26 @@
+"""Ranks that die, stop or leave in the middle of anything: named on every survivor in time, and nothing left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trial import ARRANGEMENTS, leftovers, trial
+
+
+@pytest.mark.parametrize("machines", ARRANGEMENTS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_killed_rank_is_named(machines: str, seed: int, tmp_path: Path) -> None:
+    before = set(leftovers())
+    trial("kill", machines, seed, tmp_path)
+    assert set(leftovers()) <= before
+
+
+@pytest.mark.parametrize("machines", ["000", "01"])
+def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
+    trial("leave", machines, 5, tmp_path)
+
+
+@pytest.mark.parametrize("machines", ["000", "011"])
+def test_a_stopped_rank_is_named_at_the_timeout(machines: str, tmp_path: Path) -> None:
+    trial("stop", machines, 6, tmp_path, timeout=4)

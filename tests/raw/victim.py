@@ -1,0 +1,68 @@
+"""Random collectives for ever; one rank dies, stops or leaves, the others report what they were told.
+
+Arguments: how the victim goes ("kill", "stop" or "leave"), how ranks are spread over machines, a seed, the timeout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+
+def one_collective(group: Any, choice: random.Random) -> None:
+    count = choice.choice([1, 100, 3000, 50_000, 400_000])
+    array = np.ones(count, np.float32)
+    match choice.randrange(6):
+        case 0:
+            group.all_reduce(array)
+        case 1:
+            group.all_gather(np.empty(count * group.size, np.float32), array)
+        case 2:
+            group.broadcast(array, choice.randrange(group.size))
+        case 3:
+            group.reduce_scatter(array, np.ones(count * group.size, np.float32))
+        case 4:
+            group.all_reduce(array, async_op=True).wait()
+        case 5:
+            group.barrier()
+
+
+def go(how: str) -> None:
+    if how == "leave":
+        sys.exit()
+    os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+
+
+def main(how: str, machines: str, seed: int, timeout: float) -> None:
+    rank = int(os.environ["RANK"])
+    os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    import paceline
+
+    group = paceline.init(timeout=timeout)
+    choice = random.Random(seed)
+    moment = choice.uniform(0, 0.05)
+    victim = choice.randrange(group.size)
+    group.barrier()
+    if rank == victim and how != "leave":
+        threading.Timer(moment, go, [how]).start()
+    start = time.monotonic()
+    try:
+        while True:
+            if rank == victim and how == "leave" and time.monotonic() - start > moment:
+                go(how)
+            one_collective(group, choice)
+    except RuntimeError as error:
+        print(json.dumps({"kind": type(error).__name__, "message": str(error), "victim": victim}), flush=True)
+        os._exit(7)  # at once: how a rank ends is not what is tested
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
