@@ -13,8 +13,8 @@
 namespace paceline {
 
 struct Member {
-  int peer = -1;         // engine-wide handle, -1 for this rank itself
-  Link* link = nullptr;  // null once the peer is gone
+  int peer = -1;            // engine-wide handle, -1 for this rank itself
+  Link* link = nullptr;     // null once the peer is gone
   std::string description;  // "rank 2 (host, pid)", by its rank in the whole job
 };
 

@@ -123,8 +123,7 @@ void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count
       if (reduce.owner != rank_) continue;
       for (const auto& [from, to] : covered) {
         if (to <= begin || from >= end) continue;
-        if (from > begin)
-          add_local(Action::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
+        if (from > begin) add_local(Action::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
         begin = std::max(begin, to);
       }
       if (begin < end) add_local(Action::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);

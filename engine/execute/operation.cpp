@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kSlice = std::size_t{1} << 20;         // bytes moved per step
+constexpr std::size_t kSlice = std::size_t{1} << 20;           // bytes moved per step
 constexpr std::size_t kCombineBlock = std::size_t{128} << 10;  // bytes per input and pass, to stay in cache
 
 }  // namespace
@@ -138,8 +138,8 @@ bool Operation::read(Receive& receive, std::size_t offset, std::byte* data, std:
   read_remotely_ = true;
   if (failure == 0) return true;
   if (!trouble_) {
-    trouble_ = {ErrorKind::peer_lost, group->name_of(receive.actual_source) + " died: its memory cannot be read any more (" +
-                                          std::strerror(failure) + ")"};
+    trouble_ = {ErrorKind::peer_lost, group->name_of(receive.actual_source) +
+                                          " died: its memory cannot be read any more (" + std::strerror(failure) + ")"};
   }
   return false;
 }

@@ -11,7 +11,7 @@
 namespace paceline {
 
 struct Input {
-  int peer = -1;                    // group rank, or -1: `own`
+  int peer = -1;  // group rank, or -1: `own`
   const std::byte* own = nullptr;
   std::int32_t tag = 0;
 };

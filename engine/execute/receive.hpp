@@ -56,8 +56,8 @@ class Matcher {
     std::unique_ptr<Arrival> arrival;
   };
 
-  Receive* find_receive(const Header& header, int from);       // and forgets it
-  std::unique_ptr<Arrival> find_arrival(Receive& receive);     // sets actual_source; null if none has come
+  Receive* find_receive(const Header& header, int from);    // and forgets it
+  std::unique_ptr<Arrival> find_arrival(Receive& receive);  // sets actual_source; null if none has come
   void wait(Receive& receive) { waiting_.push_back(&receive); }
   void keep(int from, std::unique_ptr<Arrival> arrival) { unexpected_.push_back({from, std::move(arrival)}); }
   void forget(Receive& receive) { std::erase(waiting_, &receive); }

@@ -19,8 +19,7 @@ struct Error {
 class Failure : public std::runtime_error {
  public:
   explicit Failure(const Error& error) : std::runtime_error(error.message), kind(error.kind) {}
-  Failure(ErrorKind error_kind, const std::string& message)
-      : std::runtime_error(message), kind(error_kind) {}
+  Failure(ErrorKind error_kind, const std::string& message) : std::runtime_error(message), kind(error_kind) {}
 
   ErrorKind kind;
 };

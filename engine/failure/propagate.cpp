@@ -114,6 +114,7 @@ void Engine::lost(int handle, const std::string& reason) {
   absent_peers_ = true;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.link->descriptor(), nullptr);
   std::vector<std::shared_ptr<Group>> groups;
+  groups.reserve(groups_.size());
   for (const auto& [channel, group] : groups_) groups.push_back(group);
   for (const auto& group : groups) {
     const int rank = group->rank_of(handle);

@@ -37,8 +37,8 @@ enum class Collective : std::uint8_t {
 };
 
 inline constexpr std::array<std::string_view, 11> kCollectiveNames = {
-    "all_reduce", "broadcast",  "reduce",  "all_gather", "reduce_scatter", "gather",
-    "scatter",    "all_to_all", "barrier", "send",       "recv"};
+    "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter",
+    "all_to_all", "barrier",   "send",   "recv"};
 
 inline constexpr bool is_point_to_point(Collective collective) { return collective >= Collective::send; }
 
@@ -60,7 +60,7 @@ struct Header {
   std::uint64_t channel = 0;  // the group
   std::uint64_t length = 0;   // bytes of the message
   std::uint64_t count = 0;
-  std::uint64_t id = 0;  // of an offer, at its sender
+  std::uint64_t id = 0;        // of an offer, at its sender
   std::uint32_t sequence = 0;  // of the collective in its group
   std::int32_t tag = 0;        // message of the collective between these two ranks; or the user's tag
   std::int32_t root = -1;

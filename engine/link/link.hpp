@@ -38,7 +38,7 @@ class StreamSink {
   virtual ~StreamSink() = default;
   // Memory for the next piece of at most `size` bytes, or null if the pieces are to be handed to `consume`.
   virtual std::byte* window(std::size_t size) = 0;
-  virtual void advance(std::size_t size) = 0;                          // `size` bytes were written to the window
+  virtual void advance(std::size_t size) = 0;                         // `size` bytes were written to the window
   virtual void consume(const std::byte* data, std::size_t size) = 0;  // a piece, in order
 };
 

@@ -228,9 +228,7 @@ void ShmLink::on_readable(Inbox& inbox) {
   }
 }
 
-void ShmLink::set_parked(bool parked) {
-  memory_.parked[side_].value.store(parked ? 1 : 0, std::memory_order_seq_cst);
-}
+void ShmLink::set_parked(bool parked) { memory_.parked[side_].value.store(parked ? 1 : 0, std::memory_order_seq_cst); }
 
 void ShmLink::ring_doorbell() {
   wrote_ = false;

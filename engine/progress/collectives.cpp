@@ -57,11 +57,12 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   check_rank(group, root, "the root");
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, root, Collective::broadcast, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
-    const Plan& plan = group.plan_for("broadcast", bytes);
-    operation.algorithm = plan.name.c_str();
-    Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
-  });
+  return engine.run(group, {count, root, Collective::broadcast, dtype, Op::sum}, bytes, mode,
+                    [&](Operation& operation) {
+                      const Plan& plan = group.plan_for("broadcast", bytes);
+                      operation.algorithm = plan.name.c_str();
+                      Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
+                    });
 }
 
 Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
@@ -113,8 +114,8 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
   const auto size = static_cast<std::size_t>(group.size());
   if (sends.size() != size || recvs.size() != size)
     throw Failure(ErrorKind::invalid, "an exchange needs one buffer per rank, got " + std::to_string(sends.size()) +
-                                          " to send and " + std::to_string(recvs.size()) + " to receive in a group of " +
-                                          std::to_string(size));
+                                          " to send and " + std::to_string(recvs.size()) +
+                                          " to receive in a group of " + std::to_string(size));
   const auto out = places(sends, dtype);
   const auto in = places(recvs, dtype);
   const auto me = static_cast<std::size_t>(group.rank);

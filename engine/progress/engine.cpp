@@ -111,7 +111,8 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
     const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
-    if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")}, true);
+    if (peer.lost && !peer.left)
+      fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")}, true);
   }
   return group;
 }
@@ -164,8 +165,8 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   op.started = op.probed = Clock::now();
   op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
   Event& event = events_.slot(op.id);
-  event = {op.id, group.channel, op.sequence, op.what, EventState::running, bytes, op.algorithm, group.link_name,
-           realtime_ns(), 0, 0};
+  event = {op.id,           group.channel, op.sequence, op.what, EventState::running, bytes, op.algorithm,
+           group.link_name, realtime_ns(), 0,           0};
   event.started_ns = event.enqueued_ns;
   active_.push_back(operation);
   op.start(group, workspace_);

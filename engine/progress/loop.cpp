@@ -267,7 +267,8 @@ void Engine::check_clocks() {
       std::snprintf(seconds, sizeof seconds, "%.3g", waited);
       std::string missing;
       // Who has not even begun is to blame; who has begun may itself be waiting for them.
-      auto absent = is_point_to_point(operation.what.collective) ? std::vector<int>{} : group.unheard(operation.sequence);
+      auto absent =
+          is_point_to_point(operation.what.collective) ? std::vector<int>{} : group.unheard(operation.sequence);
       if (absent.empty()) absent = operation.missing();
       for (const int rank : absent) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
       fail_group(group,

@@ -99,8 +99,8 @@ nb::object released(const PyGroup& self, Call&& call) {
   return give(self, std::move(operation));
 }
 
-PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank, const std::vector<int>& peers,
-                   double timeout, const WirePlans& wire) {
+PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
+                   const std::vector<int>& peers, double timeout, const WirePlans& wire) {
   std::map<std::string, std::vector<Plan>, std::less<>> plans;
   for (const auto& [collective, choices] : wire)
     for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
@@ -117,10 +117,10 @@ nb::list events(Engine& self) {
   static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
   nb::list rows;
   for (const Event& e : snapshot) {
-    rows.append(nb::make_tuple(e.id, e.channel, e.sequence, kCollectiveNames[static_cast<std::size_t>(e.what.collective)],
-                               kDTypeNames[static_cast<std::size_t>(e.what.dtype)],
-                               kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes, e.algorithm, e.link,
-                               e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
+    rows.append(nb::make_tuple(
+        e.id, e.channel, e.sequence, kCollectiveNames[static_cast<std::size_t>(e.what.collective)],
+        kDTypeNames[static_cast<std::size_t>(e.what.dtype)], kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes,
+        e.algorithm, e.link, e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
   }
   return rows;
 }
@@ -183,13 +183,14 @@ void bind_group(nb::module_& m) {
                                  mode_of(mode));
              });
            })
-      .def("reduce_scatter",
-           [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
-             return released(self, [&] {
-               return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
-                                     op_of(op), factor, mode_of(mode));
-             });
-           })
+      .def(
+          "reduce_scatter",
+          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
+            return released(self, [&] {
+              return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
+                                    op_of(op), factor, mode_of(mode));
+            });
+          })
       .def("exchange",
            [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
               const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {
@@ -219,12 +220,13 @@ void bind_group(nb::module_& m) {
            })
       .def(
           "set_timeout",
-          [](PyGroup& self, double seconds) { self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds)); },
+          [](PyGroup& self, double seconds) {
+            self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds));
+          },
           Release())
       .def(
           "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
-      .def(
-          "close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
+      .def("close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
 }
 
 }  // namespace
@@ -256,7 +258,8 @@ NB_MODULE(_engine, m) {
   nb::class_<PyOperation>(m, "Operation")
       .def_prop_ro("id", [](const PyOperation& self) { return self.operation->id; })
       .def_prop_ro("source", [](const PyOperation& self) { return self.operation->source(); })
-      .def("done", [](PyOperation& self) { return self.engine->is_over(*self.operation); }, Release())
+      .def(
+          "done", [](PyOperation& self) { return self.engine->is_over(*self.operation); }, Release())
       .def(
           "wait",
           [](PyOperation& self, double timeout) {
@@ -268,25 +271,28 @@ NB_MODULE(_engine, m) {
       });
 
   nb::class_<Engine>(m, "Engine")
-      .def("__init__",
-           [](Engine* self, double spin_us, std::string description) {
-             new (self)
-                 Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)), std::move(description));
-           },
-           "spin_us"_a, "description"_a)
-      .def("add_tcp_peer",
-           [](Engine& self, int fd, std::string description) {
-             return self.add_tcp_peer(Descriptor(fd), std::move(description));
-           },
-           "fd"_a, "description"_a, Release())
-      .def("add_shm_peer",
-           [](Engine& self, int fd, int memory_fd, int side, int pid, bool readable, std::string description) {
-             Descriptor socket(fd);
-             const Descriptor memory_file(memory_fd);
-             if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
-             return self.add_shm_peer(std::move(socket), memory_file, side, pid, readable, std::move(description));
-           },
-           "fd"_a, "memory_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
+      .def(
+          "__init__",
+          [](Engine* self, double spin_us, std::string description) {
+            new (self)
+                Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)), std::move(description));
+          },
+          "spin_us"_a, "description"_a)
+      .def(
+          "add_tcp_peer",
+          [](Engine& self, int fd, std::string description) {
+            return self.add_tcp_peer(Descriptor(fd), std::move(description));
+          },
+          "fd"_a, "description"_a, Release())
+      .def(
+          "add_shm_peer",
+          [](Engine& self, int fd, int memory_fd, int side, int pid, bool readable, std::string description) {
+            Descriptor socket(fd);
+            const Descriptor memory_file(memory_fd);
+            if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
+            return self.add_shm_peer(std::move(socket), memory_file, side, pid, readable, std::move(description));
+          },
+          "fd"_a, "memory_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
       .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a)
       .def("serve", &Engine::serve, Release())
       .def("close", &Engine::close, Release())

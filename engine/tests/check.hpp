@@ -7,16 +7,16 @@
 #include <string_view>
 #include <vector>
 
-#define CHECK(condition)                                                                \
-  do {                                                                                  \
-    if (!(condition)) {                                                                 \
+#define CHECK(condition)                                                                 \
+  do {                                                                                   \
+    if (!(condition)) {                                                                  \
       std::fprintf(stderr, "%s:%d: CHECK(%s) failed\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                     \
-    }                                                                                   \
+      std::abort();                                                                      \
+    }                                                                                    \
   } while (false)
 
-#define TEST(name)                                                     \
-  static void name();                                                  \
+#define TEST(name)                                                        \
+  static void name();                                                     \
   static const bool registered_##name = paceline::test::add(#name, name); \
   static void name()
 

@@ -154,8 +154,8 @@ TEST(bad_arguments_are_refused) {
     CHECK(call(DType::float32, Op::bxor, bytes(data)) == ErrorKind::invalid);
     CHECK(call(DType::boolean, Op::avg, bytes(data)) == ErrorKind::invalid);
     CHECK(call(DType::float32, Op::sum, nullptr) == ErrorKind::invalid);
-    const auto root = failure_of(
-        [&] { broadcast(*r.engine, *r.group, bytes(data), 4, DType::float32, 1, Mode::blocking); });
+    const auto root =
+        failure_of([&] { broadcast(*r.engine, *r.group, bytes(data), 4, DType::float32, 1, Mode::blocking); });
     CHECK(root.kind == ErrorKind::invalid);
   });
 }

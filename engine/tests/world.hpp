@@ -90,8 +90,10 @@ class World {
  public:
   // `wire(i, j)` says how ranks i < j are joined.
   World(int size, const std::function<Wire(int, int)>& wire, bool ring = false, double timeout = 60) : size_(size) {
-    for (int rank = 0; rank < size; ++rank) engines_.push_back(std::make_unique<Engine>(std::chrono::microseconds(5), name(rank)));
-    std::vector<std::vector<int>> peers(static_cast<std::size_t>(size), std::vector<int>(static_cast<std::size_t>(size), -1));
+    for (int rank = 0; rank < size; ++rank)
+      engines_.push_back(std::make_unique<Engine>(std::chrono::microseconds(5), name(rank)));
+    std::vector<std::vector<int>> peers(static_cast<std::size_t>(size),
+                                        std::vector<int>(static_cast<std::size_t>(size), -1));
     for (int i = 0; i < size; ++i) {
       for (int j = i + 1; j < size; ++j) {
         const auto a = static_cast<std::size_t>(i);
@@ -114,7 +116,8 @@ class World {
     }
     for (int rank = 0; rank < size; ++rank) {
       const auto i = static_cast<std::size_t>(rank);
-      auto group = engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans_for(size, ring));
+      auto group =
+          engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans_for(size, ring));
       ranks_.push_back({engines_[i].get(), peers[i], std::move(group), rank, size});
       servers_.emplace_back([engine = engines_[i].get()] {
         while (!engine->serve().empty()) {

@@ -8,21 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from paceline.trace import dump
+
 DEADLINE_SECONDS = 240
 
 pytestmark = pytest.mark.timeout(DEADLINE_SECONDS + 30)
 
 
-def demo(*options: str) -> "subprocess.CompletedProcess[str]":
+def demo(*options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "paceline", "demo", *options]
-    environment = {**os.environ, "COLUMNS": "100"}
+    environment = {**os.environ, "COLUMNS": "100", **variables}
     return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, env=environment)
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> "tuple[subprocess.CompletedProcess[str], dict]":
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, traces: Path) -> "tuple[subprocess.CompletedProcess[str], dict]":
     found = tmp_path_factory.mktemp("demo") / "result.json"
-    done = demo("-n", "2", "--epochs", "2", "--json", str(found))
+    done = demo("-n", "2", "--epochs", "2", "--json", str(found), PACELINE_TRACE=str(traces))
     assert found.exists(), done.stdout + done.stderr
     return done, json.loads(found.read_text())
 
@@ -32,6 +39,16 @@ def test_it_trains_over_paceline_and_gloo(ran) -> None:
     assert (result["tested"]["name"], result["reference"]["name"]) == ("paceline", "gloo")
     assert (result["setup"]["ranks"], result["setup"]["batch"], result["setup"]["steps"]) == (2, 64, 22)
     assert result["setup"]["gradient_bytes"] == 4 * result["setup"]["weights"]
+
+
+def test_every_gradient_went_through_the_engine(ran, traces: Path) -> None:
+    _, result = ran
+    dumps = dump.read(traces)
+    assert [one.rank for one in dumps] == [0, 1]
+    for one in dumps:
+        sums = [event for event in one.events if (event.collective, event.op) == ("all_reduce", "SUM")]
+        assert {event.state for event in sums} == {"done"}
+        assert sum(event.bytes for event in sums) == 2 * 22 * result["setup"]["gradient_bytes"]
 
 
 def test_weights_agree_with_gloo_and_with_one_process(ran) -> None:
@@ -44,11 +61,12 @@ def test_weights_agree_with_gloo_and_with_one_process(ran) -> None:
 
 def test_figures_are_plausible(ran) -> None:
     _, result = ran
+    assert result["without_ms"]["median"] > 0
     for side in (result["tested"], result["reference"]):
         step, total, transfer, exposed = (
             side["figures"][name]["median"] for name in ("step_ms", "total_ms", "transfer_ms", "exposed_ms")
         )
-        assert 0 < transfer <= total
+        assert 0 < transfer <= total < step
         assert 0 < exposed < step
         assert side["figures"]["images_per_second"]["median"] * step / 1e3 == pytest.approx(64)
         assert side["figures"]["buckets"] >= 1

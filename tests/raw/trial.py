@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -22,7 +21,7 @@ NAMED_WITHIN = 5.0  # seconds
 
 def leftovers() -> list[str]:
     """Segments and named sockets that a job of ours could have left."""
-    segments = [name for name in os.listdir("/dev/shm") if "paceline" in name]
+    segments = [path.name for path in Path("/dev/shm").iterdir() if "paceline" in path.name]
     sockets = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "paceline" in line]
     return segments + sockets
 
@@ -79,7 +78,8 @@ def main(trials: int) -> None:
             except AssertionError as error:
                 ends["failed"] += 1
                 print(f"trial {seed}: {error}", flush=True)
-    print(f"{trials} trials: {dict(ends)}, slowest {slowest:.2f} s, left behind: {set(leftovers()) - before or 'nothing'}")
+    left = set(leftovers()) - before
+    print(f"{trials} trials: {dict(ends)}, slowest {slowest:.2f} s, left behind: {left or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs one function on several real processes, kept between tests because importing torch takes long."""
+"""Runs one function on several real processes: forked from one that has imported torch, and kept between tests."""
 
 from __future__ import annotations
 
@@ -13,12 +13,21 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 START = 180.0
 """Seconds for processes to start and import torch; no test's own time."""
+PRELOAD = [
+    "paceline.torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+]
 GRACE = 5.0
 """Seconds that the other ranks get to report after the first one failed."""
 
@@ -39,7 +48,7 @@ class Ranks:
         function: Callable[..., Any],
         size: int = 2,
         *,
-        deadline: float = 60.0,
+        deadline: float = 120.0,
         timeout: float = 30.0,
         backend: str = "paceline",
         environment: dict[str, str] | None = None,
@@ -77,26 +86,17 @@ class Ranks:
 
 class _Crew:
     def __init__(self, size: int, environment: dict[str, str], port: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
         self.pipes: list[Connection] = []
-        self.processes = []
-        changes = {"OMP_NUM_THREADS": "1", **environment}
-        before = {name: os.environ.get(name) for name in changes}
-        os.environ.update(changes)
-        try:
-            for rank in range(size):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, rank, size, port), daemon=True)
-                process.start()
-                theirs.close()
-                self.pipes.append(ours)
-                self.processes.append(process)
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+        self.processes: list[BaseProcess] = []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, size, port, environment), daemon=True)
+            process.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
 
     def run(self, job: tuple[Any, ...], deadline: float) -> list[Any]:
         self._collect(START)
@@ -124,7 +124,7 @@ class _Crew:
                     end = min(end, time.monotonic() + GRACE)
         if failures:
             (_, rank, text), *others = sorted(failures)
-            then = [f"rank {other}: {words.splitlines()[-1]}" for _, other, words in others]
+            then = [f"rank {other}: {words.strip().splitlines()[-1]}" for _, other, words in others]
             raise AssertionError("\n".join([f"rank {rank} failed first:", text, *then]))
         if waiting:
             raise AssertionError(
@@ -140,9 +140,10 @@ class _Crew:
             pipe.close()
 
 
-def _serve(pipe: Connection, rank: int, size: int, port: int) -> None:
-    import paceline.torch  # noqa: F401  (registers the backend where the package is not installed)
-
+def _serve(pipe: Connection, rank: int, size: int, port: int, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    dist.set_debug_level_from_env()
     server = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
     while True:
         pipe.send((True, time.time(), None))

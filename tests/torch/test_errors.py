@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 
-from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
+from paceline.errors import Aborted, CommunicationError, Mismatch, Timeout
 
 
 def check_wrong_calls(rank: int, size: int) -> None:
@@ -125,7 +125,8 @@ def check_peer_dies_in_backward(rank: int, size: int) -> None:
     if rank == size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
-    with pytest.raises(PeerLost, match=f"rank {size - 1}"):
+    # DDP reads the future in C++, which keeps the words of the error, not its class.
+    with pytest.raises(RuntimeError, match=f"PeerLost: .* rank {size - 1} "):
         model(torch.ones(2, 8)).sum().backward()
     assert time.monotonic() - start < 5
 

@@ -30,7 +30,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
-        code = run(Request(split(words), str(ranks)), dict(os.environ), available())
+        code = run(Request(split(words), str(ranks), threads=1), dict(os.environ), available())
         if code:
             return code
         result = found.read_text()

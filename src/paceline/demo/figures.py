@@ -16,8 +16,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one backend did. Communication is averaged over the ranks: milliseconds per step, or seconds in all epochs.
+    """What one backend did. Communication: milliseconds per step or seconds in all epochs, on average over the ranks.
 
+    added: what a step takes longer than the same step without all-reduces, in the same epoch.
     total: while at least one all-reduce was issued and not complete.
     transfer: the same, counted from the moment when the last rank had issued the all-reduce; before that, ranks wait
     for each other, which no backend can save them.
@@ -26,37 +27,46 @@ class Figures:
 
     images_per_second: Figure
     step_ms: Figure
+    added_ms: Figure
     total_ms: Figure
     transfer_ms: Figure
     exposed_ms: Figure
-    all_s: float
     total_s: float
     exposed_s: float
     buckets: int
 
 
-def figures(spans: Tensor, times: Tensor, batch: int) -> Figures:
+def figure(epochs: Tensor) -> Figure:
+    """Sums up one value per epoch, float64 [epochs]."""
+    low, median, high = epochs.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=epochs.dtype)).tolist()
+    return Figure(median, (high - low) / 2)
+
+
+def step_times(spans: Tensor, steps: int) -> Tensor:
+    """What a step of each epoch took: int64 [ranks, epochs, 2], begin and end in ns, to float64 [epochs] in ms."""
+    return (spans[..., 1].amax(0) - spans[..., 0].amin(0)).double() / steps / 1e6
+
+
+def figures(step_ms: Tensor, without_ms: Tensor, times: Tensor, batch: int) -> Figures:
     """Figures of one backend.
 
-    spans: int64 [ranks, epochs, 2], begin and end of each epoch in ns.
+    step_ms: float64 [epochs] from `step_times`; without_ms: the same of the training without all-reduces.
     times: int64 [ranks, epochs, steps, 1 + 2 × buckets] as `Meter.take` gives them.
     batch: images per step, all ranks together.
     """
-    steps = times.shape[2]
     buckets = (times.shape[3] - 1) // 2
     backward_end = times[..., 0]
     issued = times[..., 1 : 1 + buckets]
     completed = times[..., 1 + buckets :]
-    seconds = (spans[..., 1].amax(0) - spans[..., 0].amin(0)).double() / 1e9
     last_issued = issued.amax(0, keepdim=True)
     total, exposed = _covered(issued, completed), backward_end - issued[..., -1]
     return Figures(
-        images_per_second=_figure(steps * batch / seconds),
-        step_ms=_figure(seconds / steps * 1e3),
+        images_per_second=figure(batch * 1e3 / step_ms),
+        step_ms=figure(step_ms),
+        added_ms=figure(step_ms - without_ms),
         total_ms=_per_step(total),
         transfer_ms=_per_step(_covered(last_issued.expand_as(completed), completed)),
         exposed_ms=_per_step(exposed),
-        all_s=seconds.sum().item(),
         total_s=total.sum().item() / len(times) / 1e9,
         exposed_s=exposed.sum().item() / len(times) / 1e9,
         buckets=buckets,
@@ -71,9 +81,4 @@ def _covered(begins: Tensor, ends: Tensor) -> Tensor:
 
 
 def _per_step(nanoseconds: Tensor) -> Figure:
-    return _figure(nanoseconds.double().mean(dim=(0, 2)) / 1e6)
-
-
-def _figure(epochs: Tensor) -> Figure:
-    low, median, high = epochs.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=epochs.dtype)).tolist()
-    return Figure(median, (high - low) / 2)
+    return figure(nanoseconds.double().mean(dim=(0, 2)) / 1e6)

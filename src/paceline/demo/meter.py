@@ -13,6 +13,13 @@ from torch import Tensor
 from torch.futures import Future
 
 
+def no_communication(state: object, bucket: dist.GradBucket) -> Future[Tensor]:
+    """A communication hook that does nothing: each rank keeps its own gradients."""
+    kept: Future[Tensor] = Future()
+    kept.set_result(bucket.buffer())
+    return kept
+
+
 @dataclass
 class StepTimes:
     """Times in nanoseconds of the machine's monotonic clock, which all its processes share. One entry per bucket."""
@@ -56,11 +63,8 @@ class Meter:
     def take(self) -> Tensor:
         """The steps since the last call: int64 [steps, 1 + 2 × buckets], each `backward_end, issued…, completed…`.
 
-        Raises ValueError if the number of buckets changed in between, as it does once, in DDP's second step.
+        Steps with other buckets than the last one are left out: DDP arranges its buckets anew after the first step.
         """
         steps, self._steps = self._steps, []
-        return torch.tensor([[step.backward_end, *step.issued, *step.completed] for step in steps])
-
-    def forget(self) -> None:
-        """Drop the steps since the last call."""
-        self._steps = []
+        alike = [step for step in steps if len(step.issued) == len(steps[-1].issued)]
+        return torch.tensor([[step.backward_end, *step.issued, *step.completed] for step in alike])

@@ -6,9 +6,9 @@ from typing import Any
 from paceline.demo.figures import Figure, Figures
 
 ACCURACY_FLOOR = 0.97
-WEIGHT_TOLERANCE = 1e-5
-"""Largest difference between two weights that passes for rounding. Runs that add the same gradients in other orders end
-some 3e-7 apart; if one rank's gradient is missing in one of the first 200 steps of 264, they end 3e-5 to 2e-2 apart."""
+WEIGHT_TOLERANCE = 3e-5
+"""Largest difference between two weights that passes for rounding. Adding the same gradients in other orders ends
+5e-7 to 3e-6 apart; leaving one rank out of any single one of the first 200 steps of 264 ends 7e-5 to 2e-2 apart."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,13 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Result:
-    """One run of the demo: the backend under test, the reference beside it, and their agreement."""
+    """One run of the demo: the backend under test, the reference beside it, and their agreement.
+
+    without_ms: what a step takes where the ranks don't communicate.
+    """
 
     setup: Setup
+    without_ms: Figure
     tested: Side
     reference: Side
     agreement: Agreement

@@ -1,13 +1,12 @@
 """The demo's training script, an ordinary DDP program: `paceline run -n 4 train.py`.
 
-Two copies of one network train side by side in the same processes, one over each backend, in alternate epochs. So both
-meet the same machine, and the ratio between them means something also where other programs run. Afterwards rank 0
-trains a third copy alone, on the combined batches.
+Copies of one network train side by side in the same processes, an epoch each in turn: one over each backend, and one
+whose ranks don't communicate. So all meet the same machine, and the ratios between them mean something also where other
+programs run. Afterwards rank 0 trains another copy alone, on the combined batches.
 """
 
 import json
 import os
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -16,51 +15,17 @@ import torch
 import torch.distributed as dist
 import typer
 from torch import Tensor
-from torch.nn.parallel import DistributedDataParallel
 
-from paceline.demo.digits import TEST, TRAINING, Digits, share_digits, steps_per_epoch
-from paceline.demo.figures import figures
-from paceline.demo.meter import Meter
+from paceline.demo.contestant import Contestant
+from paceline.demo.digits import TEST, TRAINING, share_digits, steps_per_epoch
+from paceline.demo.figures import figure
 from paceline.demo.model import residual_network
 from paceline.demo.report import Progress, print_header, print_result
-from paceline.demo.result import Agreement, Result, Setup, Side
+from paceline.demo.result import Agreement, Result, Setup
 from paceline.demo.trainer import Trainer
 
 COMBINED_BATCH = 64
 TIMEOUT = timedelta(seconds=60)
-
-
-class Contestant:
-    """One copy of the network that all ranks train over `group`, and the times of its epochs after the first."""
-
-    def __init__(self, group: dist.ProcessGroup, epochs: int, batch: int) -> None:
-        self.name = dist.get_backend(group)
-        self.batch = batch
-        self._group = group
-        self._meter = Meter(group)
-        module = DistributedDataParallel(residual_network(), process_group=group, gradient_as_bucket_view=True)
-        module.register_comm_hook(None, self._meter.hook)
-        self.trainer = Trainer(module, epochs * steps_per_epoch(batch), self._meter.backward_finished)
-        self._spans: list[list[int]] = []
-        self._times: list[Tensor] = []
-
-    def train(self, digits: Digits, epoch: int) -> float:
-        """One epoch; returns its mean loss on this rank."""
-        dist.barrier(self._group)
-        begin = time.monotonic_ns()
-        loss = self.trainer.epoch(digits.batches(epoch, self.batch, self._group.rank(), self._group.size()))
-        end = time.monotonic_ns()
-        if epoch:
-            self._spans.append([begin, end])
-            self._times.append(self._meter.take())
-        else:
-            self._meter.forget()
-        return loss
-
-    def finish(self, digits: Digits) -> Side:
-        """Collect the times of all ranks; to be called by all."""
-        spans, times = _of_all_ranks(torch.tensor(self._spans)), _of_all_ranks(torch.stack(self._times))
-        return Side(self.name, self.trainer.accuracy(digits), figures(spans, times, self.batch))
 
 
 def main(
@@ -85,16 +50,20 @@ def main(
     batch = ranks * max(1, round(COMBINED_BATCH / ranks))
     digits = share_digits()
     tested, other = Contestant(world, epochs, batch), Contestant(beside, epochs, batch)
-    setup = _setup(tested, ranks, epochs)
+    silent = Contestant(world, epochs, batch, communicates=False)
+    turns = [tested, other, silent]
+    setup = _setup(tested.trainer.weights(), ranks, epochs, batch)
     if rank == 0:
         print_header(setup, tested.name, other.name)
 
-    with Progress(3 * epochs, visible=rank == 0) as progress:
+    with Progress((len(turns) + 1) * epochs, visible=rank == 0) as progress:
         for epoch in range(epochs):
-            for contestant in (tested, other) if epoch % 2 == 0 else (other, tested):
+            for turn in range(len(turns)):
+                contestant = turns[(epoch + turn) % len(turns)]
                 loss = contestant.train(digits, epoch)
                 progress.advance(f"{contestant.name}, epoch {epoch + 1} of {epochs}, loss {loss:.4f}")
-        sides = tested.finish(digits), other.finish(digits)
+        without_ms = silent.step_ms()
+        sides = tested.side(digits, without_ms), other.side(digits, without_ms)
         weights = tested.trainer.weights()
         same = _same_on_all_ranks(weights)
         dist.destroy_process_group()
@@ -110,33 +79,25 @@ def main(
         to_one_process=_largest_difference(weights, alone.weights()),
         same_on_all_ranks=same,
     )
-    result = Result(setup, *sides, agreement)
+    result = Result(setup, figure(without_ms), *sides, agreement)
     print_result(result)
     if json_file:
         json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n")
 
 
-def _setup(contestant: Contestant, ranks: int, epochs: int) -> Setup:
-    weights = contestant.trainer.weights()
+def _setup(weights: Tensor, ranks: int, epochs: int, batch: int) -> Setup:
     return Setup(
         torch=torch.__version__,
         ranks=ranks,
         cores=len(os.sched_getaffinity(0)),
         epochs=epochs,
-        steps=steps_per_epoch(contestant.batch),
-        batch=contestant.batch,
+        steps=steps_per_epoch(batch),
+        batch=batch,
         training_images=TRAINING,
         test_images=TEST,
         weights=weights.numel(),
         gradient_bytes=weights.nbytes,
     )
-
-
-def _of_all_ranks(values: Tensor) -> Tensor:
-    """int64 [...] on each rank to int64 [ranks, ...] on all."""
-    gathered = [torch.empty_like(values) for _ in range(dist.get_world_size())]
-    dist.all_gather(gathered, values)
-    return torch.stack(gathered)
 
 
 def _same_on_all_ranks(weights: Tensor) -> bool:

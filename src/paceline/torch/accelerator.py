@@ -9,7 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.torch.opaque import opaque
 
+
+@opaque
 class Accelerator:
     """Up to torch 2.13 a Python process group stands for all devices, so it finds the others' backend itself."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
@@ -11,9 +12,11 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from paceline import _engine
 from paceline.runtime import runtime, version
 from paceline.torch.compat import Base
 from paceline.torch.movements import Movements
+from paceline.torch.opaque import opaque
 from paceline.torch.reductions import Reductions
 from paceline.torch.registration import NAME
 
@@ -21,6 +24,7 @@ _log = logging.getLogger("paceline")
 _announced = False
 
 
+@opaque
 class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     """All ranks of one torch process group.
 
@@ -43,9 +47,11 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._description = "undefined"
         self._window = None
         self._splits = 0
+        self._home = home
         self._notify = home.notify
         self._group = home.group(store, rank, size, timeout)  # type: ignore[arg-type]  # its stub knows no bytes
         self._all_reduce = self._group.all_reduce
+        self._second: _engine.Group | None = None
         self._open = True
         _announce(rank)
 
@@ -55,14 +61,19 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         """Leave the group. Nothing can be started on it afterwards."""
         if self._open:
             self._open = False
-            self._group.close()
+            for group in (self._group, self._second):
+                if group is not None:
+                    group.close()
+                    self._home.forget(group.channel)
             runtime().forget(self._group.channel)
         if self._inner is not None:
             self._inner.shutdown()
 
     def abort(self) -> None:
         """Make every unfinished and later operation raise, here and on all other members."""
-        self._group.abort(f"rank {self._rank} called abort")
+        for group in (self._group, self._second):
+            if group is not None:
+                group.abort(f"rank {self._rank} called abort")
         if self._inner is not None:
             self._inner.abort()
 
@@ -110,6 +121,14 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     def perform_nocolor_split(self, device: object = None) -> None:
         """Nothing to do: only the members of a new group take part in making it."""
+
+    def _callback_group(self) -> _engine.Group:
+        if self._second is None:
+            digest = hashlib.sha256(f"callbacks of {self._group.channel}".encode()).digest()
+            channel = int.from_bytes(digest[:8], "big") >> 1
+            members = range(self._size)
+            self._second = self._home.subgroup(self._group.channel, members, channel, self._timeout)
+        return self._second
 
     # -- names and numbers ------------------------------------------------------------------------------------
 

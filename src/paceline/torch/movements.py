@@ -9,12 +9,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch import checks
+from paceline.torch.opaque import opaque
 from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
 
 ANY_SOURCE = -1
 
 
+@opaque
 class Movements(Starting):
     """broadcast, all_gather, gather, scatter, all_to_all, barrier, send and recv in all their forms."""
 
@@ -26,7 +28,7 @@ class Movements(Starting):
         memory = plain(tensor)
         copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
         arguments = (*span(memory), code_of(tensor.dtype), root)
-        return self._start(self._group.broadcast, arguments, opts, [tensor], copies, [memory])
+        return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
         if not output.is_cpu:
@@ -37,7 +39,7 @@ class Movements(Starting):
         source, target = plain(input), plain_output(output, copies)
         address, count = span(source)
         arguments = (address, target.data_ptr(), count, code_of(input.dtype))
-        return self._start(self._group.all_gather, arguments, opts, [output], copies, [source, target])
+        return self._start("all_gather", arguments, opts, [output], copies, [source, target])
 
     _allgather_base = all_gather_single
 
@@ -61,9 +63,9 @@ class Movements(Starting):
         if adjacent(places):
             address, count = span(memory)
             arguments: tuple[Any, ...] = (address, places[0].data_ptr(), count, code)
-            return self._start(self._group.all_gather, arguments, opts, targets, copies, [memory, *places])
+            return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
         arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
-        return self._start(self._group.exchange, arguments, opts, targets, copies, [memory, *places])
+        return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> dist.Work:
         rows = [[tensors[index] for tensors in outputs] for index in range(len(inputs))]
@@ -87,7 +89,7 @@ class Movements(Starting):
             places = [plain_output(target, copies) for target in targets]
             recvs = [span(place) for place in places]
         arguments = ("gather", sends, recvs, code_of(source.dtype), root)
-        return self._start(self._group.exchange, arguments, opts, targets, copies, [memory, *places])
+        return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
         target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
@@ -106,7 +108,7 @@ class Movements(Starting):
             memory = [plain(source) for source in sources]
             sends = [span(source) for source in memory]
         arguments = ("scatter", sends, recvs, code_of(target.dtype), root)
-        return self._start(self._group.exchange, arguments, opts, [target], copies, [place, *memory])
+        return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> dist.Work:
         for tensors in (outputs, inputs):
@@ -120,7 +122,7 @@ class Movements(Starting):
         places = [plain_output(tensor, copies) for tensor in outputs]
         sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
         arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
-        return self._start(self._group.exchange, arguments, opts, outputs, copies, [*memory, *places])
+        return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
 
     def all_to_all_single(
         self,
@@ -138,7 +140,7 @@ class Movements(Starting):
         sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
         recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
         arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
-        return self._start(self._group.exchange, arguments, opts, [output], copies, [memory, place])
+        return self._start("exchange", arguments, opts, [output], copies, [memory, place])
 
     alltoall_base = all_to_all_single
 
@@ -146,7 +148,7 @@ class Movements(Starting):
         device = getattr(opts, "device", None)
         if device is not None and device.type != "cpu" and getattr(opts, "device_ids", None):
             return self._hand_over("barrier", device, opts)
-        work = self._start(self._group.barrier, (), opts, [], [])
+        work = self._start("barrier", (), opts, [], [])
         if timeout is not None:
             work.wait(timeout)
         return work
@@ -162,7 +164,7 @@ class Movements(Starting):
             return self._on_accelerator("send", tensor, tensors, peer, tag)
         memory = plain(tensor)
         arguments = (*span(memory), code_of(tensor.dtype), checks.root_of(peer, self._size), tag)
-        return self._start(self._group.send, arguments, None, [tensor], [], [memory])
+        return self._start("send", arguments, None, [tensor], [], [memory])
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> dist.Work:
         return self._receive(tensors, checks.root_of(peer, self._size), tag)
@@ -177,4 +179,4 @@ class Movements(Starting):
         copies: Copies = []
         place = plain_output(tensor, copies)
         arguments = (*span(place), code_of(tensor.dtype), peer, tag)
-        return self._start(self._group.recv, arguments, None, [tensor], copies, [place])
+        return self._start("recv", arguments, None, [tensor], copies, [place])

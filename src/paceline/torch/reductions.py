@@ -11,12 +11,14 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import AllreduceOptions
 
 from paceline.torch import checks, sparse
+from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
 from paceline.torch.starting import BLOCKING, Starting
 from paceline.torch.tables import DTYPES, OPS, PREMUL_SUM, reducible, reduction
 from paceline.torch.work import DONE
 
 
+@opaque
 class Reductions(Starting):
     """all_reduce, reduce and reduce_scatter in all their forms."""
 
@@ -40,7 +42,7 @@ class Reductions(Starting):
         memory = plain(tensor)
         copies = [(tensor, memory)] if memory is not tensor else []
         arguments = _reduce_arguments(memory, reduce_op)
-        return self._start(self._all_reduce, arguments, opts, [tensor], copies, [memory])
+        return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
 
     allreduce_sparse = allreduce
 
@@ -56,7 +58,7 @@ class Reductions(Starting):
         copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
         reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
         arguments = (*_reduce_arguments(memory, reduce_op), root)
-        return self._start(self._group.reduce, arguments, opts, [tensor], copies, [memory])
+        return self._start("reduce", arguments, opts, [tensor], copies, [memory])
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
         if not output.is_cpu:
@@ -68,7 +70,7 @@ class Reductions(Starting):
         reduce_op = checks.reduce_op(opts)
         address, count, code, op, factor = _reduce_arguments(target, reduce_op)
         arguments = (reducible(source, reduce_op).data_ptr(), address, count, code, op, factor)
-        return self._start(self._group.reduce_scatter, arguments, opts, [output], copies, [source, target])
+        return self._start("reduce_scatter", arguments, opts, [output], copies, [source, target])
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -96,7 +98,7 @@ class Reductions(Starting):
         reduce_op = checks.reduce_op(opts)
         address, count, code, op, factor = _reduce_arguments(target, reduce_op)
         arguments = (reducible(whole, reduce_op).data_ptr(), address, count, code, op, factor)
-        return self._start(self._group.reduce_scatter, arguments, opts, [output], copies, [whole, *sources, target])
+        return self._start("reduce_scatter", arguments, opts, [output], copies, [whole, *sources, target])
 
     def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: Any) -> dist.Work:
         works: list[dist.Work] = []
@@ -105,7 +107,7 @@ class Reductions(Starting):
             copies = [(output, scratch.view(output.shape))] if root == self._rank else []
             arguments = (*_reduce_arguments(scratch, checks.reduce_op(opts)), root)
             results = [output] if root == self._rank else []
-            works.append(self._start(self._group.reduce, arguments, opts, results, copies, [scratch]))
+            works.append(self._start("reduce", arguments, opts, results, copies, [scratch]))
         return self._together(works)
 
 

@@ -11,13 +11,15 @@ from torch import Tensor
 from paceline import _engine
 from paceline.torch import checks
 from paceline.torch.accelerator import Accelerator
+from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
-from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup
+from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup, in_callback
 
 BLOCKING = 0
 NOTIFY = 2
 
 
+@opaque
 class Starting(Accelerator):
     """What all collectives share."""
 
@@ -29,27 +31,40 @@ class Starting(Accelerator):
 
     def _start(
         self,
-        call: Callable[..., Any],
+        call: str,
         arguments: tuple[Any, ...],
         options: Any,
         results: Sequence[Tensor],
         copies: Copies,
         keep: Sequence[Tensor] = (),
     ) -> dist.Work:
-        """Run `call` now or only start it, as `options` (torch's; None means start) asks for."""
+        """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for."""
+        if in_callback():
+            getattr(self._callback_group(), call)(*arguments, BLOCKING)
+            copy_back(copies)
+            return CompletedWork(results)
         timeout = checks.timeout_of(options)
         asynchronous = checks.is_async(options)
         if not asynchronous and timeout is None and self._window is None:
-            call(*arguments, BLOCKING)
+            getattr(self._group, call)(*arguments, BLOCKING)
             copy_back(copies)
             return DONE
-        work = PendingWork(call(*arguments, NOTIFY), results, copies, keep)
+        work = PendingWork(getattr(self._group, call)(*arguments, NOTIFY), results, copies, keep)
         self._notify(work.operation.id, work.finish)
         if self._window is not None:
             self._window.append(work)
         elif not asynchronous and timeout is not None:
             work.wait(timeout)
         return work
+
+    def _callback_group(self) -> _engine.Group:
+        """A second group of the same ranks, for what is called in the callbacks of futures.
+
+        Callbacks run when an operation has finished, which is not at the same point of every rank's program: in the
+        first group their collectives would meet others. They must not wait for the thread that runs them, either, so
+        they always block.
+        """
+        raise NotImplementedError
 
     def _together(self, works: Sequence[dist.Work]) -> dist.Work:
         """Several works as one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from threading import Lock
+from threading import Lock, local
 from typing import Any, NoReturn
 
 import torch.distributed as dist
@@ -12,11 +12,19 @@ from torch import Tensor
 from torch.futures import Future
 
 from paceline._engine import Operation
+from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
 
 _GROUP_TIMEOUT = timedelta(0)
+_callbacks = local()
 
 
+def in_callback() -> bool:
+    """Whether this thread is running the callbacks of a future that has just been completed."""
+    return getattr(_callbacks, "running", False)
+
+
+@opaque
 class CompletedWork(dist.Work):
     """Work that was done before the call returned."""
 
@@ -52,6 +60,7 @@ DONE = CompletedWork()
 """What every blocking call returns: nobody asks it for results, and making one costs as much as a message."""
 
 
+@opaque
 class PendingWork(dist.Work):
     """An engine operation in flight. It keeps the tensors alive, and the runtime keeps it alive, until the end."""
 
@@ -130,13 +139,18 @@ class PendingWork(dist.Work):
             self._settle(future)
 
     def _settle(self, future: Future[list[Tensor]]) -> None:
-        if self._error is None:
-            future.set_result(self._results)
-        else:
-            future._set_unwrap_func(_raise_failure)
-            future.set_result(_Failure(self._error))  # type: ignore[arg-type]
+        _callbacks.running = True
+        try:
+            if self._error is None:
+                future.set_result(self._results)
+            else:
+                future._set_unwrap_func(_raise_failure)
+                future.set_result(_Failure(self._error))  # type: ignore[arg-type]
+        finally:
+            _callbacks.running = False
 
 
+@opaque
 class WorkGroup(dist.Work):
     """Several works waited for as one."""
 
@@ -178,7 +192,7 @@ class _Failure:
         self.error = error
 
     def _raise(self, *_: object) -> NoReturn:
-        raise self.error
+        raise self.error.with_traceback(None)
 
     __getitem__ = __iter__ = __len__ = __reduce_ex__ = _raise
 

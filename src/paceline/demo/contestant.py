@@ -1,0 +1,63 @@
+"""One copy of the network that all ranks train together, and the clock beside it."""
+
+import time
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from paceline.demo.digits import Digits, steps_per_epoch
+from paceline.demo.figures import figures, step_times
+from paceline.demo.meter import Meter, no_communication
+from paceline.demo.model import residual_network
+from paceline.demo.result import Side
+from paceline.demo.trainer import Trainer
+
+
+class Contestant:
+    """A copy trained over `group` with DDP, in `epochs` epochs, of which the first is not timed.
+
+    communicates: False replaces the all-reduces by nothing, which shows what a step costs without them.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, epochs: int, batch: int, communicates: bool = True) -> None:
+        self.name = dist.get_backend(group) if communicates else "no communication"
+        self._group = group
+        self._batch = batch
+        self._steps = steps_per_epoch(batch)
+        self._meter = Meter(group)
+        module = DistributedDataParallel(residual_network(), process_group=group, gradient_as_bucket_view=True)
+        module.register_comm_hook(None, self._meter.hook if communicates else no_communication)
+        self.trainer = Trainer(module, epochs * self._steps, self._meter.backward_finished)
+        self._spans: list[list[int]] = []
+        self._times: list[Tensor] = []
+
+    def train(self, digits: Digits, epoch: int) -> float:
+        """One epoch; returns its mean loss on this rank."""
+        dist.barrier(self._group)
+        begin = time.monotonic_ns()
+        loss = self.trainer.epoch(digits.batches(epoch, self._batch, self._group.rank(), self._group.size()))
+        end = time.monotonic_ns()
+        times = self._meter.take()
+        if epoch:
+            self._spans.append([begin, end])
+            self._times.append(times)
+        return loss
+
+    def step_ms(self) -> Tensor:
+        """What a step took, float64 [epochs]; to be called by all ranks."""
+        return step_times(_of_all_ranks(torch.tensor(self._spans)), self._steps)
+
+    def side(self, digits: Digits, without_ms: Tensor) -> Side:
+        """What came out; to be called by all ranks. without_ms: `step_ms` of the copy that doesn't communicate."""
+        times = _of_all_ranks(torch.stack(self._times))
+        found = figures(self.step_ms(), without_ms, times, self._batch)
+        return Side(self.name, self.trainer.accuracy(digits), found)
+
+
+def _of_all_ranks(values: Tensor) -> Tensor:
+    """int64 [...] on each rank to int64 [ranks, ...] on all."""
+    gathered = [torch.empty_like(values) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, values)
+    return torch.stack(gathered)
