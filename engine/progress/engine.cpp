@@ -23,8 +23,9 @@ Descriptor checked(int fd, const char* what) {
 
 }  // namespace
 
-Engine::Engine(std::chrono::nanoseconds spin, std::string description)
+Engine::Engine(std::chrono::nanoseconds spin, std::string description, std::function<bool()> interrupted)
     : description_(std::move(description)),
+      interrupted_(std::move(interrupted)),
       caller_budget_{spin, std::chrono::microseconds(50)},
       server_budget_{std::chrono::nanoseconds(0), std::chrono::microseconds(50)},
       workspace_(kWorkspace),

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -29,7 +29,9 @@ enum class Mode : std::uint8_t { blocking, async, notify };
 class Engine final : private Inbox {
  public:
   // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
-  Engine(std::chrono::nanoseconds spin, std::string description);
+  // `interrupted`, if given, is asked now and then by a caller that waits long, without the lock: if it says so (a
+  // user's Ctrl-C), the caller gives up and its group is aborted.
+  Engine(std::chrono::nanoseconds spin, std::string description, std::function<bool()> interrupted = {});
   ~Engine() override;
 
   int add_tcp_peer(Descriptor socket, std::string description);
@@ -87,7 +89,9 @@ class Engine final : private Inbox {
   std::shared_ptr<Operation> launch(std::unique_lock<std::mutex>& lock, Group& group,
                                     std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode);
   void wait_locked(std::unique_lock<std::mutex>& lock, Operation& operation);
-  void pause(std::unique_lock<std::mutex>& lock, Backoff& backoff);
+  // True if it slept.
+  bool pause(std::unique_lock<std::mutex>& lock, Backoff& backoff);
+  void check_interrupt(std::unique_lock<std::mutex>& lock, Operation& operation);
   void park(std::unique_lock<std::mutex>& lock);
   void wake_server();
   void wake_listener();
@@ -113,6 +117,7 @@ class Engine final : private Inbox {
   std::mutex mutex_;
   std::condition_variable others_;  // who would park while somebody else already listens to the sockets
   const std::string description_;
+  const std::function<bool()> interrupted_;
   const WaitBudget caller_budget_;
   const WaitBudget server_budget_;
   std::vector<std::byte> workspace_;

@@ -54,10 +54,20 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
       lock.unlock();
       ::sched_yield();
       lock.lock();
-    } else if (!operation.over()) {
-      pause(lock, backoff);
+    } else if (!operation.over() && pause(lock, backoff) && interrupted_) {
+      check_interrupt(lock, operation);
     }
   }
+}
+
+void Engine::check_interrupt(std::unique_lock<std::mutex>& lock, Operation& operation) {
+  lock.unlock();
+  const bool interrupted = interrupted_();
+  lock.lock();
+  if (!interrupted || operation.over()) return;
+  Group& group = *operation.group;
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted"}, true);
+  retire();
 }
 
 std::vector<std::uint64_t> Engine::serve() {
@@ -84,19 +94,20 @@ std::vector<std::uint64_t> Engine::serve() {
   return std::exchange(finished_, {});
 }
 
-void Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
+bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
   switch (backoff.next()) {
     case Backoff::Next::spin:
       relax_cpu();
-      if (contenders_.load(std::memory_order_relaxed) == 0) return;
+      if (contenders_.load(std::memory_order_relaxed) == 0) return false;
       [[fallthrough]];
     case Backoff::Next::yield:
       lock.unlock();
       ::sched_yield();
       lock.lock();
-      return;
-    case Backoff::Next::park: park(lock); return;
+      return false;
+    case Backoff::Next::park: park(lock); return true;
   }
+  return false;
 }
 
 // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.

@@ -89,14 +89,27 @@ nb::object give(const PyGroup& self, Handle operation) {
   return nb::cast(PyOperation{self.engine, self.group, std::move(operation)});
 }
 
+// Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
+template <typename Call>
+auto without_gil(Call&& call) {
+  try {
+    const nb::gil_scoped_release no_gil;
+    return call();
+  } catch (const Failure&) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    throw;
+  }
+}
+
+// Lets Python's signal handlers run in the main thread while it waits here; true if one of them raised.
+bool signal_raised() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
 template <typename Call>
 nb::object released(const PyGroup& self, Call&& call) {
-  Handle operation;
-  {
-    const nb::gil_scoped_release no_gil;
-    operation = call();
-  }
-  return give(self, std::move(operation));
+  return give(self, without_gil(std::forward<Call>(call)));
 }
 
 PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
@@ -263,9 +276,9 @@ NB_MODULE(_engine, m) {
       .def(
           "wait",
           [](PyOperation& self, double timeout) {
-            self.engine->wait(*self.operation, std::chrono::duration<double>(timeout));
+            without_gil([&] { self.engine->wait(*self.operation, std::chrono::duration<double>(timeout)); });
           },
-          "timeout"_a = -1.0, Release())
+          "timeout"_a = -1.0)
       .def("error", [](PyOperation& self) {
         return self.engine->is_over(*self.operation) ? self.operation->error().message : std::string();
       });
@@ -274,8 +287,8 @@ NB_MODULE(_engine, m) {
       .def(
           "__init__",
           [](Engine* self, double spin_us, std::string description) {
-            new (self)
-                Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)), std::move(description));
+            new (self) Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
+                              std::move(description), signal_raised);
           },
           "spin_us"_a, "description"_a)
       .def(

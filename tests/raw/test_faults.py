@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobs import run
 from trial import ARRANGEMENTS, leftovers, trial
 
 
@@ -24,3 +25,9 @@ def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("machines", ["000", "011"])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, tmp_path: Path) -> None:
     trial("stop", machines, 6, tmp_path, timeout=4)
+
+
+def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:
+    run(2, "waiter.py", output=tmp_path, deadline=30)
+    assert (tmp_path / "rank-0.out").read_text() == "interrupted\n"
+    assert "was interrupted" in (tmp_path / "rank-1.out").read_text()

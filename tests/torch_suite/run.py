@@ -93,6 +93,7 @@ def load_suite() -> type[unittest.TestCase]:
 
     def set_up(self: Any) -> None:
         super(suite, self).setUp()
+        distributed_test.INIT_METHOD = os.environ["INIT_METHOD"]
         self._start_processes(torch.multiprocessing.get_context("fork").Process)
 
     suite: Any = type("PacelineSuite", bases, {"setUp": set_up, "__module__": __name__})

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +15,7 @@ from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
 
 TRAIN = Path(__file__).with_name("train.py")
+NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
 
 def command(
@@ -27,6 +30,10 @@ def command(
 
     Exit code 1 if the accuracy is too low or the final weights don't agree.
     """
+    missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
+    if missing:
+        print(f"paceline demo: needs {' and '.join(missing)}; pip install {' '.join(missing)}", file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]

@@ -11,9 +11,10 @@ from torch import Tensor
 from paceline import _engine
 from paceline.torch import checks
 from paceline.torch.accelerator import Accelerator
+from paceline.torch.futures import in_callback
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
-from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup, in_callback
+from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup
 
 BLOCKING = 0
 NOTIFY = 2

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from threading import Lock, local
-from typing import Any, NoReturn
+from threading import Lock
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
-from torch.futures import Future
+from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
+from paceline.torch.futures import CollectiveFuture
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
 
 _GROUP_TIMEOUT = timedelta(0)
-_callbacks = local()
-
-
-def in_callback() -> bool:
-    """Whether this thread is running the callbacks of a future that has just been completed."""
-    return getattr(_callbacks, "running", False)
 
 
 @opaque
@@ -51,8 +46,8 @@ class CompletedWork(dist.Work):
         return self._results
 
     def get_future(self) -> Future[list[Tensor]]:
-        future: Future[list[Tensor]] = Future()
-        future.set_result(self._results)
+        future = CollectiveFuture()
+        future.complete(self._results)
         return future
 
 
@@ -72,7 +67,7 @@ class PendingWork(dist.Work):
         self._keep: object = keep
         self._finished = False
         self._error: Exception | None = None
-        self._future: Future[list[Tensor]] | None = None
+        self._future: CollectiveFuture | None = None
         self._lock = Lock()
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
@@ -115,7 +110,7 @@ class PendingWork(dist.Work):
         with self._lock:
             settle = self._future is None and self._finished
             if self._future is None:
-                self._future = Future()
+                self._future = CollectiveFuture()
             future = self._future
         if settle:
             self._settle(future)
@@ -138,16 +133,11 @@ class PendingWork(dist.Work):
         if future is not None:
             self._settle(future)
 
-    def _settle(self, future: Future[list[Tensor]]) -> None:
-        _callbacks.running = True
-        try:
-            if self._error is None:
-                future.set_result(self._results)
-            else:
-                future._set_unwrap_func(_raise_failure)
-                future.set_result(_Failure(self._error))  # type: ignore[arg-type]
-        finally:
-            _callbacks.running = False
+    def _settle(self, future: CollectiveFuture) -> None:
+        if self._error is None:
+            future.complete(self._results)
+        else:
+            future.fail(self._error)
 
 
 @opaque
@@ -179,23 +169,5 @@ class WorkGroup(dist.Work):
         return [tensor for work in self._works for tensor in work.result()]
 
     def get_future(self) -> Future[list[Tensor]]:
-        from torch.futures import collect_all
-
         parts = collect_all([work.get_future() for work in self._works])
         return parts.then(lambda done: [tensor for part in done.value() for tensor in part.value()])
-
-
-class _Failure:
-    """The result that never came. C++ readers of a future see only values, so reading this one raises."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def _raise(self, *_: object) -> NoReturn:
-        raise self.error.with_traceback(None)
-
-    __getitem__ = __iter__ = __len__ = __reduce_ex__ = _raise
-
-
-def _raise_failure(failure: _Failure) -> NoReturn:
-    raise failure.error
