@@ -53,8 +53,8 @@ bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open M
 wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 	SKBUILD_BUILD_DIR=build/wheel $(WITH_TOOLS) $(BIN)/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
 
-wheel-check: ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
-	$(PYTHON) scripts/wheel_check.py
+wheel-check: $(VENV)/demo.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
+	$(BIN)/python scripts/wheel_check.py
 
 format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_FILES)

@@ -22,6 +22,8 @@ from paceline.torch.registration import NAME
 
 _log = logging.getLogger("paceline")
 _announced = False
+_alive: set[PacelineProcessGroup] = set()
+"""Groups from their making to their shutdown: what torch wraps for debugging, it keeps only the C++ half of."""
 
 
 @opaque
@@ -53,6 +55,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._all_reduce = self._group.all_reduce
         self._second: _engine.Group | None = None
         self._open = True
+        _alive.add(self)
         _announce(rank)
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -61,6 +64,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         """Leave the group. Nothing can be started on it afterwards."""
         if self._open:
             self._open = False
+            _alive.discard(self)
             for group in (self._group, self._second):
                 if group is not None:
                     group.close()
