@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +23,8 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A background job starts with SIGINT ignored and hands that down: tests of Ctrl-C would test nothing.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "needs_package(*names): needs these packages of system-packages.txt")
     config.addinivalue_line("markers", "requires_root_network: makes network namespaces with `ip`")
 

@@ -11,7 +11,6 @@ import numpy as np
 import paceline
 from paceline.errors import Aborted
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with SIGINT ignored
 group = paceline.init(timeout=60)
 array = np.ones(5000, np.float32)
 group.barrier()
