@@ -136,10 +136,11 @@ class Engine final : private Inbox {
   Descriptor wake_;
   Descriptor alarm_;  // ends the sleep of an idle listener once there is an operation to watch
   std::atomic<int> contenders_{0};
-  int foreground_ = 0;          // threads in wait_locked
-  bool listening_ = false;      // a thread sleeps on the sockets
-  bool idle_listener_ = false;  // it does so with no operation in sight
-  bool parked_flags_ = false;   // peers have been asked to wake us
+  int foreground_ = 0;           // threads in wait_locked
+  bool listening_ = false;       // a thread sleeps on the sockets
+  bool server_listens_ = false;  // it is the one in serve
+  bool idle_listener_ = false;   // it does so with no operation in sight
+  bool parked_flags_ = false;    // peers have been asked to wake us
   bool absent_peers_ = false;
   unsigned passes_ = 0;
   bool closed_ = false;

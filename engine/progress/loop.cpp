@@ -113,7 +113,8 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
 // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
 void Engine::park(std::unique_lock<std::mutex>& lock) {
   if (listening_) {
-    if (idle_listener_) wake_listener();  // it knows nothing of this operation: take its place
+    // Nobody rings for the server while callers wait: take its place.
+    if (server_listens_) wake_listener();
     others_.wait_for(lock, kLongestPark);
     return;
   }
@@ -129,6 +130,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
   }
   set_interest(expecting, true);
   listening_ = true;
+  server_listens_ = foreground_ == 0;
   idle_listener_ = !expecting;
   std::array<epoll_event, 64> events;
   const int timeout = expecting ? milliseconds_to_next_clock() : -1;
@@ -153,7 +155,7 @@ void Engine::wake_server() {
 
 void Engine::wake_listener() {
   if (!listening_) return;
-  idle_listener_ = false;
+  server_listens_ = idle_listener_ = false;
   const std::uint64_t one = 1;
   [[maybe_unused]] const auto wrote = ::write(wake_.get(), &one, sizeof one);
 }
