@@ -1,6 +1,7 @@
 // How to wait when there is nothing to do: spin while a wake-up would cost more, then let others run, then sleep.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 namespace paceline {
@@ -14,9 +15,13 @@ class Backoff {
  public:
   enum class Next { spin, yield, park };
 
-  explicit Backoff(WaitBudget budget) : budget_(budget) {}
+  explicit Backoff(WaitBudget& budget) : budget_(budget) {}
 
-  void reset() { looks_ = 0; }
+  void reset() {
+    if (phase_ == Next::yield) budget_.yield = std::min(budget_.yield * 2, kLongestYield);
+    looks_ = 0;
+    phase_ = Next::spin;
+  }
 
   Next next() {
     using clock = std::chrono::steady_clock;
@@ -24,13 +29,20 @@ class Backoff {
     if (looks_++ == 0) begin_ = clock::now();
     if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
       const auto waited = clock::now() - begin_;
+      const Next last = phase_;
       phase_ = waited < budget_.spin ? Next::spin : waited < budget_.spin + budget_.yield ? Next::yield : Next::park;
+      if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
     return phase_;
   }
 
  private:
-  WaitBudget budget_;
+  // Where the kernel groups tasks by session, a rank in a session of its own yields to nobody: yielding is kept up only
+  // as long as it is seen to help.
+  static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
+  static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
+
+  WaitBudget& budget_;
   unsigned looks_ = 0;
   Next phase_ = Next::spin;
   std::chrono::steady_clock::time_point begin_;

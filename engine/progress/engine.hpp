@@ -118,8 +118,8 @@ class Engine final : private Inbox {
   std::condition_variable others_;  // who would park while somebody else already listens to the sockets
   const std::string description_;
   const std::function<bool()> interrupted_;
-  const WaitBudget caller_budget_;
-  const WaitBudget server_budget_;
+  WaitBudget caller_budget_;
+  WaitBudget server_budget_;
   std::vector<std::byte> workspace_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Link*> shm_links_;

@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> None:
     death_signal, parent, report, cores = arguments[:4]
     program = arguments[4:]
     die_with_parent(int(death_signal), int(parent))
+    leave_foreground()
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if cores != "-":
         pin(cores, local_rank)
@@ -43,6 +44,18 @@ def die_with_parent(number: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if parent and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave_foreground() -> None:
+    """Ctrl-C on the terminal reaches the launcher alone, which then ends the job in order.
+
+    A process group does it, and no session: Linux shares CPUs between sessions, and ranks in sessions of their own
+    could not yield to each other. Reading the terminal fails, as it would in another session, instead of stopping.
+    """
+    if os.getpgrp() != os.getpid():  # torchrun's ranks lead sessions already
+        os.setpgid(0, 0)
+    for number in (signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def pin(cores: str, local_rank: int) -> None:

@@ -152,7 +152,6 @@ class Job:
         self.terminate()
 
     def _spawn(self, number: int, command: Command) -> "subprocess.Popen[bytes]":
-        # A session of its own: Ctrl-C on the terminal reaches the launcher alone, which then ends the job in order.
         out, err = self._files(number)
         try:
             return subprocess.Popen(
@@ -161,7 +160,6 @@ class Job:
                 stdin=subprocess.DEVNULL if number else None,
                 stdout=out,
                 stderr=err or self._stderr,
-                start_new_session=True,
             )
         finally:
             for file in (out, err):
