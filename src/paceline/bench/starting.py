@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Mapping
@@ -16,8 +17,8 @@ from paceline.launch.local import LocalJob
 from paceline.launch.threads import thread_variables
 
 _BENCH = Path(__file__).parent
-# Any port is free in a namespace of our own.
-_NAMESPACE_PORT = 29400
+# Any port is free in a namespace of our own; the jobs of a run share the namespaces, so each takes the next one.
+_NAMESPACE_PORTS = itertools.count(29400)
 
 
 def job(
@@ -41,6 +42,7 @@ def job(
 
 def _namespace_job(argv: list[str], ranks: int, scratch: Path, env: dict[str, str], machines: Machines) -> Job:
     commands = []
+    port = next(_NAMESPACE_PORTS)
     place = [rank * machines.count // ranks for rank in range(ranks)]
     for rank, machine in enumerate(place):
         where = {
@@ -49,7 +51,7 @@ def _namespace_job(argv: list[str], ranks: int, scratch: Path, env: dict[str, st
             "WORLD_SIZE": str(ranks),
             "LOCAL_WORLD_SIZE": str(place.count(machine)),
             "MASTER_ADDR": machines.addresses[0],
-            "MASTER_PORT": str(_NAMESPACE_PORT),
+            "MASTER_PORT": str(port),
             "GLOO_SOCKET_IFNAME": machines.interface,
         }
         program = wrapped([*machines.exec(machine), *argv], death_signal=signal.SIGKILL, parent=os.getpid())
