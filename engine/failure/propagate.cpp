@@ -1,6 +1,6 @@
 // What arrives, what is missing, what went wrong: first error wins, and reaches every rank of the group.
 #include <algorithm>
-#include <cstdio>
+#include <thread>
 
 #include "progress/engine.hpp"
 
@@ -10,6 +10,7 @@ namespace {
 constexpr std::size_t kPooledArrivals = 64;
 constexpr std::size_t kOrphanLimit = 65536;
 constexpr std::size_t kLongestReason = 1000;
+constexpr auto kFarewell = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -92,6 +93,12 @@ void Engine::fail_group(Group& group, const Error& error, bool tell_others) {
   for (const Member& member : group.members) {
     if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
     member.link->control(header, payload);
+  }
+  // This process may be about to end: the others must hear why before they see it gone.
+  const auto deadline = Clock::now() + kFarewell;
+  for (const Member& member : group.members) {
+    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    while (!member.link->flush() && Clock::now() < deadline) std::this_thread::yield();
   }
 }
 

@@ -4,14 +4,12 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 namespace paceline {
@@ -107,9 +105,13 @@ void TcpLink::finished(Outgoing& out) {
 
 bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }
 
+// Closing with unread bytes resets the connection and drops what the kernel has yet to send: only what the peer's
+// kernel has acknowledged is out.
 bool TcpLink::flush() {
   write_some();
-  return lost_ || !wants_write();
+  int unsent = 0;
+  const bool known = ::ioctl(socket_.get(), SIOCOUTQ, &unsent) == 0;
+  return lost_ || (!wants_write() && (!known || unsent == 0));
 }
 
 void TcpLink::fail(Inbox& inbox, const std::string& reason) {
@@ -281,18 +283,7 @@ void TcpLink::cancel(StreamSink& sink) {
   if (sink_ == nullptr) carried_ = 0;
 }
 
-void TcpLink::hang_up() {
-  using namespace std::chrono_literals;
-  ::shutdown(socket_.get(), SHUT_WR);
-  // Closing with unread bytes resets the connection, which may cost the peer our last words: first let them arrive.
-  const auto deadline = std::chrono::steady_clock::now() + 1s;
-  int unsent = 0;
-  while (::ioctl(socket_.get(), SIOCOUTQ, &unsent) == 0 && unsent > 0 && std::chrono::steady_clock::now() < deadline) {
-    pollfd hung_up{socket_.get(), 0, 0};
-    ::poll(&hung_up, 1, 1);
-    if ((hung_up.revents & (POLLERR | POLLHUP)) != 0) break;
-  }
-}
+void TcpLink::hang_up() { ::shutdown(socket_.get(), SHUT_WR); }
 
 void TcpLink::grant(const Arrival& offer, StreamSink& sink) {
   streams_in_[offer.header.id] = {&sink, offer.header.length};

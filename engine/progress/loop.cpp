@@ -240,7 +240,8 @@ bool Engine::step_operations() {
     if (operation.over()) continue;
     moved |= operation.step();
     if (operation.trouble()) {
-      fail_group(*operation.group, operation.trouble(), true);
+      poll_links();  // a peer that is gone may have left the reason behind
+      if (!operation.over()) fail_group(*operation.group, operation.trouble(), true);
     } else if (operation.complete()) {
       if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
       if (!operation.over()) operation.finish();

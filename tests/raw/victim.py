@@ -50,11 +50,11 @@ def main(how: str, machines: str, seed: int, timeout: float) -> None:
     choice = random.Random(seed)
     moment = choice.uniform(0, 0.05)
     victim = choice.randrange(group.size)
-    group.barrier()
     if rank == victim and how != "leave":
         threading.Timer(moment, go, [how]).start()
     start = time.monotonic()
     try:
+        group.barrier()
         while True:
             if rank == victim and how == "leave" and time.monotonic() - start > moment:
                 go(how)
