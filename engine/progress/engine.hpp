@@ -99,7 +99,7 @@ class Engine final : private Inbox {
   int add_peer(std::unique_ptr<Link> link, std::string description);
   bool progress();
   bool poll_links();
-  void poll_sockets(int timeout_ms);
+  void poll_sockets();
   void handle_sockets(std::span<const epoll_event> events);
   void set_interest(bool reading, bool parking);
   void set_parked(bool parked);

@@ -172,7 +172,7 @@ void Engine::set_alarm() {
 bool Engine::progress() {
   ++passes_;
   bool moved = poll_links();
-  if (!tcp_links_.empty() || passes_ % kPassesPerSocketLook == 0) poll_sockets(0);
+  if (!tcp_links_.empty() || passes_ % kPassesPerSocketLook == 0) poll_sockets();
   moved |= step_operations();
   if (passes_ % kPassesPerClock == 0) check_clocks();
   const auto before = active_.size();
@@ -188,10 +188,10 @@ bool Engine::poll_links() {
   return moved;
 }
 
-void Engine::poll_sockets(int timeout_ms) {
+void Engine::poll_sockets() {
   set_interest(true, false);
   std::array<epoll_event, 64> events;
-  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
 }
 
