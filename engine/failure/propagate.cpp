@@ -51,7 +51,8 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
     if (payload.empty() || payload[0] > std::byte{static_cast<unsigned char>(ErrorKind::invalid)}) return;
     Error error{static_cast<ErrorKind>(payload[0]), {}};
     error.message.assign(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
-    fail_group(group, error, false);
+    // Passed on: this process may end before the others hear from whoever found out.
+    fail_group(group, error);
     return;
   }
   Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
@@ -60,7 +61,7 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
   if (group.error) return;
   group.heard(header, from);
   if (auto wrong = group.disagreement(header, from); !wrong.empty()) {
-    fail_group(group, {ErrorKind::mismatch, wrong}, true);
+    fail_group(group, {ErrorKind::mismatch, wrong});
     return;
   }
   if (header.frame == Frame::status) {
@@ -69,13 +70,13 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
   }
   if (Receive* receive = group.matcher.find_receive(header, from)) {
     if (auto wrong = group.meet(*receive, std::move(arrival)); !wrong.empty())
-      fail_group(group, {ErrorKind::mismatch, wrong}, true);
+      fail_group(group, {ErrorKind::mismatch, wrong});
   } else {
     group.matcher.keep(from, std::move(arrival));
   }
 }
 
-void Engine::fail_group(Group& group, const Error& error, bool tell_others) {
+void Engine::fail_group(Group& group, const Error& error) {
   if (group.error) return;
   group.error = error;
   for (const auto& operation : active_) {
@@ -83,7 +84,6 @@ void Engine::fail_group(Group& group, const Error& error, bool tell_others) {
     operation->fail({error.kind, operation->description() + " failed: " + error.message});
   }
   group.matcher.clear();
-  if (!tell_others) return;
   Header header;
   header.frame = Frame::abort;
   header.channel = group.channel;
@@ -127,13 +127,13 @@ void Engine::lost(int handle, const std::string& reason) {
     const int rank = group->rank_of(handle);
     if (rank < 0) continue;
     if (!peer.left) {
-      fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)}, true);
+      fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
       continue;
     }
     const bool needed = std::ranges::any_of(active_, [&](const auto& operation) {
       return operation->group == group.get() && !operation->over() && operation->involves(rank);
     });
-    if (needed) fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)}, true);
+    if (needed) fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
   }
 }
 
@@ -143,7 +143,7 @@ void Engine::fail_with_absent_peers(Operation& operation) {
   for (const int rank : operation.missing()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.peer < 0 || !peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
-    fail_group(group, {ErrorKind::peer_lost, gone(group, rank, "")}, true);
+    fail_group(group, {ErrorKind::peer_lost, gone(group, rank, "")});
     return;
   }
 }

@@ -113,7 +113,7 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
     if (static_cast<int>(i) == rank) continue;
     const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
     if (peer.lost && !peer.left)
-      fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")}, true);
+      fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
   }
   return group;
 }
@@ -173,7 +173,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   op.start(group, workspace_);
   if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
       !wrong.empty()) {
-    fail_group(group, {ErrorKind::mismatch, wrong}, true);
+    fail_group(group, {ErrorKind::mismatch, wrong});
   }
   if (absent_peers_) fail_with_absent_peers(op);
   if (mode == Mode::blocking) {
@@ -212,7 +212,7 @@ bool Engine::is_over(Operation& operation) {
 void Engine::abort(Group& group, const std::string& reason) {
   auto lock = enter();
   if (closed_) return;
-  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason}, true);
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason});
   retire();
 }
 

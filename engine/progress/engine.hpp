@@ -109,7 +109,7 @@ class Engine final : private Inbox {
   int milliseconds_to_next_clock() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
   void recycle(std::unique_ptr<Arrival> arrival);
-  void fail_group(Group& group, const Error& error, bool tell_others);
+  void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   std::string gone(const Group& group, int rank, const std::string& reason) const;
   void probe(Operation& operation);

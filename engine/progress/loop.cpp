@@ -66,7 +66,7 @@ void Engine::check_interrupt(std::unique_lock<std::mutex>& lock, Operation& oper
   lock.lock();
   if (!interrupted || operation.over()) return;
   Group& group = *operation.group;
-  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted"}, true);
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted"});
   retire();
 }
 
@@ -241,7 +241,7 @@ bool Engine::step_operations() {
     moved |= operation.step();
     if (operation.trouble()) {
       poll_links();  // a peer that is gone may have left the reason behind
-      if (!operation.over()) fail_group(*operation.group, operation.trouble(), true);
+      if (!operation.over()) fail_group(*operation.group, operation.trouble());
     } else if (operation.complete()) {
       if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
       if (!operation.over()) operation.finish();
@@ -285,10 +285,8 @@ void Engine::check_clocks() {
           is_point_to_point(operation.what.collective) ? std::vector<int>{} : group.unheard(operation.sequence);
       if (absent.empty()) absent = operation.missing();
       for (const int rank : absent) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
-      fail_group(group,
-                 {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
-                                          group.name_of(group.rank) + ": it waits for " + missing},
-                 true);
+      fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
+                                                 group.name_of(group.rank) + ": it waits for " + missing});
     } else if (now - operation.probed >= kProbeAfter) {
       operation.probed = now;
       probe(operation);
