@@ -19,6 +19,13 @@ const Plan& Group::plan_for(std::string_view collective, std::size_t bytes) cons
   return found->second.back();
 }
 
+std::size_t Group::one_shot_limit() const {
+  if (lane == nullptr) return 0;
+  const Plan& smallest = plan_for("all_reduce", 0);
+  const bool limited = smallest.one_shot && smallest.limit_bytes >= 0;
+  return limited ? std::min(kOneShotBytes, static_cast<std::size_t>(smallest.limit_bytes)) : 0;
+}
+
 std::string Group::name_of(int group_rank) const {
   const std::string& description = members[static_cast<std::size_t>(group_rank)].description;
   const std::string name = "rank " + std::to_string(group_rank);
@@ -37,8 +44,13 @@ std::string Group::disagreement(const Header& header, int from) const {
   const bool known = next_sequence_ > 0 && ours.sequence == header.sequence &&
                      static_cast<std::int32_t>(next_sequence_ - header.sequence) > 0;
   if (!known || ours.what == header.fingerprint()) return {};
-  const std::string here = name_of(rank) + " calls " + describe(ours.what, header.sequence);
-  const std::string there = name_of(from) + " calls " + describe(header.fingerprint(), header.sequence);
+  return disagreement(ours.what, header.sequence, header.fingerprint(), from);
+}
+
+std::string Group::disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs,
+                                int from) const {
+  const std::string here = name_of(rank) + " calls " + describe(ours, sequence);
+  const std::string there = name_of(from) + " calls " + describe(theirs, sequence);
   // The same sentence whichever of the two finds out.
   return "ranks disagree: " + (rank < from ? here + ", " + there : there + ", " + here);
 }
@@ -59,15 +71,17 @@ std::string Group::disagreement_about(std::uint32_t sequence) const {
 void Group::remember_status(const Header& header, int from) { statuses_[from] = header; }
 
 void Group::heard(const Header& header, int from) {
-  if (!is_point_to_point(header.collective)) begun_[from] = header.sequence + 1;
+  if (is_point_to_point(header.collective)) return;
+  begun_.resize(members.size());
+  begun_[static_cast<std::size_t>(from)] = header.sequence + 1;
 }
 
 std::vector<int> Group::unheard(std::uint32_t sequence) const {
   std::vector<int> ranks;
   for (int other = 0; other < size(); ++other) {
     if (other == rank) continue;
-    const auto found = begun_.find(other);
-    const bool begun = found != begun_.end() && static_cast<std::int32_t>(found->second - sequence) > 0;
+    const auto at = static_cast<std::size_t>(other);
+    const bool begun = at < begun_.size() && static_cast<std::int32_t>(begun_[at] - sequence) > 0;
     if (!begun) ranks.push_back(other);
   }
   return ranks;
@@ -82,7 +96,7 @@ std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
            std::to_string(receive.length);
   }
   receive.link = members[static_cast<std::size_t>(from)].link;
-  if (header.frame == Frame::offer && !receive.link->readable()) {
+  if (header.frame == Frame::offer && !receive.link->reads(*arrival)) {
     receive.state = Receive::State::streaming;
     receive.link->grant(*arrival, receive);
     return {};

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "execute/lane.hpp"
 #include "execute/lower.hpp"
-#include "execute/operation.hpp"
+#include "execute/message_operation.hpp"
+#include "execute/one_shot.hpp"
 
 namespace paceline {
 
@@ -27,19 +29,26 @@ class Group {
   std::map<std::string, std::vector<Plan>, std::less<>> plans;
   const char* link_name = "";
   Matcher matcher;
-  Error error;  // the first one; every later operation fails with it
-  std::shared_ptr<Operation> spare;
+  Error error;                 // the first one; every later operation fails with it
+  std::unique_ptr<Lane> lane;  // where all members share this machine
+  // The last operation of either kind, for the next one that finds it unused.
+  std::shared_ptr<MessageOperation> spare;
+  std::shared_ptr<OneShot> spare_one_shot;
 
   int size() const { return static_cast<int>(members.size()); }
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;
+  // The most that collectives without a plan of their own give in one shot, in bytes; nothing without a lane.
+  std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
 
   // The number of the collective that starts now.
   std::uint32_t begin(const Fingerprint& what);
   // Empty, or both sides' fingerprints if `header` from `from` disagrees with what this rank does or did.
   std::string disagreement(const Header& header, int from) const;
+  // The same sentence for what rank `from` does instead of `ours`.
+  std::string disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs, int from) const;
   // The same for everything that has already come for collective `sequence`.
   std::string disagreement_about(std::uint32_t sequence) const;
   void remember_status(const Header& header, int from);
@@ -60,7 +69,7 @@ class Group {
   std::uint32_t next_sequence_ = 0;
   std::array<Started, kHistory> history_{};
   std::map<int, Header> statuses_;
-  std::map<int, std::uint32_t> begun_;  // by rank: how many collectives, as far as we have heard
+  std::vector<std::uint32_t> begun_;  // by rank: how many collectives, as far as we have heard
 };
 
 }  // namespace paceline

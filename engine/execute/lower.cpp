@@ -140,7 +140,7 @@ void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count
   }
 }
 
-void Lowering::replicated(std::byte* data, std::size_t bytes) {
+void Lowering::one_shot(std::byte* data, std::size_t bytes) {
   for (int peer = 0; peer < size_; ++peer)
     if (peer != rank_) add_send(data, bytes, peer);
   std::vector<int> everybody(static_cast<std::size_t>(size_));
@@ -154,14 +154,14 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   const std::size_t bytes = count * size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   if (op == Op::premul_sum) add_local(Action::Kind::scale, data, data, bytes, factor);
-  const bool one_level = plan.replicated || plan.levels.size() == 1;
+  const bool one_level = plan.one_shot || plan.levels.size() == 1;
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
   if (bytes == 0 || size_ == 1) {
     program_.end_stage();
     return;
   }
-  if (plan.replicated) {
-    replicated(data, bytes);
+  if (plan.one_shot) {
+    one_shot(data, bytes);
     return;
   }
   scatter_half(plan, data, count, dtype);

@@ -45,7 +45,7 @@ class Lowering {
   void add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
   void scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
   void divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
-  void replicated(std::byte* data, std::size_t bytes);
+  void one_shot(std::byte* data, std::size_t bytes);
 
   Program& program_;
   const int rank_;

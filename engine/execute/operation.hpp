@@ -1,15 +1,15 @@
-// One collective in flight: a small state machine over a program. `start`, then `step` until it is over.
+// One collective in flight: a small state machine. `start`, then `step` until it is over.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "execute/program.hpp"
-#include "execute/receive.hpp"
 #include "failure/error.hpp"
+#include "link/header.hpp"
 
 namespace paceline {
 
@@ -25,76 +25,58 @@ class Operation {
   std::uint64_t id = 0;
   bool notify = false;  // its end is reported by Engine::serve
   Group* group = nullptr;
-  Program program;
-  std::vector<std::byte> scratch;
   const char* algorithm = "";
   Clock::time_point deadline;
   Clock::time_point started;
   Clock::time_point probed;
 
+  Operation() = default;
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
   State state() const { return state_; }
   bool over() const { return state_ == State::done || state_ == State::failed; }
   const Error& error() const { return error_; }
-  int source() const;  // of the first message received
   std::string description() const { return describe(what, sequence); }
-  // Group ranks that this operation waits for, each once.
-  std::vector<int> missing() const;
-  bool involves(int rank) const;
-  // Whether `step` has something to do that does not wait for anybody.
-  bool has_work() const;
-
-  void start(Group& owner, std::span<std::byte> workspace);
-  // Moves on by a bounded amount of work. True if anything moved.
-  bool step();
-  bool complete() const { return stage_ == program.stage_ends.size() && sends_done(); }
-  // Whether it read a peer's memory, which counts only if the peer had not given up by then.
-  bool read_remotely() const { return read_remotely_; }
   // What `step` found wrong, for the owner to fail the group with.
   const Error& trouble() const { return trouble_; }
+
+  // `workspace` is scratch memory that is free between two steps.
+  void start(Group& owner, std::span<std::byte> workspace);
+  // Moves on by a bounded amount of work. True if anything moved.
+  virtual bool step() = 0;
+  virtual bool complete() const = 0;
   void finish();
   void fail(const Error& error);
   void reset();
 
+  virtual int source() const { return -1; }  // of the first message received
+  // Group ranks that this operation waits for, each once; and those that have not begun it, as far as is known.
+  virtual std::vector<int> missing() const = 0;
+  virtual std::vector<int> absent() const = 0;
+  bool involves(int rank) const;
+  // Whether `step` has something to do that does not wait for anybody.
+  virtual bool has_work() const = 0;
+  // Whether it read a peer's memory, which counts only if the peer had not given up by then.
+  virtual bool read_remotely() const { return false; }
+  // Whether it moves on without any link, by looking at memory.
+  virtual bool needs_links() const { return true; }
+  // Whether somebody that it waits for was last seen on the CPU that the caller runs on.
+  virtual bool crowded() const { return false; }
+
+ protected:
+  virtual void begin() = 0;
+  virtual void end() {}     // it is done
+  virtual void let_go() {}  // it has failed: nothing may touch its buffers any more
+  virtual void clear() = 0;
+
+  std::span<std::byte> workspace_;
+  Error trouble_;
+
  private:
-  struct Combining {
-    const Action* action;
-    std::size_t first_receive;  // in receives_
-    std::size_t receives;
-    bool in_place;
-    std::size_t position = 0;  // bytes combined in place, or streams taken in
-    bool done = false;
-  };
-
-  void post_stage();
-  void post_receive(Receive& receive);
-  void post_combine(const Action& action);
-  bool pull(Receive& receive);
-  bool combine(Combining& work);
-  bool combine_in_place(Combining& work);
-  bool combine_streams(Combining& work);
-  const std::byte* locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block);
-  bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
-  void release(Receive& receive);
-  bool stage_complete() const;
-  bool sends_done() const;
-  void drop_messages();
-  Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
-  std::uint32_t stage_begin() const { return stage_ == 0 ? 0 : program.stage_ends[stage_ - 1]; }
-
   State state_ = State::idle;
   Error error_;
-  Error trouble_;
-  bool read_remotely_ = false;
-  std::span<std::byte> workspace_;
-  std::size_t stage_ = 0;
-  bool posted_ = false;
-  std::vector<Send> sends_;
-  std::vector<Receive> receives_;
-  std::size_t sends_used_ = 0;
-  std::size_t receives_used_ = 0;
-  std::size_t stage_receives_ = 0;  // the first of this stage
-  std::vector<Combining> combining_;
-  Fold inner_fold_{DType::uint8, Op::sum};  // the program's fold without the final division
 };
 
 }  // namespace paceline

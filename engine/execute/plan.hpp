@@ -31,8 +31,17 @@ using Level = std::vector<Reduce>;
 struct Plan {
   std::int64_t limit_bytes = -1;  // serves buffers up to this size; -1: any
   std::string name;
-  bool replicated = false;  // one level whose owners are everybody: each rank combines everything itself
+  // Every rank shows all others what it has, once, and takes what it needs; who reduces does so for itself.
+  bool one_shot = false;
   std::vector<Level> levels;
+
+  // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
+  bool one_pass(int size) const {
+    if (levels.size() != 1) return false;
+    for (const Reduce& reduce : levels[0])
+      if (reduce.holders.size() != static_cast<std::size_t>(size)) return false;
+    return true;
+  }
 };
 
 }  // namespace paceline

@@ -55,6 +55,12 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
     fail_group(group, error);
     return;
   }
+  if (header.frame == Frame::hello) {
+    Link& link = *group.members[static_cast<std::size_t>(from)].link;
+    if (group.lane == nullptr || !group.lane->learn(from, link, header.id))
+      fail_group(group, {ErrorKind::aborted, group.name_of(from) + " sent a garbled message over shared memory"});
+    return;
+  }
   Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
   peer.last_seen = header;
   peer.seen = true;
@@ -106,7 +112,11 @@ std::string Engine::gone(const Group& group, int rank, const std::string& reason
   const Peer& peer = *peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].peer)];
   std::string text = group.name_of(rank) + (peer.left ? " has left the job" : " died");
   if (!reason.empty()) text += " (" + reason + ")";
-  if (peer.seen) {
+  Fingerprint what;
+  std::uint32_t sequence = 0;
+  if (group.lane != nullptr && group.lane->last_begun(rank, what, sequence)) {
+    text += "; last heard of in " + describe(what, sequence);
+  } else if (peer.seen) {
     text += "; last heard of in " + describe(peer.last_seen.fingerprint(), peer.last_seen.sequence);
   } else {
     text += "; it had not been heard of";

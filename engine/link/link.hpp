@@ -12,6 +12,7 @@
 namespace paceline {
 
 class Link;
+class PeerArena;
 
 // A message on its way out. Its memory and its data stay in place until `done`.
 struct Send {
@@ -29,6 +30,7 @@ struct Arrival {
   Header header;
   int peer = -1;  // engine-wide handle
   std::uint64_t address = 0;
+  const std::byte* view = nullptr;  // an offer whose data lies in memory that this process sees, too
   std::vector<std::byte> payload;
 };
 
@@ -62,8 +64,9 @@ class Link {
   virtual std::string_view name() const = 0;
   // Payloads up to this size travel with their header; larger ones are offered.
   virtual std::size_t eager_limit() const = 0;
-  // Whether the receiver reads an offered message from where it lies; otherwise it grants it a stream.
+  // Whether the receiver can read what is offered from where it lies; otherwise it grants it a stream.
   virtual bool readable() const = 0;
+  bool reads(const Arrival& offer) const { return offer.view != nullptr || readable(); }
 
   virtual void post(Send& send) = 0;
   virtual void control(const Header& header, std::string_view payload = {}) = 0;
@@ -73,7 +76,7 @@ class Link {
   virtual void cancel(Send& send) = 0;
   virtual void cancel(StreamSink& sink) = 0;
 
-  // Readable links: copies a part of an offered message; returns 0 or an errno. Then says that it was read.
+  // What this link reads: copies a part of an offered message; returns 0 or an errno. Then says that it was read.
   virtual int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) = 0;
   void acknowledge(const Arrival& offer);
   // Streaming links: asks for an offered message.
@@ -82,8 +85,10 @@ class Link {
   virtual int descriptor() const = 0;
   virtual bool wants_write() const { return false; }
   virtual void on_readable(Inbox& inbox) = 0;  // the descriptor is readable (or writable, where wanted)
-  // Asks to be woken through the descriptor when something arrives, or takes that back.
-  virtual void set_parked(bool) {}
+  // The peer's arena, if this process sees it.
+  virtual const PeerArena* arena() const { return nullptr; }
+  // Rings at a peer that sleeps. What it is to see was written, and a full fence passed, before.
+  virtual void wake() {}
   // Tries to get everything queued out of the door; true once it is.
   virtual bool flush() = 0;
   // Ends the conversation in good order; what was written still reaches the peer.

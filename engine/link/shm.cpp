@@ -19,20 +19,25 @@ std::size_t record_payload(const Header& header) {
   }
 }
 
+// Marks the place of an offer as an offset in the sender's arena; addresses never have it.
+constexpr std::uint64_t kInArena = std::uint64_t{1} << 63;
+
 }  // namespace
 
 Descriptor create_link_memory() { return create_shared_memory("paceline-link", sizeof(LinkMemory)); }
 
-ShmLink::ShmLink(int peer, Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable)
+ShmLink::ShmLink(int peer, ShmPeer reach, const Arena& own)
     : Link(peer),
-      socket_(std::move(socket)),
-      mapping_(memory.get(), sizeof(LinkMemory)),
+      socket_(std::move(reach.socket)),
+      mapping_(reach.memory.get(), sizeof(LinkMemory)),
       memory_(*static_cast<LinkMemory*>(mapping_.data())),
-      side_(side),
-      pid_(pid),
-      readable_(readable),
-      writer_(memory_.ring[side], memory_.records_read[1 - side]),
-      reader_(memory_.ring[1 - side], memory_.records_read[side]) {}
+      own_(own),
+      theirs_(reach.arena),
+      side_(reach.side),
+      pid_(reach.pid),
+      readable_(reach.readable),
+      writer_(memory_.ring[side_], memory_.records_read[1 - side_]),
+      reader_(memory_.ring[1 - side_], memory_.records_read[side_]) {}
 
 ShmLink::~ShmLink() = default;
 
@@ -52,7 +57,8 @@ bool ShmLink::put(Send& send) {
   }
   header.frame = Frame::offer;
   header.id = next_id_;
-  const auto address = reinterpret_cast<std::uint64_t>(send.data);
+  const bool in_arena = own_.holds(send.data, header.length);
+  const auto address = in_arena ? own_.offset_of(send.data) | kInArena : reinterpret_cast<std::uint64_t>(send.data);
   if (!put(header, reinterpret_cast<const std::byte*>(&address), sizeof address)) return false;
   send.header.id = next_id_++;
   send.offered = true;
@@ -164,8 +170,10 @@ bool ShmLink::take_record(const Header& header, Inbox& inbox) {
   auto arrival = inbox.new_arrival();
   arrival->header = header;
   arrival->peer = peer();
+  arrival->view = nullptr;
   if (header.frame == Frame::offer) {
     reader_.take(std::as_writable_bytes(std::span(&arrival->address, 1)));
+    if ((arrival->address & kInArena) != 0) arrival->view = theirs_.at(arrival->address & ~kInArena, header.length);
   } else {
     arrival->payload.resize(size);
     reader_.take(arrival->payload);
@@ -205,6 +213,10 @@ void ShmLink::cancel(StreamSink& sink) {
 }
 
 int ShmLink::read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) {
+  if (offer.view != nullptr) {
+    std::memcpy(to, offer.view + offset, size);
+    return 0;
+  }
   return read_remote(pid_, offer.address + offset, to, size);
 }
 
@@ -228,13 +240,15 @@ void ShmLink::on_readable(Inbox& inbox) {
   }
 }
 
-void ShmLink::set_parked(bool parked) { memory_.parked[side_].value.store(parked ? 1 : 0, std::memory_order_seq_cst); }
-
 void ShmLink::ring_doorbell() {
   wrote_ = false;
-  // Pairs with set_parked and the look at the ring that follows it: one of the two sides sees the other.
+  // Pairs with Engine::set_parked and the look around that follows it: one of the two sides sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  auto& parked = memory_.parked[1 - side_].value;
+  wake();
+}
+
+void ShmLink::wake() {
+  auto& parked = theirs_.header().parked;
   if (parked.load(std::memory_order_relaxed) == 0 || parked.exchange(0) == 0) return;
   const char byte = 0;
   (void)::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -10,7 +10,7 @@
 
 #include "link/link.hpp"
 #include "link/ring.hpp"
-#include "memory/descriptor.hpp"
+#include "memory/arena.hpp"
 
 namespace paceline {
 
@@ -25,18 +25,27 @@ struct BulkMemory {
 struct LinkMemory {
   Cursor records_read[2];  // by side i, of what the other wrote
   Cursor bulk_read[2];
-  struct alignas(kSlotSize) Parked {
-    std::atomic<std::uint32_t> value;
-  } parked[2];
   alignas(4096) RingMemory ring[2];  // written by side i
   alignas(4096) BulkMemory bulk[2];
 };
 
 Descriptor create_link_memory();
 
+// How to reach a process of this machine: a socket, the pair's memory and this process's side of it (0: who made it),
+// the peer's arena, its process id, and whether each of the two can read the other's memory.
+struct ShmPeer {
+  Descriptor socket;
+  Descriptor memory;
+  Descriptor arena;
+  int side = 0;
+  pid_t pid = 0;
+  bool readable = false;
+};
+
 class ShmLink final : public Link {
  public:
-  ShmLink(int peer, Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable);
+  // `own` is this process's arena, which outlives the link.
+  ShmLink(int peer, ShmPeer reach, const Arena& own);
   ~ShmLink() override;
 
   std::string_view name() const override { return "shm"; }
@@ -51,7 +60,8 @@ class ShmLink final : public Link {
   void grant(const Arrival& offer, StreamSink& sink) override;
   int descriptor() const override { return socket_.get(); }
   void on_readable(Inbox& inbox) override;
-  void set_parked(bool parked) override;
+  const PeerArena* arena() const override { return &theirs_; }
+  void wake() override;
   bool flush() override;
   void forget_after_fork() override { socket_.reset(); }
 
@@ -77,6 +87,8 @@ class ShmLink final : public Link {
   Descriptor socket_;
   Mapping mapping_;
   LinkMemory& memory_;
+  const Arena& own_;
+  const PeerArena theirs_;
   const int side_;
   const pid_t pid_;
   const bool readable_;

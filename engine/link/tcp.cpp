@@ -221,6 +221,7 @@ bool TcpLink::take_header(Inbox& inbox) {
       }
       return true;
     }
+    case Frame::hello:
     case Frame::ack: return true;
   }
   return true;

@@ -8,16 +8,35 @@
 
 namespace paceline {
 
-Mapping::Mapping(int fd, std::size_t size) : size_(size) {
+namespace {
+
+std::size_t file_size(int fd) {
   struct stat status{};
   if (::fstat(fd, &status) != 0) throw std::system_error(errno, std::generic_category(), "fstat of shared memory");
-  if (static_cast<std::size_t>(status.st_size) < size)
-    throw std::system_error(EINVAL, std::generic_category(), "shared memory is smaller than expected");
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return static_cast<std::size_t>(status.st_size);
+}
+
+void* map(int fd, std::size_t size, int flags) {
+  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
   if (data == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of shared memory");
+  return data;
+}
+
+}  // namespace
+
+Mapping::Mapping(int fd, std::size_t size) : size_(size) {
+  if (file_size(fd) < size)
+    throw std::system_error(EINVAL, std::generic_category(), "shared memory is smaller than expected");
+  data_ = map(fd, size, 0);
   // A forked child (a data loader, say) must neither use nor keep alive what belongs to this rank.
-  ::madvise(data, size, MADV_DONTFORK);
-  data_ = data;
+  ::madvise(data_, size, MADV_DONTFORK);
+}
+
+Mapping Mapping::whole(int fd) {
+  Mapping mapping;
+  mapping.size_ = file_size(fd);
+  mapping.data_ = map(fd, mapping.size_, MAP_NORESERVE);
+  return mapping;
 }
 
 Descriptor create_shared_memory(const char* name, std::size_t size) {

@@ -39,6 +39,8 @@ class Mapping {
  public:
   Mapping() = default;
   Mapping(int fd, std::size_t size);
+  // All of a sparse file, of which only touched pages exist; a forked child sees it too.
+  static Mapping whole(int fd);
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept {

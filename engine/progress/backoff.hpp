@@ -23,14 +23,17 @@ class Backoff {
     phase_ = Next::spin;
   }
 
-  Next next() {
+  // `crowded` is asked now and then: where those it waits for need this very core, it does not spin.
+  template <typename Crowded>
+  Next next(Crowded&& crowded) {
     using clock = std::chrono::steady_clock;
     constexpr unsigned kLooksPerClock = 16;
     if (looks_++ == 0) begin_ = clock::now();
     if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
       const auto waited = clock::now() - begin_;
       const Next last = phase_;
-      phase_ = waited < budget_.spin ? Next::spin : waited < budget_.spin + budget_.yield ? Next::yield : Next::park;
+      const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
+      phase_ = waited < spin ? Next::spin : waited < budget_.spin + budget_.yield ? Next::yield : Next::park;
       if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
     return phase_;

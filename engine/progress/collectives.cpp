@@ -1,5 +1,7 @@
 #include "progress/collectives.hpp"
 
+#include "execute/shared_all_reduce.hpp"
+
 namespace paceline {
 namespace {
 
@@ -39,6 +41,33 @@ std::vector<Place> places(const std::vector<Buffer>& buffers, DType dtype) {
   return result;
 }
 
+Fold fold_of(const Group& group, DType dtype, Op op) {
+  return {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
+          op == Op::avg ? static_cast<double>(group.size()) : 1.0};
+}
+
+// What this rank shows the others in one shot; `bytes` are the same on every rank, also on one that shows nothing.
+void give(OneShot& operation, const std::byte* data, std::size_t bytes, Op op = Op::sum, double factor = 1) {
+  operation.algorithm = "one_shot";
+  operation.given = data;
+  operation.given_bytes = bytes;
+  operation.factor = op == Op::premul_sum ? factor : 1;
+}
+
+void combine(const Group& group, OneShot& operation, std::byte* to, std::size_t offset, std::size_t bytes, DType dtype,
+             Op op) {
+  operation.take = OneShot::Take::combined;
+  operation.to = to;
+  operation.offset = offset;
+  operation.bytes = bytes;
+  operation.fold = fold_of(group, dtype, op);
+}
+
+// Whether it goes in one shot where every rank shows `bytes`.
+bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
+  return group.lane != nullptr && plan.one_shot && bytes <= kOneShotBytes;
+}
+
 }  // namespace
 
 Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
@@ -46,8 +75,24 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   check_reduction(dtype, op);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, -1, Collective::all_reduce, dtype, op}, bytes, mode, [&](Operation& operation) {
-    const Plan& plan = group.plan_for("all_reduce", bytes);
+  const Fingerprint what{count, -1, Collective::all_reduce, dtype, op};
+  const Plan& plan = group.plan_for("all_reduce", bytes);
+  if (in_one_shot(group, plan, bytes)) {
+    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+      give(operation, data, bytes, op, factor);
+      combine(group, operation, data, 0, bytes, dtype, op);
+    });
+  }
+  if (group.lane != nullptr && bytes > 0 && plan.one_pass(group.size())) {
+    std::shared_ptr<SharedAllReduce> fresh;
+    return engine.run(group, fresh, what, bytes, mode, [&](SharedAllReduce& operation) {
+      operation.data = data;
+      operation.bytes = bytes;
+      operation.factor = op == Op::premul_sum ? factor : 1;
+      operation.fold = fold_of(group, dtype, op);
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.name.c_str();
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
   });
@@ -57,12 +102,21 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   check_rank(group, root, "the root");
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, root, Collective::broadcast, dtype, Op::sum}, bytes, mode,
-                    [&](Operation& operation) {
-                      const Plan& plan = group.plan_for("broadcast", bytes);
-                      operation.algorithm = plan.name.c_str();
-                      Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
-                    });
+  const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
+  const Plan& plan = group.plan_for("broadcast", bytes);
+  if (in_one_shot(group, plan, bytes)) {
+    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+      give(operation, group.rank == root ? data : nullptr, bytes);
+      operation.everybody = false;
+      operation.take = group.rank == root ? OneShot::Take::nothing : OneShot::Take::roots;
+      operation.to = data;
+      operation.bytes = bytes;
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+    operation.algorithm = plan.name.c_str();
+    Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
+  });
 }
 
 Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
@@ -71,7 +125,15 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   check_rank(group, root, "the root");
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, root, Collective::reduce, dtype, op}, bytes, mode, [&](Operation& operation) {
+  const Fingerprint what{count, root, Collective::reduce, dtype, op};
+  if (group.lane != nullptr && bytes <= group.one_shot_limit()) {
+    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+      give(operation, data, bytes, op, factor);
+      operation.everybody = group.rank == root;
+      if (group.rank == root) combine(group, operation, data, 0, bytes, dtype, op);
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = "direct";
     if (op == Op::premul_sum) operation.scratch.resize(bytes);
     Lowering(operation.program, group.rank, group.size())
@@ -84,8 +146,18 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   check_buffer(source, count);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
-  return engine.run(group, {count, -1, Collective::all_gather, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
-    const Plan& plan = group.plan_for("all_gather", bytes);
+  const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum};
+  const Plan& plan = group.plan_for("all_gather", bytes);
+  if (in_one_shot(group, plan, count * size_of(dtype))) {
+    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+      const std::size_t part = count * size_of(dtype);
+      give(operation, source, part);
+      operation.take = OneShot::Take::everything;
+      operation.to = data;
+      operation.bytes = part;
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.name.c_str();
     Lowering(operation.program, group.rank, group.size()).all_gather(plan, source, data, count, dtype);
   });
@@ -97,7 +169,15 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   check_buffer(source, count);
   check_buffer(to, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
-  return engine.run(group, {count, -1, Collective::reduce_scatter, dtype, op}, bytes, mode, [&](Operation& operation) {
+  const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
+  if (group.lane != nullptr && bytes <= group.one_shot_limit()) {
+    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+      const std::size_t part = count * size_of(dtype);
+      give(operation, source, bytes, op, factor);
+      combine(group, operation, to, static_cast<std::size_t>(group.rank) * part, part, dtype, op);
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = "direct";
     if (op == Op::premul_sum) operation.scratch.resize(bytes);
     Lowering(operation.program, group.rank, group.size())
@@ -124,14 +204,20 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
     throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(out[me].bytes) +
                                           " bytes but expects " + std::to_string(in[me].bytes));
   const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
-  return engine.run(group, {0, rooted ? root : -1, collective, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
-    operation.algorithm = "direct";
-    Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
-  });
+  return engine.run(group, group.spare, {0, rooted ? root : -1, collective, dtype, Op::sum}, bytes, mode,
+                    [&](MessageOperation& operation) {
+                      operation.algorithm = "direct";
+                      Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
+                    });
 }
 
 Handle barrier(Engine& engine, Group& group, Mode mode) {
-  return engine.run(group, {0, -1, Collective::barrier, DType::uint8, Op::sum}, 0, mode, [&](Operation& operation) {
+  const Fingerprint what{0, -1, Collective::barrier, DType::uint8, Op::sum};
+  if (group.lane != nullptr) {
+    return engine.run(group, group.spare_one_shot, what, 0, mode,
+                      [](OneShot& operation) { give(operation, nullptr, 0); });
+  }
+  return engine.run(group, group.spare, what, 0, mode, [&](MessageOperation& operation) {
     operation.algorithm = "dissemination";
     Lowering(operation.program, group.rank, group.size()).barrier();
   });
@@ -142,10 +228,11 @@ Handle send(Engine& engine, Group& group, std::byte* data, std::size_t count, DT
   check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
-    operation.algorithm = "direct";
-    Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
-  });
+  return engine.run(group, group.spare, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode,
+                    [&](MessageOperation& operation) {
+                      operation.algorithm = "direct";
+                      Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
+                    });
 }
 
 Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int peer,
@@ -153,10 +240,11 @@ Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count,
   if (peer != -1) check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
-    operation.algorithm = "direct";
-    Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
-  });
+  return engine.run(group, group.spare, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode,
+                    [&](MessageOperation& operation) {
+                      operation.algorithm = "direct";
+                      Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
+                    });
 }
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
 #include "progress/engine.hpp"
 
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
@@ -23,8 +24,10 @@ Descriptor checked(int fd, const char* what) {
 
 }  // namespace
 
-Engine::Engine(std::chrono::nanoseconds spin, std::string description, std::function<bool()> interrupted)
-    : description_(std::move(description)),
+Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
+               std::function<bool()> interrupted)
+    : arena_(std::move(arena)),
+      description_(std::move(description)),
       interrupted_(std::move(interrupted)),
       caller_budget_{spin, std::chrono::microseconds(50)},
       server_budget_{std::chrono::nanoseconds(0), std::chrono::microseconds(50)},
@@ -68,13 +71,11 @@ int Engine::add_tcp_peer(Descriptor socket, std::string description) {
   return add_peer(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)), std::move(description));
 }
 
-int Engine::add_shm_peer(Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable,
-                         std::string description) {
+int Engine::add_shm_peer(ShmPeer reach, std::string description) {
   auto lock = enter();
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
   const int handle = static_cast<int>(peers_.size());
-  return add_peer(std::make_unique<ShmLink>(handle, std::move(socket), memory, side, pid, readable),
-                  std::move(description));
+  return add_peer(std::make_unique<ShmLink>(handle, std::move(reach), *arena_), std::move(description));
 }
 
 std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
@@ -104,6 +105,7 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
     group->members.push_back(std::move(member));
   }
   group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
+  if (any_shm && !any_tcp) share_lane(*group);
   groups_[channel] = group;
   // What has come for this group before it was made here.
   std::vector<std::unique_ptr<Arrival>> waiting;
@@ -112,10 +114,21 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
     const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
-    if (peer.lost && !peer.left)
-      fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
+    if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
   }
   return group;
+}
+
+// The others may hear of it before they make the group themselves; no turn begins before all have heard from all.
+void Engine::share_lane(Group& group) {
+  std::erase_if(forsaking_, [](const auto& lane) { return lane->forsaken(); });
+  group.lane = std::make_unique<Lane>(*arena_, group.rank, group.size());
+  Header hello;
+  hello.frame = Frame::hello;
+  hello.channel = group.channel;
+  hello.id = group.lane->offset();
+  for (const Member& member : group.members)
+    if (member.link != nullptr && !peers_[static_cast<std::size_t>(member.peer)]->lost) member.link->control(hello);
 }
 
 void Engine::remove_group(Group& group) {
@@ -126,6 +139,10 @@ void Engine::remove_group(Group& group) {
   retire();
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
+  if (group.lane != nullptr) {
+    group.lane->depart();
+    forsaking_.push_back(std::move(group.lane));
+  }
   closed_channels_.insert(group.channel);
   groups_.erase(group.channel);
 }
@@ -140,37 +157,32 @@ std::unique_lock<std::mutex> Engine::enter() {
   return lock;
 }
 
-std::shared_ptr<Operation> Engine::prepare(Group& group, const Fingerprint& what, Mode mode) {
+void Engine::check_open(const Group& group, const Fingerprint& what) const {
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  if (group.error) {
+  if (group.error)
     throw Failure(group.error.kind, describe(what, group.sequence()) + " cannot start: " + group.error.message);
-  }
-  std::shared_ptr<Operation> operation;
-  if (group.spare && group.spare.use_count() == 1) {
-    operation = group.spare;
-    operation->reset();
-  } else {
-    operation = std::make_shared<Operation>();
-    group.spare = operation;
-  }
-  operation->what = what;
-  operation->id = ++last_id_;
-  operation->notify = mode == Mode::notify;
-  operation->sequence = is_point_to_point(what.collective) ? group.sequence() : group.begin(what);
-  return operation;
+}
+
+void Engine::number(Group& group, Operation& operation, const Fingerprint& what, Mode mode) {
+  operation.what = what;
+  operation.id = ++last_id_;
+  operation.notify = mode == Mode::notify;
+  operation.sequence = is_point_to_point(what.collective) ? group.sequence() : group.begin(what);
 }
 
 std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Group& group,
                                           std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode) {
   Operation& op = *operation;
-  op.started = op.probed = Clock::now();
-  op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
   Event& event = events_.slot(op.id);
   event = {op.id,           group.channel, op.sequence, op.what, EventState::running, bytes, op.algorithm,
            group.link_name, realtime_ns(), 0,           0};
   event.started_ns = event.enqueued_ns;
-  active_.push_back(operation);
+  const bool alone = active_.empty() && mode == Mode::blocking && !absent_peers_;
   op.start(group, workspace_);
+  if (alone && !op.needs_links() && finish_quickly(op)) return nullptr;
+  op.started = op.probed = Clock::now();
+  op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
+  active_.push_back(operation);
   if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
       !wrong.empty()) {
     fail_group(group, {ErrorKind::mismatch, wrong});
@@ -192,6 +204,35 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     }
   }
   return operation;
+}
+
+// The way of most calls on one machine: nothing else is under way, and the others are about to arrive. False if it
+// takes longer, or goes wrong.
+bool Engine::finish_quickly(Operation& operation) {
+  Backoff backoff(caller_budget_);
+  while (!operation.complete()) {
+    if (operation.step()) {
+      backoff.reset();
+      continue;
+    }
+    if (operation.trouble() || contenders_.load(std::memory_order_relaxed) > 0) return false;
+    switch (backoff.next([&] { return operation.crowded(); })) {
+      case Backoff::Next::spin: relax_cpu(); break;
+      case Backoff::Next::yield: ::sched_yield(); break;
+      case Backoff::Next::park: return false;
+    }
+  }
+  operation.finish();
+  close_event(operation);
+  return true;
+}
+
+void Engine::close_event(const Operation& operation) {
+  Event& event = events_.slot(operation.id);
+  if (event.id != operation.id) return;
+  event.ended_ns = realtime_ns();
+  event.algorithm = operation.algorithm;
+  event.state = operation.state() == Operation::State::done ? EventState::done : EventState::failed;
 }
 
 void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
@@ -244,7 +285,10 @@ void Engine::close() {
   for (auto& [channel, group] : groups_) {
     if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
     group->matcher.clear();
+    if (group->lane != nullptr) group->lane->depart();
+    group->lane.reset();
   }
+  forsaking_.clear();
   groups_.clear();
   shm_links_.clear();
   tcp_links_.clear();

@@ -18,7 +18,8 @@
 #include <vector>
 
 #include "execute/group.hpp"
-#include "memory/descriptor.hpp"
+#include "link/shm.hpp"
+#include "memory/arena.hpp"
 #include "progress/backoff.hpp"
 #include "trace/events.hpp"
 
@@ -30,24 +31,27 @@ class Engine final : private Inbox {
  public:
   // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
   // `interrupted`, if given, is asked now and then by a caller that waits long, without the lock: if it says so (a
-  // user's Ctrl-C), the caller gives up and its group is aborted.
-  Engine(std::chrono::nanoseconds spin, std::string description, std::function<bool()> interrupted = {});
+  // user's Ctrl-C), the caller gives up and its group is aborted. Peers on this machine see `arena`.
+  Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
+         std::function<bool()> interrupted = {});
   ~Engine() override;
 
   int add_tcp_peer(Descriptor socket, std::string description);
-  int add_shm_peer(Descriptor socket, const Descriptor& memory, int side, pid_t pid, bool readable,
-                   std::string description);
+  int add_shm_peer(ShmPeer reach, std::string description);
   std::shared_ptr<Group> add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                    std::chrono::duration<double> timeout,
                                    std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void remove_group(Group& group);
 
-  // Starts one collective: `build` fills in its program. A blocking call is over when this returns; null is returned
-  // for it. Throws Failure.
-  template <typename Build>
-  std::shared_ptr<Operation> run(Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
+  // Starts one collective: `build` fills in the operation, for which `spare` may serve. A blocking call is over when
+  // this returns; null is returned for it. Throws Failure.
+  template <typename Kind, typename Build>
+  std::shared_ptr<Operation> run(Group& group, std::shared_ptr<Kind>& spare, const Fingerprint& what, std::size_t bytes,
+                                 Mode mode, Build&& build) {
     auto lock = enter();
-    auto operation = prepare(group, what, mode);
+    check_open(group, what);
+    auto operation = reuse(spare);
+    number(group, *operation, what, mode);
     build(*operation);
     return launch(lock, group, std::move(operation), bytes, mode);
   }
@@ -85,7 +89,19 @@ class Engine final : private Inbox {
   void lost(int peer, const std::string& reason) override;
 
   std::unique_lock<std::mutex> enter();
-  std::shared_ptr<Operation> prepare(Group& group, const Fingerprint& what, Mode mode);
+  void check_open(const Group& group, const Fingerprint& what) const;
+  template <typename Kind>
+  static std::shared_ptr<Kind> reuse(std::shared_ptr<Kind>& spare) {
+    if (spare && spare.use_count() == 1) {
+      spare->reset();
+    } else {
+      spare = std::make_shared<Kind>();
+    }
+    return spare;
+  }
+  void number(Group& group, Operation& operation, const Fingerprint& what, Mode mode);
+  bool finish_quickly(Operation& operation);
+  void close_event(const Operation& operation);
   std::shared_ptr<Operation> launch(std::unique_lock<std::mutex>& lock, Group& group,
                                     std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode);
   void wait_locked(std::unique_lock<std::mutex>& lock, Operation& operation);
@@ -108,12 +124,14 @@ class Engine final : private Inbox {
   void check_clocks();
   int milliseconds_to_next_clock() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
+  void share_lane(Group& group);
   void recycle(std::unique_ptr<Arrival> arrival);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   std::string gone(const Group& group, int rank, const std::string& reason) const;
   void probe(Operation& operation);
 
+  const std::shared_ptr<Arena> arena_;
   std::mutex mutex_;
   std::condition_variable others_;  // who would park while somebody else already listens to the sockets
   const std::string description_;
@@ -126,6 +144,7 @@ class Engine final : private Inbox {
   std::vector<Link*> tcp_links_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_set<std::uint64_t> closed_channels_;
+  std::vector<std::unique_ptr<Lane>> forsaking_;   // of groups that are closed here, but not yet everywhere
   std::vector<std::unique_ptr<Arrival>> orphans_;  // for groups that this rank has yet to make
   std::vector<std::unique_ptr<Arrival>> arrival_pool_;
   std::vector<std::shared_ptr<Operation>> active_;

@@ -95,7 +95,7 @@ std::vector<std::uint64_t> Engine::serve() {
 }
 
 bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
-  switch (backoff.next()) {
+  switch (backoff.next([] { return false; })) {
     case Backoff::Next::spin:
       relax_cpu();
       if (contenders_.load(std::memory_order_relaxed) == 0) return false;
@@ -121,9 +121,9 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
   const bool expecting = !active_.empty();
   if (expecting) {
     set_parked(true);
-    if (poll_links()) {  // it came before the peer could know that we sleep
+    const bool news = poll_links();
+    if (step_operations() || news) {  // it came before the peer could know that we sleep
       set_parked(false);
-      step_operations();
       retire();
       return;
     }
@@ -229,7 +229,9 @@ void Engine::set_interest(bool reading, bool parking) {
 
 void Engine::set_parked(bool parked) {
   parked_flags_ = parked;
-  for (Link* link : shm_links_) link->set_parked(parked);
+  // Before the look around that follows it: see ShmLink::ring_doorbell and Lane::begin.
+  arena_->header().parked.store(parked ? 1 : 0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 bool Engine::step_operations() {
@@ -256,11 +258,7 @@ void Engine::retire() {
   for (const auto& operation : active_) {
     if (!operation->over()) continue;
     any = true;
-    Event& event = events_.slot(operation->id);
-    if (event.id == operation->id) {
-      event.ended_ns = realtime_ns();
-      event.state = operation->state() == Operation::State::done ? EventState::done : EventState::failed;
-    }
+    close_event(*operation);
     if (operation->notify) finished_.push_back(operation->id);
   }
   if (!any) return;
@@ -281,8 +279,7 @@ void Engine::check_clocks() {
       std::snprintf(seconds, sizeof seconds, "%.3g", waited);
       std::string missing;
       // Who has not even begun is to blame; who has begun may itself be waiting for them.
-      auto absent =
-          is_point_to_point(operation.what.collective) ? std::vector<int>{} : group.unheard(operation.sequence);
+      auto absent = operation.absent();
       if (absent.empty()) absent = operation.missing();
       for (const int rank : absent) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
       fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +

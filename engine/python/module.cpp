@@ -13,6 +13,7 @@
 #include "link/shm.hpp"
 #include "memory/remote.hpp"
 #include "progress/collectives.hpp"
+#include "python/buffer.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -53,8 +54,8 @@ Collective collective_of(const std::string& name) {
 }
 
 Plan plan_from(const WirePlan& wire) {
-  const auto& [limit, name, replicated, levels] = wire;
-  Plan plan{limit, name, replicated, {}};
+  const auto& [limit, name, one_shot, levels] = wire;
+  Plan plan{limit, name, one_shot, {}};
   for (const auto& wire_level : levels) {
     Level& level = plan.levels.emplace_back();
     for (const auto& [begin, begin_of, end, end_of, holders, owner] : wire_level) {
@@ -70,6 +71,37 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   std::vector<Buffer> buffers;
   for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
   return buffers;
+}
+
+// A piece of an arena that shows itself as a buffer of bytes.
+struct PyArenaBuffer {
+  std::shared_ptr<Arena> arena;
+  std::byte* data;
+  std::size_t size;
+
+  PyArenaBuffer(std::shared_ptr<Arena> home, std::size_t bytes)
+      : arena(std::move(home)), data(arena->allocate(bytes)), size(bytes) {}
+  PyArenaBuffer(const PyArenaBuffer&) = delete;
+  PyArenaBuffer& operator=(const PyArenaBuffer&) = delete;
+  ~PyArenaBuffer() { arena->release(data); }
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  auto& buffer = *nb::inst_ptr<PyArenaBuffer>(nb::handle(self));
+  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), 0, flags);
+}
+
+void bind_arena(nb::module_& m) {
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
+  nb::class_<PyArenaBuffer>(m, "ArenaBuffer", nb::type_slots(slots));
+  nb::class_<Arena>(m, "Arena")
+      .def(nb::init<>())
+      .def_prop_ro("descriptor", &Arena::descriptor)
+      .def_prop_ro("allocated", &Arena::allocated)
+      .def(
+          "allocate",
+          [](const std::shared_ptr<Arena>& self, std::size_t size) { return new PyArenaBuffer(self, size); },
+          nb::rv_policy::take_ownership);
 }
 
 // A group together with the engine that it lives in.
@@ -176,6 +208,17 @@ void bind_group(nb::module_& m) {
                                  mode_of(mode));
              });
            })
+      // The way of nearly every call of the raw face; false if the array needs to be looked at more closely.
+      .def("all_reduce_array",
+           [](PyGroup& self, nb::handle array, int op, double factor) {
+             const PythonBuffer buffer(array, true);
+             if (!buffer) return false;
+             without_gil([&] {
+               return all_reduce(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), op_of(op),
+                                 factor, Mode::blocking);
+             });
+             return true;
+           })
       .def("broadcast",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode) {
              return released(self, [&] {
@@ -256,6 +299,9 @@ NB_MODULE(_engine, m) {
   for (std::size_t i = 0; i < kOpNames.size(); ++i) ops[nb::str(kOpNames[i].data())] = i;
   m.attr("DTYPES") = dtypes;
   m.attr("OPS") = ops;
+  nb::list sizes;
+  for (std::size_t i = 0; i < kDTypeNames.size(); ++i) sizes.append(size_of(static_cast<DType>(i)));
+  m.attr("SIZES") = sizes;
   m.attr("BLOCKING") = 0;
   m.attr("ASYNC") = 1;
   m.attr("NOTIFY") = 2;
@@ -264,8 +310,14 @@ NB_MODULE(_engine, m) {
   m.def("probe_address", &probe_address);
   m.def("can_read", [](int pid, Address address) { return can_read(pid, address); }, "pid"_a, "address"_a);
   m.def("allow_reads", &allow_reads);
+  m.def("look", [](nb::handle array, bool writable) -> nb::object {
+    const PythonBuffer buffer(array, writable);
+    if (!buffer) return nb::none();
+    return nb::make_tuple(reinterpret_cast<Address>(buffer.data()), buffer.count(), static_cast<int>(buffer.dtype()));
+  });
   m.def("isa", [] { return std::string(kernels().isa); });
 
+  bind_arena(m);
   bind_group(m);
 
   nb::class_<PyOperation>(m, "Operation")
@@ -286,11 +338,11 @@ NB_MODULE(_engine, m) {
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",
-          [](Engine* self, double spin_us, std::string description) {
-            new (self) Engine(std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
+          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description) {
+            new (self) Engine(std::move(arena), std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
                               std::move(description), signal_raised);
           },
-          "spin_us"_a, "description"_a)
+          "arena"_a, "spin_us"_a, "description"_a)
       .def(
           "add_tcp_peer",
           [](Engine& self, int fd, std::string description) {
@@ -299,13 +351,13 @@ NB_MODULE(_engine, m) {
           "fd"_a, "description"_a, Release())
       .def(
           "add_shm_peer",
-          [](Engine& self, int fd, int memory_fd, int side, int pid, bool readable, std::string description) {
-            Descriptor socket(fd);
-            const Descriptor memory_file(memory_fd);
+          [](Engine& self, int fd, int memory_fd, int arena_fd, int side, int pid, bool readable,
+             std::string description) {
+            ShmPeer reach{Descriptor(fd), Descriptor(memory_fd), Descriptor(arena_fd), side, pid, readable};
             if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
-            return self.add_shm_peer(std::move(socket), memory_file, side, pid, readable, std::move(description));
+            return self.add_shm_peer(std::move(reach), std::move(description));
           },
-          "fd"_a, "memory_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
+          "fd"_a, "memory_fd"_a, "arena_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
       .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a)
       .def("serve", &Engine::serve, Release())
       .def("close", &Engine::close, Release())

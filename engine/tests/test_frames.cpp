@@ -110,7 +110,11 @@ TEST(garbage_in_shared_memory_ends_the_link_only) {
   int pair[2];
   CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
   const Descriptor memory = create_link_memory();
-  ShmLink link(0, Descriptor(pair[0]), memory, 0, ::getpid(), true);
+  const Arena arena(std::size_t{4} << 20);
+  ShmLink link(0,
+               {Descriptor(pair[0]), Descriptor(::dup(memory.get())), Descriptor(::dup(arena.descriptor())), 0,
+                ::getpid(), true},
+               arena);
   const Descriptor other(pair[1]);
   const Mapping mapping(memory.get(), sizeof(LinkMemory));
   auto& shared = *static_cast<LinkMemory*>(mapping.data());

@@ -72,10 +72,10 @@ inline Plan flat_plan(int size) { return {-1, "flat", false, {{reduce_of(0, 1, 1
 using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
 
 inline Plans plans_for(int size, bool ring) {
-  Plan replicated{1024, "replicated", true, {}};
-  return {{"all_reduce", {replicated, ring ? ring_plan(size) : direct_plan(size)}},
-          {"all_gather", {ring ? ring_plan(size) : direct_plan(size)}},
-          {"broadcast", {flat_plan(size)}}};
+  const auto one_shot = [](Plan plan) { return Plan{1024, "one_shot", true, std::move(plan.levels)}; };
+  return {{"all_reduce", {one_shot(flat_plan(size)), ring ? ring_plan(size) : direct_plan(size)}},
+          {"all_gather", {one_shot(direct_plan(size)), ring ? ring_plan(size) : direct_plan(size)}},
+          {"broadcast", {one_shot(flat_plan(size)), flat_plan(size)}}};
 }
 
 struct Rank {
@@ -88,10 +88,11 @@ struct Rank {
 
 class World {
  public:
-  // `wire(i, j)` says how ranks i < j are joined.
+  // `wire(i, j)` says how ranks i < j are joined: over TCP exactly if they are on different machines.
   World(int size, const std::function<Wire(int, int)>& wire, bool ring = false, double timeout = 60) : size_(size) {
     for (int rank = 0; rank < size; ++rank)
-      engines_.push_back(std::make_unique<Engine>(std::chrono::microseconds(5), name(rank)));
+      engines_.push_back(std::make_unique<Engine>(arenas_.emplace_back(std::make_shared<Arena>(kArenaBytes)),
+                                                  std::chrono::microseconds(5), name(rank)));
     std::vector<std::vector<int>> peers(static_cast<std::size_t>(size),
                                         std::vector<int>(static_cast<std::size_t>(size), -1));
     for (int i = 0; i < size; ++i) {
@@ -109,8 +110,16 @@ class World {
           CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
           const Descriptor memory = create_link_memory();
           const bool readable = wire(i, j) == Wire::shm;
-          peers[a][b] = engines_[a]->add_shm_peer(Descriptor(pair[0]), memory, 0, ::getpid(), readable, name_b);
-          peers[b][a] = engines_[b]->add_shm_peer(Descriptor(pair[1]), memory, 1, ::getpid(), readable, name_a);
+          const auto reach = [&](int socket, const Arena& arena, int side) {
+            return ShmPeer{Descriptor(socket),
+                           Descriptor(::dup(memory.get())),
+                           Descriptor(::dup(arena.descriptor())),
+                           side,
+                           ::getpid(),
+                           readable};
+          };
+          peers[a][b] = engines_[a]->add_shm_peer(reach(pair[0], *arenas_[b], 0), name_b);
+          peers[b][a] = engines_[b]->add_shm_peer(reach(pair[1], *arenas_[a], 1), name_a);
         }
       }
     }
@@ -137,12 +146,16 @@ class World {
     for (auto& thread : threads) thread.join();
   }
 
+  Arena& arena(int rank) { return *arenas_[static_cast<std::size_t>(rank)]; }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
 
  private:
   static std::string name(int rank) { return "rank " + std::to_string(rank) + " (thread)"; }
 
+  static constexpr std::size_t kArenaBytes = std::size_t{256} << 20;
+
   int size_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<Rank> ranks_;
   std::vector<std::thread> servers_;

@@ -70,9 +70,12 @@ class Group:
 
         `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
         """
+        number = _op(op)
+        if not async_op and self._native.all_reduce_array(array, number, factor):
+            return None
         data = write(array)
         return self._run(
-            lambda mode: self._native.all_reduce(data.address, data.count, data.dtype, _op(op), factor, mode),
+            lambda mode: self._native.all_reduce(data.address, data.count, data.dtype, number, factor, mode),
             [data],
             async_op,
         )
@@ -285,7 +288,7 @@ def _blocks(buffer: Buffer, counts: Sequence[int] | None, size: int, name: str) 
         counts = [buffer.count // size] * size
     if len(counts) != size or sum(counts) != buffer.count or min(counts) < 0:
         raise ValueError(f"{name} counts must be {size} numbers that add up to {buffer.count}")
-    width = buffer.memory.itemsize
+    width = _engine.SIZES[buffer.dtype]
     blocks, start = [], buffer.address
     for count in counts:
         blocks.append((start, count))

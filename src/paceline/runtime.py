@@ -47,7 +47,7 @@ class Engine(Protocol):
 
     def add_tcp_peer(self, fd: int, description: str, /) -> int: ...
     def add_shm_peer(
-        self, fd: int, memory_fd: int, side: int, pid: int, readable: bool, description: str, /
+        self, fd: int, memory_fd: int, arena_fd: int, side: int, pid: int, readable: bool, description: str, /
     ) -> int: ...
     def group(
         self, channel: int, rank: int, peers: list[int], timeout: float, plans: Mapping[str, Sequence[Any]], /
@@ -57,10 +57,19 @@ class Engine(Protocol):
     def events(self) -> list[Any]: ...
 
 
+class Arena(Protocol):
+    """What the runtime needs of `paceline._engine.Arena`."""
+
+    @property
+    def descriptor(self) -> int: ...
+    def allocate(self, size: int, /) -> Any: ...
+
+
 class EngineModule(Native, Protocol):
     """What the runtime needs of the module `paceline._engine`."""
 
-    def Engine(self, spin_us: float, description: str, /) -> Engine: ...
+    def Arena(self) -> Arena: ...
+    def Engine(self, arena: Any, spin_us: float, description: str, /) -> Engine: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ class Runtime:
         self._native, self._plans = native, plans
         self._process = Process(new_process_name(), this_machine(settings.machine), cores.available(), version())
         self._pid = os.getpid()
+        self._arena: Arena | None = native.Arena()
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._engine: Engine | None = None
@@ -114,6 +124,7 @@ class Runtime:
                 process=self._process,
                 settings=self.settings,
                 native=self._native,
+                arena=self._shared_memory().descriptor,
                 linked=self._links,
                 used=self._used,
             )
@@ -179,9 +190,17 @@ class Runtime:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         self._completions.finish_all()
+        self._arena = None
         if engine is not None and self._world:
             me = self._world[self._process.name]
             trace.dump(engine.events(), self.settings, me, len(self._world), groups=self._seen)
+
+    def allocate(self, size: int) -> Any:
+        """`size` bytes that the peers on this machine see, as a buffer; they outlive this runtime.
+
+        Raises MemoryError if there is no room, CommunicationError if the runtime is closed.
+        """
+        return self._shared_memory().allocate(size)
 
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
@@ -191,6 +210,11 @@ class Runtime:
     def usable(self) -> bool:
         """Whether groups can be made: not closed, and not inherited by a fork."""
         return not self._closed and self._pid == os.getpid()
+
+    def _shared_memory(self) -> Arena:
+        self._check()
+        assert self._arena is not None
+        return self._arena
 
     def _check(self) -> None:
         if self._pid != os.getpid():
@@ -223,7 +247,7 @@ class Runtime:
         neighbours += [me.affinity] * unseen
         self.spin = cores.spin_budget(self._process.cpus, neighbours, self.settings.spin_us)
         log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
-        self._engine = self._native.Engine(self.spin.microseconds, str(me))
+        self._engine = self._native.Engine(self._shared_memory(), self.spin.microseconds, str(me))
         self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
         self._thread.start()
         return self._engine
@@ -246,10 +270,11 @@ class Runtime:
 
 def _hand_over(engine: Engine, link: Link, description: str) -> int:
     """The engine owns the descriptors from here on, also if it raises."""
-    memory_fd, link.memory_fd = link.memory_fd, -1
+    memory_fd, arena_fd = link.memory_fd, link.arena_fd
+    link.memory_fd = link.arena_fd = -1
     if memory_fd < 0:
         return engine.add_tcp_peer(link.sock.detach(), description)
-    return engine.add_shm_peer(link.sock.detach(), memory_fd, link.side, link.pid, link.readable, description)
+    return engine.add_shm_peer(link.sock.detach(), memory_fd, arena_fd, link.side, link.pid, link.readable, description)
 
 
 def version() -> str:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.plan import Plan, pick, plans
-from paceline.plan.choose import COLLECTIVES, NO_LIMIT, REPLICATED_BYTES, choose
+from paceline.plan.choose import COLLECTIVES, NO_LIMIT, ONE_SHOT_BYTES_REMOTE, ONE_SHOT_SLOT, choose
 from paceline.plan.ring import ring
 from paceline.plan.verify import verify, verify_blocks
 from paceline.plan.wire import from_wire, to_wire
@@ -54,15 +54,16 @@ def test_every_choice_has_a_reason_in_one_sentence(size: int, one_machine: bool)
 @pytest.mark.parametrize("size", [*range(1, 18), 33])
 def test_what_the_engine_gets_is_proven(size: int, one_machine: bool) -> None:
     for collective, entries in plans(size, one_machine).items():
-        for limit, name, replicated, levels in entries:
+        for limit, name, one_shot, levels in entries:
             plan = from_wire(size, name, levels)
             owners = verify(plan)
             if collective == "all_gather":
                 verify_blocks(plan)
-            if collective == "broadcast" or replicated:
+            if collective == "broadcast" or (one_shot and collective == "all_reduce"):
                 assert [owner for _, owner in owners] == [0]
-            if replicated:
-                assert 0 < limit <= REPLICATED_BYTES
+            if one_shot:
+                shown = limit // size if collective == "all_gather" else limit
+                assert 0 < shown <= (ONE_SHOT_SLOT if one_machine else ONE_SHOT_BYTES_REMOTE)
                 assert len(levels) == 1
             assert {type(leaf) for leaf in leaves(levels)} <= {int}
 
@@ -70,13 +71,13 @@ def test_what_the_engine_gets_is_proven(size: int, one_machine: bool) -> None:
 @pytest.mark.parametrize(
     ("collective", "size", "one_machine", "expected"),
     [
-        ("all_reduce", 2, True, {8: "replicated", 1024: "replicated", 1025: "direct", 1 << 30: "direct"}),
-        ("all_reduce", 8, False, {0: "replicated", 1025: "halving_doubling", 256 * KIB + 1: "ring"}),
+        ("all_reduce", 2, True, {8: "one_shot", 64 * KIB: "one_shot", 64 * KIB + 1: "direct", 1 << 30: "direct"}),
+        ("all_reduce", 8, False, {0: "one_shot", 1025: "halving_doubling", 256 * KIB + 1: "ring"}),
         ("all_reduce", 9, False, {8: "halving_doubling", 256 * KIB: "halving_doubling", 1 << 40: "ring"}),
-        ("all_gather", 4, True, {8: "direct", 1 << 30: "direct"}),
+        ("all_gather", 4, True, {8: "one_shot", 256 * KIB: "one_shot", 256 * KIB + 1: "direct"}),
         ("all_gather", 4, False, {64 * KIB: "direct", 64 * KIB + 1: "ring"}),
-        ("broadcast", 4, True, {8: "flat", 1 << 30: "flat"}),
-        ("broadcast", 5, True, {8: "binomial"}),
+        ("broadcast", 4, True, {8: "one_shot", 64 * KIB: "one_shot", 1 << 30: "flat"}),
+        ("broadcast", 5, True, {8: "one_shot", 64 * KIB + 1: "binomial"}),
         ("broadcast", 2, False, {8: "binomial", 1 << 30: "binomial"}),
         ("all_reduce", 1, False, {0: "none", 1 << 30: "none"}),
     ],

@@ -36,6 +36,19 @@ class FakeNative:
         pass
 
 
+class FakeArena:
+    """A shared memory that nobody allocates in; gone with its last reference."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("arena", os.MFD_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+    def allocate(self, size: int) -> Any:
+        raise AssertionError("nothing is allocated here")
+
+
 @dataclass
 class Peer:
     kind: str
@@ -60,9 +73,11 @@ class FakeEngine:
         self.peers.append(Peer("tcp", description, (fd,)))
         return len(self.peers) - 1
 
-    def add_shm_peer(self, fd: int, memory_fd: int, side: int, pid: int, readable: bool, description: str) -> int:
+    def add_shm_peer(
+        self, fd: int, memory_fd: int, arena_fd: int, side: int, pid: int, readable: bool, description: str
+    ) -> int:
         assert pid == os.getpid()
-        self.peers.append(Peer("shm", description, (fd, memory_fd), side, readable))
+        self.peers.append(Peer("shm", description, (fd, memory_fd, arena_fd), side, readable))
         return len(self.peers) - 1
 
     def group(self, channel: int, rank: int, peers: list[int], timeout: float, plans: Any) -> Any:
@@ -99,7 +114,10 @@ class FakeModule(FakeNative):
         super().__init__(readable)
         self.engines: list[FakeEngine] = []
 
-    def Engine(self, spin_us: float, description: str) -> FakeEngine:
+    def Arena(self) -> FakeArena:
+        return FakeArena()
+
+    def Engine(self, arena: FakeArena, spin_us: float, description: str) -> FakeEngine:
         self.engines.append(FakeEngine(spin_us))
         return self.engines[-1]
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rendezvous_fakes import FakeNative, in_threads, process, settings
+from rendezvous_fakes import FakeArena, FakeNative, in_threads, process, settings
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous import Process, meet, open_store
@@ -22,7 +22,7 @@ TIMEOUT = 60.0
 # Rank 1 of 3 kills itself: before it says where it listens, or while rank 2 calls it, or while it calls rank 0.
 VICTIM = """
 import os, signal, sys
-from rendezvous_fakes import FakeNative, process, settings
+from rendezvous_fakes import FakeArena, FakeNative, process, settings
 from paceline.rendezvous import meet, open_store
 
 def die(*ignored):
@@ -32,7 +32,11 @@ native, (job, moment) = FakeNative(), sys.argv[1:]
 setattr(native, moment, die)
 mine = settings(1, 3, local_size=3, job=job)
 store = open_store(mine, 60.0)
-meet(store, 1, 3, 60.0, process=process(), settings=mine, native=native, linked=(), used=set())
+arena = FakeArena()
+meet(
+    store, 1, 3, 60.0,
+    process=process(), settings=mine, native=native, arena=arena.descriptor, linked=(), used=set(),
+)
 """
 
 
@@ -46,9 +50,21 @@ class ForeignNative(FakeNative):
 def survivor(job: str, rank: int, who: Process) -> str:
     mine = settings(rank, 3, local_size=3, job=job)
     store = open_store(mine, TIMEOUT)
+    arena = FakeArena()
     try:
         with pytest.raises(RendezvousError) as caught:
-            meet(store, rank, 3, TIMEOUT, process=who, settings=mine, native=ForeignNative(), linked=(), used=set())
+            meet(
+                store,
+                rank,
+                3,
+                TIMEOUT,
+                process=who,
+                settings=mine,
+                native=ForeignNative(),
+                arena=arena.descriptor,
+                linked=(),
+                used=set(),
+            )
         return str(caught.value)
     finally:
         store.close(Deadline(TIMEOUT))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from rendezvous_fakes import FakeNative, good, in_threads, process, settings
+from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous import Link, Meeting, Member, Process, meet
@@ -39,6 +39,7 @@ class Rank:
         self.used: set[str] = set()
 
     def meet(self, store: Store | None, rank: int, size: int, timeout: float = TIMEOUT) -> Meeting:
+        arena = FakeArena()
         meeting = meet(
             store,
             rank,
@@ -47,6 +48,7 @@ class Rank:
             process=self.process,
             settings=settings(rank, size, **self.wishes),
             native=self.native,
+            arena=arena.descriptor,
             linked=self.linked,
             used=self.used,
         )
@@ -91,6 +93,7 @@ def check_pair(mine: Link, its: Link, rank: int, other: int) -> None:
         assert mine.side == (CREATOR if rank > other else RECEIVER)
         assert mine.pid == os.getpid()
         assert os.fstat(mine.memory_fd).st_ino == os.fstat(its.memory_fd).st_ino
+        assert os.fstat(mine.arena_fd).st_ino != os.fstat(its.arena_fd).st_ino
 
 
 @pytest.mark.parametrize("size", range(1, 7))

@@ -23,7 +23,7 @@ def pair() -> tuple[Any, Any, list[Any]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         first = socket.create_connection(server.getsockname())
         second, _ = server.accept()
-    engines = [_engine.Engine(0.0, f"rank {rank} (test)") for rank in range(2)]
+    engines = [_engine.Engine(_engine.Arena(), 0.0, f"rank {rank} (test)") for rank in range(2)]
     groups = []
     for rank, (engine, own) in enumerate(zip(engines, (first, second), strict=True)):
         peer = engine.add_tcp_peer(own.detach(), f"rank {1 - rank}")

@@ -16,11 +16,15 @@ from paceline.plan.ring import ring
 from paceline.plan.wire import PlanEntry, to_wire
 
 NO_LIMIT = -1
-# In a replicated plan a rank overwrites its copy without knowing who has read it, so it is right only where
-# every message is copied out eagerly: never above the smallest eager limit of any link (shm: 1024).
-REPLICATED_BYTES = 1024
-# Over sockets a replicated plan costs every rank n-1 messages, worth it only in small groups.
-REPLICATED_RANKS_REMOTE = 8
+# In one shot over messages a rank overwrites its copy without knowing who has read it, so it is right only where
+# every message is copied out eagerly: never above the smallest eager limit of any link (1024).
+ONE_SHOT_BYTES_REMOTE = 1024
+# It costs every rank n-1 messages, worth it only in small groups.
+ONE_SHOT_RANKS_REMOTE = 8
+# In shared memory it takes one hand-over and reads n-1 copies; measured: 64 KiB at 2 ranks, 32 KiB at 4.
+ONE_SHOT_BYTES_SHARED = 128 * 1024
+# What one rank can show in one shot, a limit of the engine.
+ONE_SHOT_SLOT = 64 * 1024
 HALVING_DOUBLING_BYTES = 256 * 1024
 DIRECT_ALL_GATHER_BYTES = 64 * 1024
 FLAT_BROADCAST_RANKS = 4
@@ -32,18 +36,19 @@ COLLECTIVES = ("all_reduce", "all_gather", "broadcast")
 class Choice:
     """The plan for buffers of up to `limit` bytes (inclusive; -1: any size), and the reason in one sentence.
 
-    replicated: every rank carries out each Reduce for itself as if it were the owner, without an all-gather.
+    one_shot: every rank shows all others what it has, once, and takes what it needs; in a reduction, each combines
+    everything for itself as if it were the owner.
     """
 
     plan: Plan
     limit: int
     reason: str
-    replicated: bool = False
+    one_shot: bool = False
 
     @property
     def name(self) -> str:
         """What traces and reports call it."""
-        return "replicated" if self.replicated else self.plan.name
+        return "one_shot" if self.one_shot else self.plan.name
 
 
 def choose(collective: str, size: int, one_machine: bool) -> tuple[Choice, ...]:
@@ -61,7 +66,8 @@ def choose(collective: str, size: int, one_machine: bool) -> tuple[Choice, ...]:
         return _all_reduce_shared(size) if one_machine else _all_reduce_remote(size)
     if collective == "all_gather":
         return _all_gather(size, one_machine)
-    return (_broadcast(size, one_machine),)
+    large = _broadcast(size, one_machine)
+    return (_one_shot(flat(size), ONE_SHOT_SLOT), large) if one_machine else (large,)
 
 
 def pick(collective: str, size: int, one_machine: bool, nbytes: int) -> Choice:
@@ -79,21 +85,22 @@ def plans(size: int, one_machine: bool) -> dict[str, list[PlanEntry]]:
     # Not cached: the engine takes it over when a group is made, and a ring of 64 ranks weighs 0.5 MB.
     return {
         collective: [
-            (choice.limit, choice.name, choice.replicated, to_wire(choice.plan))
+            (choice.limit, choice.name, choice.one_shot, to_wire(choice.plan))
             for choice in choose(collective, size, one_machine)
         ]
         for collective in COLLECTIVES
     }
 
 
-def _replicated(size: int) -> Choice:
-    reason = f"Up to {REPLICATED_BYTES} bytes latency decides: one hop, each of {size} ranks combines all copies."
-    return Choice(flat(size), REPLICATED_BYTES, reason, replicated=True)
+def _one_shot(plan: Plan, limit: int) -> Choice:
+    reason = f"Up to {limit} bytes latency decides: one hop, each of {plan.world} ranks takes what it needs."
+    return Choice(plan, limit, reason, one_shot=True)
 
 
 def _all_reduce_shared(size: int) -> tuple[Choice, ...]:
     reason = f"The {size} ranks share a memory: each combines its own block in one pass over all copies."
-    return _replicated(size), Choice(direct(size), NO_LIMIT, reason)
+    limit = min(ONE_SHOT_SLOT, max(ONE_SHOT_BYTES_REMOTE, ONE_SHOT_BYTES_SHARED // size))
+    return _one_shot(flat(size), limit), Choice(direct(size), NO_LIMIT, reason)
 
 
 def _all_reduce_remote(size: int) -> tuple[Choice, ...]:
@@ -102,13 +109,13 @@ def _all_reduce_remote(size: int) -> tuple[Choice, ...]:
     few = f"Up to {limit} latency decides, and halving-doubling takes only {2 * len(halving.levels)} steps."
     lean = f"Above {limit} bandwidth decides, and nothing sends fewer bytes per rank than a ring."
     larger = Choice(halving, HALVING_DOUBLING_BYTES, few), Choice(ring(size), NO_LIMIT, lean)
-    return (_replicated(size), *larger) if size <= REPLICATED_RANKS_REMOTE else larger
+    return (_one_shot(flat(size), ONE_SHOT_BYTES_REMOTE), *larger) if size <= ONE_SHOT_RANKS_REMOTE else larger
 
 
 def _all_gather(size: int, one_machine: bool) -> tuple[Choice, ...]:
     if one_machine:
         reason = f"The {size} ranks share a memory: each block is read from where it lies."
-        return (Choice(direct(size), NO_LIMIT, reason),)
+        return _one_shot(direct(size), ONE_SHOT_SLOT * size), Choice(direct(size), NO_LIMIT, reason)
     limit = f"{DIRECT_ALL_GATHER_BYTES // 1024} KiB in all"
     quick = f"Up to {limit} latency decides, and direct takes one step."
     lean = f"Above {limit} bandwidth decides, and in a ring each rank receives from one neighbour only."

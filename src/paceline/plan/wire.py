@@ -10,7 +10,7 @@ WireReduce = tuple[int, int, int, int, tuple[int, ...], int]
 """(lo numerator, lo denominator, hi numerator, hi denominator, holders, owner)"""
 WireLevels = tuple[tuple[WireReduce, ...], ...]
 PlanEntry = tuple[int, str, bool, WireLevels]
-"""(limit in bytes, inclusive, -1 for none; name; replicated; levels)"""
+"""(limit in bytes, inclusive, -1 for none; name; one_shot; levels)"""
 
 
 def to_wire(plan: Plan) -> WireLevels:

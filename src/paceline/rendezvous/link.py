@@ -35,6 +35,8 @@ class Link:
     rank: int
     sock: socket.socket
     memory_fd: int = -1
+    arena_fd: int = -1
+    """The peer's arena."""
     side: int = CREATOR
     pid: int = 0
     readable: bool = False
@@ -45,23 +47,28 @@ class Link:
 
     def close(self) -> None:
         self.sock.close()
-        if self.memory_fd >= 0:
-            os.close(self.memory_fd)
-            self.memory_fd = -1
+        for fd in (self.memory_fd, self.arena_fd):
+            if fd >= 0:
+                os.close(fd)
+        self.memory_fd = self.arena_fd = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What both conversations need: the key, this rank's ticket, and the ranks behind the other tickets."""
+    """What both conversations need: the key, this rank's ticket, the ranks behind the other tickets.
+
+    `arena` is the descriptor of this process's arena, which stays its owner's.
+    """
 
     key: bytes
     ticket: bytes
     ranks: dict[bytes, int]
     native: Native
+    arena: int
 
 
 def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversation[Link]:
-    """The side that connects. On a Unix socket it makes the shared memory and passes it."""
+    """The side that connects. On a Unix socket it makes the link's memory; both pass their arenas."""
     rank = pairing.ranks[wanted]
     if sock.family != socket.AF_UNIX:
         yield from call(pairing.key, Role.LINK, pairing.ticket, wanted)
@@ -70,16 +77,21 @@ def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversat
     same_user(uid, Refused)
     yield from call(pairing.key, Role.LINK, pairing.ticket, wanted)
     memory = pairing.native.create_link_memory()
+    fds = [memory]
     try:
-        yield Send(_ADDRESS.pack(pairing.native.probe_address()), (memory,))
-        reply = yield Receive(_ADDRESS.size + _FLAG.size)
+        yield Send(_ADDRESS.pack(pairing.native.probe_address()), (memory, pairing.arena))
+        reply = yield Receive(_ADDRESS.size + _FLAG.size, fds=1)
+        fds += reply.fds
+        if len(fds) != 2:
+            raise Stranger("it passed no arena")
         (address,) = _ADDRESS.unpack_from(reply.data)
         (it_can,) = _FLAG.unpack_from(reply.data, _ADDRESS.size)
         can = _can_read(pairing.native, pid, address)
         yield Send(_FLAG.pack(can))
-        return Link(rank, sock, memory, CREATOR, pid, it_can and can)
+        return Link(rank, sock, *fds, CREATOR, pid, it_can and can)
     except BaseException:
-        os.close(memory)
+        for fd in fds:
+            os.close(fd)
         raise
 
 
@@ -99,17 +111,17 @@ def _answer_rank(sock: socket.socket, pairing: Pairing, pid: int) -> Conversatio
     rank = pairing.ranks[(yield from answer(pairing.key, Role.LINK, known))]
     if sock.family != socket.AF_UNIX:
         return Link(rank, sock)
-    offer = yield Receive(_ADDRESS.size, fds=1)
-    if not offer.fds:
-        raise Stranger("it passed no memory")
-    memory = offer.fds[0]
+    offer = yield Receive(_ADDRESS.size, fds=2)
     try:
+        if len(offer.fds) != 2:
+            raise Stranger("it passed no memory")
         can = _can_read(pairing.native, pid, _ADDRESS.unpack(offer.data)[0])
-        yield Send(_ADDRESS.pack(pairing.native.probe_address()) + _FLAG.pack(can))
+        yield Send(_ADDRESS.pack(pairing.native.probe_address()) + _FLAG.pack(can), (pairing.arena,))
         reply = yield Receive(_FLAG.size)
-        return Link(rank, sock, memory, RECEIVER, pid, can and _FLAG.unpack(reply.data)[0])
+        return Link(rank, sock, *offer.fds, RECEIVER, pid, can and _FLAG.unpack(reply.data)[0])
     except BaseException:
-        os.close(memory)
+        for fd in offer.fds:
+            os.close(fd)
         raise
 
 

@@ -67,13 +67,15 @@ def meet(
     process: Process,
     settings: Settings,
     native: Native,
+    arena: int,
     linked: Collection[str],
     used: set[str],
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
 
     `linked` are the processes that a link exists to, `used` the tickets of earlier meetings, which this one
-    joins. The sockets and memory in the result are the caller's. Raises RendezvousError, the same on every
+    joins; `arena` is the descriptor of what this process shows its machine, and stays the caller's. The sockets and
+    memory in the result are the caller's. Raises RendezvousError, the same on every
     rank if it can.
     """
     if not 0 <= rank < size:
@@ -89,6 +91,7 @@ def meet(
         ticket=bytes.fromhex(me.ticket),
         ranks={bytes.fromhex(member.ticket): member.rank for member in members},
         native=native,
+        arena=arena,
     )
     try:
         links = link_all(assembly, members, me, pairing, settings, linked)

@@ -1,0 +1,89 @@
+#include "execute/lane.hpp"
+
+#include <cstring>
+#include <new>
+
+#include "link/link.hpp"
+
+namespace paceline {
+namespace {
+
+LaneMemory& allocate(Arena& arena) {
+  // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
+  std::byte* memory = arena.allocate(sizeof(LaneMemory));
+  std::memset(memory, 0, offsetof(LaneMemory, slots));
+  return *reinterpret_cast<LaneMemory*>(memory);
+}
+
+}  // namespace
+
+Lane::Lane(Arena& arena, int rank, int size)
+    : arena_(arena), own_(allocate(arena)), rank_(rank), parts_(static_cast<std::size_t>(size)), unknown_(size - 1) {
+  parts_[static_cast<std::size_t>(rank)].memory = &own_;
+}
+
+Lane::~Lane() {
+  auto* memory = reinterpret_cast<std::byte*>(&own_);
+  if (forsaken()) {
+    arena_.release(memory);
+  } else {
+    arena_.retire(memory);
+  }
+}
+
+void Lane::depart() {
+  for (const Part& part : parts_)
+    if (part.memory != nullptr) part.memory->departed.value.fetch_add(1, std::memory_order_acq_rel);
+}
+
+bool Lane::forsaken() const { return own_.departed.value.load(std::memory_order_acquire) == parts_.size(); }
+
+bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
+  Part& part = parts_[static_cast<std::size_t>(rank)];
+  if (part.memory != nullptr) return false;
+  std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, sizeof(LaneMemory)) : nullptr;
+  if (memory == nullptr) return false;
+  part = {reinterpret_cast<LaneMemory*>(memory), &link};
+  --unknown_;
+  return true;
+}
+
+std::byte* Lane::at(int rank, std::uint64_t offset, std::size_t bytes) const {
+  if (rank == rank_) return arena_.at(offset);
+  return parts_[static_cast<std::size_t>(rank)].link->arena()->at(offset, bytes);
+}
+
+bool Lane::all_begun(std::uint64_t turn) const {
+  for (int other = 0; other < size(); ++other)
+    if (other != rank_ && !begun(other, turn)) return false;
+  return true;
+}
+
+void Lane::begin(std::uint64_t turn, bool awaited) {
+  own_.cells[turn % 2].turn.store(turn, std::memory_order_release);
+  // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!awaited && !all_begun(turn)) return;
+  for (const Part& part : parts_)
+    if (part.link != nullptr) part.link->wake();
+}
+
+void Lane::wake_others() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const Part& part : parts_)
+    if (part.link != nullptr) part.link->wake();
+}
+
+bool Lane::last_begun(int rank, Fingerprint& what, std::uint32_t& sequence) const {
+  if (parts_[static_cast<std::size_t>(rank)].memory == nullptr) return false;
+  const Cell* cells = of(rank).cells;
+  const auto even = cells[0].turn.load(std::memory_order_acquire);
+  const auto odd = cells[1].turn.load(std::memory_order_acquire);
+  if (even == 0 && odd == 0) return false;
+  const Cell& last = cells[even > odd ? 0 : 1];
+  what = last.what;
+  sequence = last.sequence;
+  return true;
+}
+
+}  // namespace paceline

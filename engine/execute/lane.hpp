@@ -1,0 +1,116 @@
+// What the ranks of a group on one machine share to take turns: each has a part of it in its own arena.
+//
+// Every collective that goes this way is a turn, numbered from 1, the same on all ranks. A rank begins turn t by
+// filling in its cell for t and then storing t there. It does so once everybody has begun t-1, that is, has finished
+// t-2 and looks no more at the cell that t overwrites: two cells a rank are enough, and one store a turn. The same
+// holds for the two slots. Only its owner writes a cell or a slot; counters say who.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "link/header.hpp"
+#include "memory/arena.hpp"
+
+namespace paceline {
+
+class Link;
+
+inline constexpr std::size_t kOneShotBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
+
+struct alignas(kCacheLine) Cell {
+  std::atomic<std::uint64_t> turn;
+  Fingerprint what;
+  std::uint64_t place;  // of the rank's buffer in its arena, or kPrivate
+  std::uint32_t sequence;
+  std::int32_t cpu;     // where the rank ran when it began the turn
+  std::byte small[24];  // data that fits in needs no slot: one cache line has it all
+};
+static_assert(sizeof(Cell) == kCacheLine);
+
+inline constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
+
+// A turn and how much of it is done; grows for ever, so that nothing must be put back to zero.
+struct alignas(kCacheLine) Counter {
+  std::atomic<std::uint64_t> value;
+};
+
+struct LaneMemory {
+  Cell cells[2];
+  Counter claimed;      // pieces of this rank's region that somebody has taken on; anybody counts
+  Counter finished[2];  // the first rank's: pieces done, all regions together; anybody counts
+  Counter staged;       // rounds, see SharedAllReduce; only the owner counts
+  Counter reduced;
+  Counter taken;
+  Counter departed;  // ranks that look at this memory no more; anybody counts
+  alignas(4096) std::byte slots[2][kOneShotBytes];
+  alignas(4096) std::byte pipe[kPipeBytes];
+};
+
+class Lane {
+ public:
+  static constexpr unsigned kProgressBits = 20;
+  static constexpr std::uint64_t progress(std::uint64_t turn, std::uint64_t done) {
+    return turn << kProgressBits | done;
+  }
+
+  Lane(Arena& arena, int rank, int size);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  std::uint64_t offset() const { return arena_.offset_of(&own_); }
+  // Where another rank's part lies in its arena; false if that cannot be.
+  bool learn(int rank, Link& link, std::uint64_t offset);
+  bool knows(int rank) const { return parts_[static_cast<std::size_t>(rank)].memory != nullptr; }
+  bool ready() const { return unknown_ == 0; }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(parts_.size()); }
+  Arena& arena() const { return arena_; }
+  LaneMemory& own() const { return own_; }
+  LaneMemory& of(int rank) const { return *parts_[static_cast<std::size_t>(rank)].memory; }
+  Cell& cell(int rank, std::uint64_t turn) const { return of(rank).cells[turn % 2]; }
+  // What lies at `offset` of a rank's arena; null if that is outside.
+  std::byte* at(int rank, std::uint64_t offset, std::size_t bytes) const;
+
+  std::uint64_t next_turn() { return ++last_turn_; }
+  // Whether this rank has finished all turns before this one.
+  bool is_next(std::uint64_t turn) const { return finished_ + 1 == turn; }
+  void finish(std::uint64_t turn) { finished_ = turn; }
+
+  bool begun(int rank, std::uint64_t turn) const {
+    return cell(rank, turn).turn.load(std::memory_order_acquire) >= turn;
+  }
+  bool all_begun(std::uint64_t turn) const;
+  // Lets the others see the cell of this turn. The last to begin wakes who sleeps, and so does who is `awaited`.
+  void begin(std::uint64_t turn, bool awaited);
+  // Wakes every other rank that sleeps; what they are to see was stored before.
+  void wake_others() const;
+
+  // This rank takes no more turns. Its part may be looked at until everybody has departed.
+  void depart();
+  bool forsaken() const;
+
+  // The last collective that `rank` has begun here; false if there was none.
+  bool last_begun(int rank, Fingerprint& what, std::uint32_t& sequence) const;
+
+ private:
+  struct Part {
+    LaneMemory* memory = nullptr;
+    Link* link = nullptr;
+  };
+
+  Arena& arena_;
+  LaneMemory& own_;
+  const int rank_;
+  std::vector<Part> parts_;
+  int unknown_;
+  std::uint64_t last_turn_ = 0;
+  std::uint64_t finished_ = 0;
+};
+
+}  // namespace paceline

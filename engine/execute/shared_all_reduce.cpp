@@ -1,0 +1,226 @@
+#include "execute/shared_all_reduce.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernel/reduce.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kGrain = 4096;  // regions, pieces and blocks are multiples of it
+constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
+constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
+constexpr std::size_t kPiecesPerRegion = 4;
+constexpr std::size_t kPass = std::size_t{16} << 10;  // written once, then copied while it is in the first-level cache
+constexpr std::size_t kPipeRounds = 4;
+constexpr std::size_t kLargestBlock = std::size_t{64} << 10;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+}  // namespace
+
+void SharedAllReduce::clear() {
+  SharedOperation::clear();
+  factor = 1;
+  way_ = Way::open;
+  done_ = staged_ = reduced_ = taken_ = 0;
+}
+
+void SharedAllReduce::give(Cell& own) {
+  if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
+  own.place = lane_->arena().holds(data, bytes) ? lane_->arena().offset_of(data) : kPrivate;
+  LaneMemory& memory = lane_->own();
+  memory.claimed.value.store(now(0), std::memory_order_relaxed);
+  if (lane_->rank() == 0) memory.finished[turn_ % 2].value.store(now(0), std::memory_order_relaxed);
+}
+
+// Everybody sees the same cells, so everybody chooses alike.
+void SharedAllReduce::choose() {
+  const auto ranks = static_cast<std::size_t>(lane_->size());
+  inputs_.resize(ranks);
+  copies_.resize(ranks);
+  bool in_place = true;
+  for (int rank = 0; rank < lane_->size(); ++rank) {
+    const std::uint64_t place = lane_->cell(rank, turn_).place;
+    std::byte* copy = place == kPrivate ? nullptr : lane_->at(rank, place, bytes);
+    copies_[static_cast<std::size_t>(rank)] = copy;
+    in_place = in_place && copy != nullptr;
+  }
+  const std::size_t largest = region(0).size();
+  if (in_place) {
+    way_ = Way::in_place;
+    algorithm = "in_place";
+    piece_bytes_ = std::clamp(rounded_up(largest / kPiecesPerRegion, kGrain), kSmallestPiece, kLargestPiece);
+    all_pieces_ = 0;
+    for (int rank = 0; rank < lane_->size(); ++rank) all_pieces_ += pieces(rank);
+  } else {
+    way_ = Way::staged;
+    algorithm = "staged";
+    block_bytes_ = std::min(kLargestBlock, kPipeBytes / (kPipeRounds * ranks) / kGrain * kGrain);
+    block_bytes_ = std::min(block_bytes_, std::max(kGrain, rounded_up(largest / 2, kGrain)));
+    rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
+  }
+}
+
+// The first regions are the largest: none is larger than the first.
+SharedAllReduce::Range SharedAllReduce::region(int rank) const {
+  const auto ranks = static_cast<std::size_t>(lane_->size());
+  const std::size_t each = rounded_up((bytes + ranks - 1) / ranks, kGrain);
+  const std::size_t begin = std::min(bytes, each * static_cast<std::size_t>(rank));
+  return {begin, std::min(bytes, begin + each)};
+}
+
+SharedOperation::Result SharedAllReduce::work() {
+  if (way_ == Way::open) choose();
+  return way_ == Way::in_place ? work_in_place() : work_staged();
+}
+
+// A peer that has not heard yet may still write to the buffer: nobody else may ever get that memory.
+void SharedAllReduce::let_go() {
+  if (lane_ != nullptr && lane_->arena().holds(data, bytes)) lane_->arena().retire(data);
+}
+
+std::vector<int> SharedAllReduce::behind() const {
+  std::vector<int> ranks;
+  if (way_ == Way::in_place && all_finished()) return ranks;
+  for (int rank = 0; rank < lane_->size(); ++rank) {
+    const bool waits =
+        way_ == Way::in_place || lane_->of(rank).taken.value.load(std::memory_order_acquire) < now(rounds_);
+    if (rank != lane_->rank() && waits) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// --- in place
+
+std::size_t SharedAllReduce::pieces(int rank) const { return (region(rank).size() + piece_bytes_ - 1) / piece_bytes_; }
+
+// Takes on a piece that nobody has taken on yet: from this rank's region, then from the next ones.
+bool SharedAllReduce::claim(int& rank, std::size_t& piece) {
+  for (int i = 0; i < lane_->size(); ++i) {
+    rank = (lane_->rank() + i) % lane_->size();
+    auto& claimed = lane_->of(rank).claimed.value;
+    auto seen = claimed.load(std::memory_order_relaxed);
+    // A rank that is late may find its peers' counters in the next turn already.
+    while (seen >= now(0) && seen < now(pieces(rank))) {
+      if (!claimed.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) continue;
+      piece = seen - now(0);
+      return true;
+    }
+  }
+  return false;
+}
+
+void SharedAllReduce::combine_piece(int rank, std::size_t piece) {
+  const Range whole = region(rank);
+  const std::size_t begin = whole.begin + piece * piece_bytes_;
+  const std::size_t end = std::min(whole.end, begin + piece_bytes_);
+  const auto me = static_cast<std::size_t>(lane_->rank());
+  for (std::size_t at = begin; at < end; at += kPass) {
+    const std::size_t size = std::min(kPass, end - at);
+    for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = copies_[i] + at;
+    kernels().reduce(fold, copies_[me] + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
+    for (std::size_t i = 0; i < copies_.size(); ++i)
+      if (i != me) std::memcpy(copies_[i] + at, copies_[me] + at, size);
+  }
+}
+
+SharedOperation::Result SharedAllReduce::work_in_place() {
+  int rank = 0;
+  std::size_t piece = 0;
+  if (claim(rank, piece)) {
+    combine_piece(rank, piece);
+    ++done_;
+    return Result::moved;
+  }
+  auto& finished = lane_->of(0).finished[turn_ % 2].value;
+  if (done_ > 0) {
+    const auto before = finished.fetch_add(done_, std::memory_order_acq_rel);
+    const bool last = before + done_ == now(all_pieces_);
+    done_ = 0;
+    if (last) lane_->wake_others();
+  }
+  return all_finished() ? Result::complete : Result::waits;
+}
+
+bool SharedAllReduce::all_finished() const {
+  return lane_->of(0).finished[turn_ % 2].value.load(std::memory_order_acquire) == now(all_pieces_);
+}
+
+// --- staged
+
+SharedAllReduce::Range SharedAllReduce::block(int rank, std::size_t round) const {
+  const Range whole = region(rank);
+  const std::size_t begin = std::min(whole.end, whole.begin + round * block_bytes_);
+  return {begin, std::min(whole.end, begin + block_bytes_)};
+}
+
+// Where `holder` keeps its block of `rank`'s region: its copy of it, or, of its own region, the result.
+std::byte* SharedAllReduce::place(int holder, int rank, std::size_t round) const {
+  const auto ranks = static_cast<std::size_t>(lane_->size());
+  const std::size_t slot = round % kPipeRounds * ranks + static_cast<std::size_t>(rank);
+  return lane_->of(holder).pipe + slot * block_bytes_;
+}
+
+bool SharedAllReduce::everybody(Counter LaneMemory::* counter, std::size_t done) const {
+  if (done == 0) return true;  // the counters still tell of the turn before
+  for (int rank = 0; rank < lane_->size(); ++rank)
+    if (rank != lane_->rank() && (lane_->of(rank).*counter).value.load(std::memory_order_acquire) < now(done))
+      return false;
+  return true;
+}
+
+void SharedAllReduce::stage() {
+  for (int i = 1; i < lane_->size(); ++i) {
+    const int rank = (lane_->rank() + i) % lane_->size();
+    const Range part = block(rank, staged_);
+    if (part.size() > 0) std::memcpy(place(lane_->rank(), rank, staged_), data + part.begin, part.size());
+  }
+  lane_->own().staged.value.store(now(++staged_), std::memory_order_release);
+  lane_->wake_others();
+}
+
+void SharedAllReduce::reduce() {
+  const Range part = block(lane_->rank(), reduced_);
+  for (std::size_t at = 0; at < part.size(); at += kPass) {
+    const std::size_t size = std::min(kPass, part.size() - at);
+    for (int rank = 0; rank < lane_->size(); ++rank) {
+      inputs_[static_cast<std::size_t>(rank)] =
+          rank == lane_->rank() ? data + part.begin + at : place(rank, lane_->rank(), reduced_) + at;
+    }
+    kernels().reduce(fold, data + part.begin + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
+    std::memcpy(place(lane_->rank(), lane_->rank(), reduced_) + at, data + part.begin + at, size);
+  }
+  lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
+  lane_->wake_others();
+}
+
+void SharedAllReduce::take() {
+  for (int i = 1; i < lane_->size(); ++i) {
+    const int rank = (lane_->rank() + i) % lane_->size();
+    const Range part = block(rank, taken_);
+    if (part.size() > 0) std::memcpy(data + part.begin, place(rank, rank, taken_), part.size());
+  }
+  lane_->own().taken.value.store(now(++taken_), std::memory_order_release);
+  lane_->wake_others();
+}
+
+// What others wait for comes first.
+SharedOperation::Result SharedAllReduce::work_staged() {
+  const auto free_before = [](std::size_t round) { return round < kPipeRounds ? 0 : round - kPipeRounds + 1; };
+  if (reduced_ < staged_ && everybody(&LaneMemory::staged, reduced_ + 1) &&
+      everybody(&LaneMemory::taken, free_before(reduced_))) {
+    reduce();
+  } else if (staged_ < rounds_ && everybody(&LaneMemory::reduced, free_before(staged_))) {
+    stage();
+  } else if (taken_ < reduced_ && everybody(&LaneMemory::reduced, taken_ + 1)) {
+    take();
+    if (taken_ == rounds_) return Result::complete;
+  } else {
+    return Result::waits;
+  }
+  return Result::moved;
+}
+
+}  // namespace paceline

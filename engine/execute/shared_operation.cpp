@@ -1,0 +1,106 @@
+#include "execute/shared_operation.hpp"
+
+#include <sched.h>
+
+#include "execute/group.hpp"
+
+namespace paceline {
+
+void SharedOperation::begin() {
+  lane_ = group->lane.get();
+  turn_ = lane_->next_turn();
+  step();
+}
+
+void SharedOperation::clear() {
+  lane_ = nullptr;
+  phase_ = Phase::entering;
+  next_ = 0;
+}
+
+bool SharedOperation::step() {
+  if (trouble_) return false;
+  bool moved = false;
+  if (phase_ == Phase::entering) {
+    if (!enter()) return false;
+    phase_ = Phase::gathering;
+    moved = true;
+  }
+  if (phase_ == Phase::gathering) {
+    if (!gather()) return moved;
+    phase_ = Phase::working;
+    moved = true;
+  }
+  if (phase_ == Phase::working) {
+    const Result result = work();
+    if (result == Result::complete) phase_ = Phase::complete;
+    moved |= result != Result::waits;
+  }
+  return moved;
+}
+
+// True once everybody is past what this turn overwrites, and this rank has begun it.
+bool SharedOperation::enter() {
+  if (!lane_->ready() || !lane_->is_next(turn_)) return false;
+  for (int other = 0; other < lane_->size(); ++other) {
+    if (other == lane_->rank()) continue;
+    if (!lane_->begun(other, turn_ - 1) || !agree(other, turn_ - 1)) return false;
+  }
+  Cell& own = lane_->cell(lane_->rank(), turn_);
+  own.what = what;
+  own.sequence = sequence;
+  own.cpu = ::sched_getcpu();
+  give(own);
+  lane_->begin(turn_, awaited());
+  return true;
+}
+
+bool SharedOperation::gather() {
+  for (; next_ < lane_->size(); ++next_) {
+    if (next_ == lane_->rank() || !needs(next_)) continue;
+    if (!lane_->begun(next_, turn_) || !agree(next_, turn_)) return false;
+  }
+  return true;
+}
+
+bool SharedOperation::agree(int rank, std::uint64_t turn) {
+  const Cell& mine = lane_->cell(lane_->rank(), turn);
+  const Cell& theirs = lane_->cell(rank, turn);
+  if (turn == 0 || mine.what == theirs.what) return true;
+  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, rank)};
+  return false;
+}
+
+std::vector<int> SharedOperation::absent() const {
+  std::vector<int> ranks;
+  for (int other = 0; other < lane_->size(); ++other)
+    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn_))) ranks.push_back(other);
+  return ranks;
+}
+
+std::vector<int> SharedOperation::missing() const {
+  if (phase_ == Phase::working) return behind();
+  std::vector<int> ranks = absent();
+  if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(rank); });
+  return ranks;
+}
+
+bool SharedOperation::crowded() const {
+  const int cpu = ::sched_getcpu();
+  const auto last_turn = phase_ == Phase::working ? turn_ : turn_ - 1;
+  if (last_turn == 0) return false;
+  if (phase_ == Phase::gathering) return lane_->cell(next_, last_turn).cpu == cpu;
+  for (int other = 0; other < lane_->size(); ++other)
+    if (other != lane_->rank() && lane_->cell(other, last_turn).cpu == cpu) return true;
+  return false;
+}
+
+bool SharedOperation::has_work() const {
+  switch (phase_) {
+    case Phase::entering: return lane_->ready() && lane_->is_next(turn_) && lane_->all_begun(turn_ - 1);
+    case Phase::gathering: return missing().empty();
+    default: return true;
+  }
+}
+
+}  // namespace paceline

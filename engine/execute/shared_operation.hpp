@@ -1,0 +1,51 @@
+// A collective among the ranks of one machine, as a turn on their lane: each rank shows what it has, and all work in
+// the memory that they share. No message is sent.
+#pragma once
+
+#include "execute/lane.hpp"
+#include "execute/operation.hpp"
+
+namespace paceline {
+
+class SharedOperation : public Operation {
+ public:
+  bool step() final;
+  bool complete() const final { return phase_ == Phase::complete; }
+  std::vector<int> missing() const final;
+  std::vector<int> absent() const final;
+  bool has_work() const final;
+  bool needs_links() const final { return lane_ == nullptr || !lane_->ready(); }
+  bool crowded() const final;
+
+ protected:
+  enum class Result : std::uint8_t { waits, moved, complete };
+
+  void begin() final;
+  void end() final { lane_->finish(turn_); }
+  void clear() override;
+
+  // Puts what this rank has where the others see it: in its cell, its slot, or its arena.
+  virtual void give(Cell& own) = 0;
+  // Whether it waits for this rank to begin; and whether others wait for this rank alone.
+  virtual bool needs(int rank) const = 0;
+  virtual bool awaited() const { return false; }
+  // Whoever it needs has begun.
+  virtual Result work() = 0;
+  // The ranks that `work` waits for.
+  virtual std::vector<int> behind() const { return {}; }
+
+  Lane* lane_ = nullptr;
+  std::uint64_t turn_ = 0;
+
+ private:
+  enum class Phase : std::uint8_t { entering, gathering, working, complete };
+
+  bool enter();
+  bool gather();
+  bool agree(int rank, std::uint64_t turn);
+
+  Phase phase_ = Phase::entering;
+  int next_ = 0;  // the ranks before this one have begun, or need not
+};
+
+}  // namespace paceline

@@ -1,0 +1,120 @@
+#include "memory/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <new>
+#include <system_error>
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSmallest = kHugePage * 2;
+
+std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+// Address space costs nothing, unless somebody has limited it.
+std::size_t default_size() {
+  const auto memory =
+      static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  rlimit limit{};
+  constexpr rlim_t kShare = 32;
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+    return std::min(memory, static_cast<std::size_t>(limit.rlim_cur / kShare));
+  return memory;
+}
+
+// Small blocks lie in the first part, so that a huge page is never touched for their sake.
+std::size_t small_part(std::size_t size) { return std::min(size / 2, std::size_t{1} << 30) / kHugePage * kHugePage; }
+
+}  // namespace
+
+Arena::Arena(std::size_t bytes)
+    : fd_(create_shared_memory("paceline-arena",
+                               std::max(kSmallest, rounded(bytes > 0 ? bytes : default_size(), kHugePage)))),
+      mapping_(Mapping::whole(fd_.get())),
+      owner_(::getpid()) {
+  const std::size_t middle = small_part(size());
+  ::madvise(base() + middle, size() - middle, MADV_HUGEPAGE);
+  small_free_[rounded(sizeof(ArenaHeader), kPage)] = middle - rounded(sizeof(ArenaHeader), kPage);
+  large_free_[middle] = size() - middle;
+}
+
+std::byte* Arena::allocate(std::size_t bytes) {
+  const bool large = bytes >= kHugePage;
+  const std::size_t step = large ? kHugePage : bytes >= kPage ? kPage : kCacheLine;
+  if (bytes > size() || ::getpid() != owner_) throw std::bad_alloc();
+  const std::size_t wanted = rounded(std::max<std::size_t>(bytes, 1), step);
+  const std::lock_guard lock(mutex_);
+  Blocks& free = large ? large_free_ : small_free_;
+  for (auto block = free.begin(); block != free.end(); ++block) {
+    const auto [offset, available] = *block;
+    const std::size_t begin = rounded(offset, step);
+    if (begin + wanted > offset + available) continue;
+    free.erase(block);
+    if (begin > offset) free[offset] = begin - offset;
+    if (offset + available > begin + wanted) free[begin + wanted] = offset + available - begin - wanted;
+    used_[begin] = {wanted, false};
+    return base() + begin;
+  }
+  throw std::bad_alloc();
+}
+
+void Arena::release(std::byte* memory) {
+  if (::getpid() != owner_) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = used_.find(offset_of(memory));
+  if (found == used_.end() || found->second.retired) return;
+  const auto [offset, used] = *found;
+  used_.erase(found);
+  const bool large = used.bytes >= kHugePage;
+  if (large) {
+    ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                static_cast<off_t>(used.bytes));
+  }
+  put_back(large ? large_free_ : small_free_, offset, used.bytes);
+}
+
+void Arena::put_back(Blocks& free, std::size_t offset, std::size_t bytes) {
+  auto next = free.lower_bound(offset);
+  if (next != free.end() && offset + bytes == next->first) {
+    bytes += next->second;
+    next = free.erase(next);
+  }
+  if (next != free.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += bytes;
+      return;
+    }
+  }
+  free[offset] = bytes;
+}
+
+void Arena::retire(const std::byte* inside) {
+  const std::lock_guard lock(mutex_);
+  auto after = used_.upper_bound(offset_of(inside));
+  if (after == used_.begin()) return;
+  --after;
+  if (offset_of(inside) < after->first + after->second.bytes) after->second.retired = true;
+}
+
+std::size_t Arena::allocated() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& [offset, used] : used_) bytes += used.bytes;
+  return bytes;
+}
+
+PeerArena::PeerArena(const Descriptor& fd) : mapping_(Mapping::whole(fd.get())) {
+  if (mapping_.size() < sizeof(ArenaHeader)) throw std::system_error(EINVAL, std::generic_category(), "a peer's arena");
+}
+
+}  // namespace paceline

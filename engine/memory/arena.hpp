@@ -1,0 +1,88 @@
+// Memory that the other processes of this machine see: one sparse memfd per process, mapped by each of its peers.
+//
+// Nothing has a name in the file system, and only touched pages exist, so an arena may be as large as the machine's
+// memory and vanishes with its last holder, however that ends.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "memory/descriptor.hpp"
+
+namespace paceline {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+// What lies at the start of every arena.
+struct ArenaHeader {
+  alignas(kCacheLine) std::atomic<std::uint32_t> parked;  // this process sleeps: ring its doorbell
+};
+
+class Arena {
+ public:
+  // `bytes` is the most that it can hold; 0: as much as the machine has memory.
+  explicit Arena(std::size_t bytes = 0);
+
+  int descriptor() const { return fd_.get(); }
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base()); }
+
+  // Memory on a cache line of its own; from 2 MiB on huge pages of its own, where the kernel has them. Fresh or used,
+  // never cleared. Throws std::bad_alloc; also in a forked child, which must not share its parent's bookkeeping.
+  std::byte* allocate(std::size_t bytes);
+  // Gives memory back, large blocks to the system at once. In a forked child it does nothing.
+  void release(std::byte* memory);
+  // The memory keeps its place for ever: somebody who gave up may still write to it.
+  void retire(const std::byte* inside);
+
+  bool holds(const void* memory, std::size_t bytes) const {
+    const auto* begin = static_cast<const std::byte*>(memory);
+    return begin >= base() && begin < base() + size() && bytes <= static_cast<std::size_t>(base() + size() - begin);
+  }
+  std::uint64_t offset_of(const void* memory) const {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - base());
+  }
+  std::byte* at(std::uint64_t offset) const { return base() + offset; }
+  std::size_t size() const { return mapping_.size(); }
+  std::size_t allocated() const;
+
+ private:
+  using Blocks = std::map<std::size_t, std::size_t>;  // offset to bytes
+
+  std::byte* base() const { return static_cast<std::byte*>(mapping_.data()); }
+  void put_back(Blocks& free, std::size_t offset, std::size_t bytes);
+
+  Descriptor fd_;
+  Mapping mapping_;
+  const pid_t owner_;
+  mutable std::mutex mutex_;
+  Blocks small_free_;
+  Blocks large_free_;
+  struct Used {
+    std::size_t bytes;
+    bool retired;
+  };
+  std::map<std::size_t, Used> used_;
+};
+
+// The arena of another process of this machine.
+class PeerArena {
+ public:
+  explicit PeerArena(const Descriptor& fd);
+
+  ArenaHeader& header() const { return *static_cast<ArenaHeader*>(mapping_.data()); }
+  // Null if it does not lie within the arena.
+  std::byte* at(std::uint64_t offset, std::size_t bytes) const {
+    if (offset > mapping_.size() || bytes > mapping_.size() - offset) return nullptr;
+    return static_cast<std::byte*>(mapping_.data()) + offset;
+  }
+
+ private:
+  Mapping mapping_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+// Arrays as Python's buffer protocol shows them, without going through any Python code.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "kernel/types.hpp"
+
+namespace paceline {
+
+// Holds on to the memory of a Python object for as long as it lives. Needs the GIL at both ends.
+class PythonBuffer {
+ public:
+  // Nothing useful, and no Python error, if the object shows no contiguous memory of a known element type.
+  PythonBuffer(nanobind::handle object, bool writable);
+  ~PythonBuffer();
+  PythonBuffer(const PythonBuffer&) = delete;
+  PythonBuffer& operator=(const PythonBuffer&) = delete;
+
+  explicit operator bool() const { return dtype_.has_value(); }
+  std::byte* data() const { return static_cast<std::byte*>(view_.buf); }
+  std::size_t count() const { return static_cast<std::size_t>(view_.len / view_.itemsize); }
+  DType dtype() const { return *dtype_; }
+
+ private:
+  Py_buffer view_{};
+  std::optional<DType> dtype_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,240 @@
+// What ranks of one machine do in the memory that they share: arenas, turns, and all-reduces of every kind of buffer.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <random>
+
+#include "memory/arena.hpp"
+#include "world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+
+// Memory of an arena for as long as this lives.
+class Allocated {
+ public:
+  Allocated(Arena& arena, std::size_t bytes) : arena_(arena), memory_(arena.allocate(bytes)) {}
+  ~Allocated() { arena_.release(memory_); }
+  Allocated(const Allocated&) = delete;
+  Allocated& operator=(const Allocated&) = delete;
+  std::byte* get() const { return memory_; }
+
+ private:
+  Arena& arena_;
+  std::byte* memory_;
+};
+
+// Every element tells its place and who contributed: any piece that is lost, doubled or misplaced shows.
+void fill(std::int64_t* data, std::size_t count, int rank) {
+  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int64_t>(i * 16) + (1 << rank);
+}
+
+void check_sum(const std::int64_t* data, std::size_t count, int size) {
+  for (std::size_t i = 0; i < count; ++i) CHECK(data[i] == static_cast<std::int64_t>(i * 16) * size + (1 << size) - 1);
+}
+
+void reduce_and_check(Rank& r, std::byte* memory, std::size_t count) {
+  auto* data = reinterpret_cast<std::int64_t*>(memory);
+  fill(data, count, r.rank);
+  all_reduce(*r.engine, *r.group, memory, count, DType::int64, Op::sum, 1, Mode::blocking);
+  check_sum(data, count, r.size);
+}
+
+}  // namespace
+
+TEST(an_arena_gives_memory_that_does_not_overlap_and_takes_it_back) {
+  Arena arena(16 * kMegabyte);
+  std::mt19937 random(5);
+  std::vector<std::pair<std::byte*, std::size_t>> held;
+  for (int round = 0; round < 3000; ++round) {
+    if (held.size() > 40 || (!held.empty() && random() % 3 == 0)) {
+      std::swap(held[random() % held.size()], held.back());
+      const auto [memory, bytes] = held.back();
+      for (std::size_t i = 0; i < bytes; i += 61) CHECK(memory[i] == static_cast<std::byte>(bytes % 251));
+      arena.release(memory);
+      held.pop_back();
+    } else {
+      const std::size_t bytes = random() % 8 == 0 ? random() % (2 * kMegabyte + 5) : random() % 9000;
+      std::byte* memory = nullptr;
+      try {
+        memory = arena.allocate(bytes);
+      } catch (const std::bad_alloc&) {
+        continue;
+      }
+      CHECK(reinterpret_cast<std::uintptr_t>(memory) % kCacheLine == 0);
+      CHECK(arena.holds(memory, bytes));
+      std::fill_n(memory, bytes, static_cast<std::byte>(bytes % 251));
+      held.emplace_back(memory, bytes);
+    }
+  }
+  for (const auto& [memory, bytes] : held) arena.release(memory);
+  CHECK(arena.allocated() == 0);
+  arena.release(arena.allocate(7 * kMegabyte));  // it has grown together again
+}
+
+TEST(an_arena_that_is_full_says_so) {
+  Arena arena(4 * kMegabyte);
+  bool refused = false;
+  try {
+    (void)arena.allocate(64 * kMegabyte);
+  } catch (const std::bad_alloc&) {
+    refused = true;
+  }
+  CHECK(refused && arena.allocated() == 0);
+}
+
+TEST(retired_memory_is_never_given_again) {
+  Arena arena(4 * kMegabyte);
+  std::byte* first = arena.allocate(1000);
+  arena.retire(first + 500);
+  arena.release(first);
+  for (int i = 0; i < 100; ++i) {
+    const std::byte* other = arena.allocate(1000);
+    CHECK(other + 1000 <= first || other >= first + 1000);
+  }
+}
+
+TEST(a_forked_child_leaves_its_parents_arena_alone) {
+  Arena arena(4 * kMegabyte);
+  std::byte* memory = arena.allocate(1000);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    arena.release(memory);
+    try {
+      (void)arena.allocate(10);
+    } catch (const std::bad_alloc&) {
+      ::_exit(7);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  CHECK(arena.allocated() >= 1000);
+}
+
+TEST(a_peers_arena_ends_where_it_ends) {
+  const Arena arena(4 * kMegabyte);
+  const Descriptor fd(::dup(arena.descriptor()));
+  const PeerArena peer(fd);
+  CHECK(peer.at(0, arena.size()) != nullptr);
+  CHECK(peer.at(1, arena.size()) == nullptr);
+  CHECK(peer.at(~std::uint64_t{0} - 5, 10) == nullptr);
+  CHECK(peer.at(arena.size(), 0) != nullptr);
+}
+
+TEST(all_reduce_of_private_shared_and_mixed_buffers) {
+  for (const int size : {2, 3, 4}) {
+    World world(size, [](int, int) { return Wire::staged; });
+    world.run([&](Rank& r) {
+      for (const std::size_t count : {5UL, 9'000UL, 20'011UL, 131'072UL, 700'001UL}) {
+        std::vector<std::int64_t> own(count);
+        const Allocated shared(world.arena(r.rank), count * sizeof(std::int64_t));
+        reduce_and_check(r, bytes(own), count);
+        reduce_and_check(r, shared.get(), count);
+        reduce_and_check(r, r.rank == 1 ? bytes(own) : shared.get(), count);
+      }
+    });
+  }
+}
+
+TEST(an_average_in_place_divides_once) {
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    constexpr std::size_t kCount = 100'003;
+    const Allocated shared(world.arena(r.rank), kCount * sizeof(double));
+    auto* data = reinterpret_cast<double*>(shared.get());
+    for (const Op op : {Op::avg, Op::premul_sum}) {
+      std::fill_n(data, kCount, 3.0 * (r.rank + 1));
+      all_reduce(*r.engine, *r.group, shared.get(), kCount, DType::float64, op, 0.5, Mode::blocking);
+      for (std::size_t i = 0; i < kCount; ++i) CHECK(data[i] == (op == Op::avg ? 6 : 9));
+    }
+  });
+}
+
+// A fast rank may be a turn ahead of a slow one, never more; whoever falls behind reads what was meant for it.
+TEST(turns_of_every_kind_follow_each_other_without_waiting) {
+  for (const int size : {2, 3, 4}) {
+    World world(size, [](int, int) { return Wire::shm; });
+    world.run([&](Rank& r) {
+      std::mt19937 random(17);  // the same choices on all ranks
+      std::mt19937 mine(static_cast<unsigned>(r.rank));
+      const auto n = static_cast<std::size_t>(size);
+      for (int round = 0; round < 600; ++round) {
+        const std::size_t count = random() % 5 == 0 ? random() % 3000 : random() % 5;
+        const int root = static_cast<int>(random() % n);
+        const int kind = static_cast<int>(random() % 6);
+        const int base = round * 10;
+        std::vector<std::int32_t> data(count, base + r.rank);
+        std::vector<std::int32_t> all(count * n, base + r.rank);
+        const std::int32_t sum = base * size + size * (size - 1) / 2;
+        switch (kind) {
+          case 0:
+            broadcast(*r.engine, *r.group, bytes(data), count, DType::int32, root, Mode::blocking);
+            for (const auto value : data) CHECK(value == base + root);
+            break;
+          case 1:
+            all_gather(*r.engine, *r.group, bytes(data), bytes(all), count, DType::int32, Mode::blocking);
+            for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == base + static_cast<std::int32_t>(i / count));
+            break;
+          case 2:
+            reduce(*r.engine, *r.group, bytes(data), count, DType::int32, Op::sum, 1, root, Mode::blocking);
+            for (const auto value : data) CHECK(value == (r.rank == root ? sum : base + r.rank));
+            break;
+          case 3:
+            reduce_scatter(*r.engine, *r.group, bytes(all), bytes(data), count, DType::int32, Op::sum, 1,
+                           Mode::blocking);
+            for (const auto value : data) CHECK(value == sum);
+            break;
+          case 4: barrier(*r.engine, *r.group, Mode::blocking); break;
+          default: {
+            auto handle = all_reduce(*r.engine, *r.group, bytes(data), count, DType::int32, Op::sum, 1, Mode::async);
+            if (mine() % 2 == 0) std::this_thread::yield();
+            r.engine->wait(*handle, std::chrono::seconds(60));
+            for (const auto value : data) CHECK(value == sum);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(groups_come_and_go_and_give_their_memory_back) {
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    std::size_t before = 0;
+    for (std::uint64_t channel = 100; channel < 130; ++channel) {
+      auto group = r.engine->add_group(channel, r.rank, r.peers, std::chrono::seconds(60), plans_for(r.size, false));
+      std::vector<std::int64_t> data(50, r.rank);
+      all_reduce(*r.engine, *group, bytes(data), data.size(), DType::int64, Op::sum, 1, Mode::blocking);
+      CHECK(data[0] == 3);
+      broadcast(*r.engine, *group, bytes(data), data.size(), DType::int64, 0, Mode::blocking);
+      r.engine->remove_group(*group);
+      barrier(*r.engine, *r.group, Mode::blocking);  // everybody has left the group
+      if (channel == 110) before = world.arena(r.rank).allocated();
+    }
+    CHECK(world.arena(r.rank).allocated() <= before);
+  });
+}
+
+TEST(a_failed_all_reduce_in_place_retires_its_buffer) {
+  World world(2, [](int, int) { return Wire::shm; }, false, 0.2);
+  world.run([&](Rank& r) {
+    if (r.rank == 1) return;
+    std::byte* memory = world.arena(0).allocate(kMegabyte);
+    bool failed = false;
+    try {
+      all_reduce(*r.engine, *r.group, memory, kMegabyte / 4, DType::float32, Op::sum, 1, Mode::blocking);
+    } catch (const Failure& failure) {
+      failed = failure.kind == ErrorKind::timeout;
+    }
+    CHECK(failed);
+    const std::size_t held = world.arena(0).allocated();
+    world.arena(0).release(memory);
+    CHECK(world.arena(0).allocated() == held);
+  });
+}
