@@ -88,7 +88,7 @@ def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversat
         (it_can,) = _FLAG.unpack_from(reply.data, _ADDRESS.size)
         can = _can_read(pairing.native, pid, address)
         yield Send(_FLAG.pack(can))
-        return Link(rank, sock, *fds, CREATOR, pid, it_can and can)
+        return Link(rank, sock, fds[0], fds[1], CREATOR, pid, it_can and can)
     except BaseException:
         for fd in fds:
             os.close(fd)
@@ -118,7 +118,7 @@ def _answer_rank(sock: socket.socket, pairing: Pairing, pid: int) -> Conversatio
         can = _can_read(pairing.native, pid, _ADDRESS.unpack(offer.data)[0])
         yield Send(_ADDRESS.pack(pairing.native.probe_address()) + _FLAG.pack(can), (pairing.arena,))
         reply = yield Receive(_FLAG.size)
-        return Link(rank, sock, *offer.fds, RECEIVER, pid, can and _FLAG.unpack(reply.data)[0])
+        return Link(rank, sock, offer.fds[0], offer.fds[1], RECEIVER, pid, can and _FLAG.unpack(reply.data)[0])
     except BaseException:
         for fd in offer.fds:
             os.close(fd)
