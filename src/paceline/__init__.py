@@ -1,7 +1,7 @@
 """Paceline keeps every rank of a training job in step.
 
-`init()` joins this rank to its job and gives a `Group` with the collectives; `paceline.torch` is the same for
-PyTorch. Nothing here imports a framework.
+`init()` joins this rank to its job and gives a `Group` with the collectives, `empty()` makes arrays that they need not
+copy; `paceline.torch` is the same for PyTorch. Nothing here imports a framework.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from paceline.arena import empty
     from paceline.group import Group, Operation
 
-__all__ = ["Group", "Operation", "init"]
+__all__ = ["Group", "Operation", "empty", "init"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "empty":
+        from paceline.arena import empty
+
+        return empty
     if name not in ("Group", "Operation"):
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
     from paceline import group

@@ -25,6 +25,11 @@ def test_no_framework_is_imported(tmp_path: Path) -> None:
     run(2, "bare.py", output=tmp_path)
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_arrays_in_the_arena(ranks: int, tmp_path: Path) -> None:
+    run(ranks, "shared_arrays.py", output=tmp_path)
+
+
 def test_what_is_not_an_array_is_refused() -> None:
     with pytest.raises(TypeError, match="expected an array"):
         read(3)
