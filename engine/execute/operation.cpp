@@ -20,6 +20,7 @@ void Operation::reset() {
   sequence = 0;
   id = 0;
   notify = false;
+  waiter = 0;
   group = nullptr;
   program.clear();
   scratch.clear();
