@@ -40,7 +40,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
     [
         (["frob"], "paceline frob: No such command 'frob'."),
         (["--frob"], "paceline: No such option: --frob"),
-        (["trace"], "paceline trace: Missing argument"),
+        (["trace", "/nowhere", "--pid", "1"], "paceline trace: give a folder or --pid, not both"),
         (["trace", "/nowhere"], "paceline trace: there is no folder /nowhere"),
         (["doctor", "--frob"], "paceline doctor: No such option: --frob"),
     ],
