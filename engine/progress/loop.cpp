@@ -281,7 +281,7 @@ void Engine::check_clocks() {
       Group& group = *operation.group;
       const auto waited = std::chrono::duration<double>(now - operation.started).count();
       char seconds[32];
-      std::snprintf(seconds, sizeof seconds, "%.3g", waited);
+      std::snprintf(seconds, sizeof seconds, waited < 100 ? "%.3g" : "%.0f", waited);
       std::string missing;
       for (const int rank : absent(operation)) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
       fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +

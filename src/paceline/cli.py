@@ -88,7 +88,7 @@ def trace(
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option(help="A rank of the running job to ask, if several jobs run here.", show_default=False),
+        typer.Option(help="Process of any rank: chooses among several running jobs.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Chrome trace to write.")] = Path("trace.json"),
     flight: Annotated[
@@ -114,16 +114,20 @@ def trace(
     if folder is None:
         for one in dumps:
             print(live.summary(one))
-    if flight is not None:
-        written = recorder.write(dumps, flight)
-        print(
-            f"{len(written)} flight-recorder files, {written[0]} … {written[-1]}; give their folder to torch's fr_trace"
-        )
-        return 0
-    events = chrome.write(dumps, output)
     size = dumps[0].size
     ranks = f"{len(dumps)} of {size} ranks" if len(dumps) < size else f"{len(dumps)} ranks"
-    print(f"{output}: {events} operations of {ranks}; open it at https://ui.perfetto.dev")
+    try:
+        if flight is not None:
+            files = recorder.write(dumps, flight)
+            done = (
+                f"{len(files)} flight-recorder files, {files[0]} … {files[-1]}; give their folder to torch's fr_trace"
+            )
+        else:
+            operations = chrome.write(dumps, output)
+            done = f"{output}: {operations} operations of {ranks}; open it at https://ui.perfetto.dev"
+    except OSError as error:
+        raise _UsageError(f"cannot write {error.filename}: {error.strerror}") from None
+    print(done)
     return 0
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from paceline.frames import users_line
+from paceline.trace.seconds import shown
 
 DEFAULT_SECONDS = 60.0
 """Before the first warning; PACELINE_STALL_SECONDS replaces it."""
@@ -37,7 +38,9 @@ class Stalls:
         soonest = self._seconds
         for operation, seconds, thread, what, missing in waits:
             if seconds >= self._due[operation]:
-                log.warning("stalled %.3g s: %s; %s; %s", seconds, what, _missing(missing), _place(thread, self._rank))
+                log.warning(
+                    "stalled %s: %s; %s; %s", shown(seconds), what, _missing(missing), _place(thread, self._rank)
+                )
                 while self._due[operation] <= seconds:
                     self._due[operation] *= 2
             soonest = min(soonest, self._due[operation] - seconds)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from event_rows import dumps_of, row
 
 from paceline.trace import live
-from paceline.trace.dump import Dump
 from paceline.trace.listener import Name
 
 
@@ -42,9 +43,12 @@ def test_one_line_per_rank() -> None:
     rows = [row(n, 5, n, state="done" if n < 2 else "running", end_ns=2_000_000 if n < 2 else 0) for n in range(4)]
     running, done, nothing = dumps_of(rows, rows[:2], [], written_ns=1_000_002_000_000)
     assert live.summary(running) == (
-        "rank 0 (host host, pid 100): all_reduce #2 (float32, 4096 bytes) running for 1e+03 s, 1 more behind it"
+        "rank 0 (host host, pid 100): all_reduce #2 (float32, 4096 bytes) running for 1000 s, 1 more behind it"
     )
-    assert live.summary(done) == "rank 1 (host host, pid 101): all_reduce #0 (float32, 4096 bytes) done 1e+03 s ago"
+    assert live.summary(done) == "rank 1 (host host, pid 101): all_reduce #0 (float32, 4096 bytes) done 1000 s ago"
     assert live.summary(nothing) == "rank 2 (host host, pid 102): no operation yet"
-    failed = Dump(3, "host", 103, done.events, reason="barrier #9 failed: why", line="train.py:88")
-    assert live.summary(failed) == "rank 3 (host host, pid 103): barrier #9 failed: why; at train.py:88"
+    failed = dumps_of([row(1, 5, 9, "barrier", size=0, state="failed")], written_ns=1_000_000_000_000)[0]
+    failed = replace(failed, rank=3, pid=103, reason="why", line="train.py:88")
+    assert live.summary(failed) == (
+        "rank 3 (host host, pid 103): barrier #9 failed 1000 s ago; at train.py:88; first failure: why"
+    )

@@ -68,7 +68,7 @@ class Listener:
             self._wait(None, 0, 1.0)
         else:
             with client:
-                if peer(client)[1] in (os.geteuid(), 0):
+                if user_of(client) in (os.geteuid(), 0):
                     self._answer(client, content())
         return not self._stopped
 
@@ -106,10 +106,10 @@ class Listener:
         return bool(ready) and all(fd != self._stop for fd, _ in ready)
 
 
-def peer(sock: socket.socket) -> tuple[int, int]:
-    """Process and user at the other end of a Unix socket, as the kernel knows them."""
-    pid, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-    return pid, uid
+def user_of(sock: socket.socket) -> int:
+    """The user at the other end of a Unix socket, as the kernel knows it."""
+    _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(uid)
 
 
 def _listen(name: Name) -> socket.socket | None:

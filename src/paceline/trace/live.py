@@ -12,7 +12,8 @@ from pathlib import Path
 
 from paceline.trace.dump import MAX_FILE_BYTES, Dump, decode
 from paceline.trace.event import Event
-from paceline.trace.listener import LENGTH, Name, peer
+from paceline.trace.listener import LENGTH, Name, user_of
+from paceline.trace.seconds import shown
 
 SECONDS = 5.0
 """How long a rank may take to answer. All are asked at once."""
@@ -86,7 +87,7 @@ def ask(name: Name, seconds: float) -> Dump | Silence | None:
         try:
             sock.settimeout(seconds)
             sock.connect(name.address)
-            if peer(sock)[1] not in (name.uid, 0):
+            if user_of(sock) not in (name.uid, 0):
                 return Silence(name, "is a process of another user that took its name")
             (length,) = LENGTH.unpack(_receive(sock, LENGTH.size, deadline))
             if length > MAX_FILE_BYTES:
@@ -106,12 +107,11 @@ def ask(name: Name, seconds: float) -> Dump | Silence | None:
 def summary(dump: Dump) -> str:
     """One line: where this rank is."""
     where = f"; at {dump.line}" if dump.line else ""
-    return f"rank {dump.rank} (host {dump.host}, pid {dump.pid}): {_doing(dump)}{where}"
+    failure = f"; first failure: {dump.reason}" if dump.reason else ""
+    return f"rank {dump.rank} (host {dump.host}, pid {dump.pid}): {_doing(dump)}{where}{failure}"
 
 
 def _doing(dump: Dump) -> str:
-    if dump.reason:
-        return dump.reason
     running = [event for event in dump.events if event.state == "running"]
     if running:
         behind = f", {len(running) - 1} more behind it" if len(running) > 1 else ""
@@ -119,7 +119,7 @@ def _doing(dump: Dump) -> str:
     if not dump.events:
         return "no operation yet"
     last = max(dump.events, key=lambda event: event.end_ns)
-    return f"{_named(last)} done {_since(last.end_ns, dump)} ago"
+    return f"{_named(last)} {last.state} {_since(last.end_ns, dump)} ago"
 
 
 def _named(event: Event) -> str:
@@ -128,7 +128,7 @@ def _named(event: Event) -> str:
 
 
 def _since(moment_ns: int, dump: Dump) -> str:
-    return f"{max(0, dump.written_ns - moment_ns) / 1e9:.3g} s"
+    return shown(max(0, dump.written_ns - moment_ns) / 1e9)
 
 
 def _pids(jobs: Mapping[int, Sequence[Name]]) -> str:
