@@ -138,11 +138,14 @@ def test_a_stopped_rank_is_missing_too(tmp_path: Path, output: Path) -> None:
         running.processes[1].kill()
 
 
-def test_the_trace_is_written_before_the_error_is_raised(tmp_path: Path, output: Path) -> None:
+@pytest.mark.parametrize("how", ["blocking", "async"])
+def test_the_trace_is_written_before_the_error_is_raised(how: str, tmp_path: Path, output: Path) -> None:
     folder = tmp_path / "dumps"
-    run(2, "doomed.py", output=output, env={"PACELINE_TRACE": str(folder)})
-    for one in dump.read(folder):
-        assert re.fullmatch(r"all_reduce #1 float64.* failed: .*; raised at \S*doomed\.py:15", one.reason)
+    run(2, "doomed.py", how, output=output, env={"PACELINE_TRACE": str(folder)})
+    dumps = dump.read(folder)
+    assert [one.rank for one in dumps] == [0, 1]
+    for one in dumps:
+        assert re.fullmatch(r"all_reduce #1 float64.* failed: .*; raised at \S*doomed\.py:\d+", one.reason)
         assert [(event.collective, event.state) for event in one.events] == [
             ("barrier", "done"),
             ("all_reduce", "failed"),
