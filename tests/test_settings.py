@@ -178,6 +178,8 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_TIMEOUT", "nan"),
         ("PACELINE_TIMEOUT", "soon"),
         ("PACELINE_SPIN_US", "-1"),
+        ("PACELINE_STALL_SECONDS", "-1"),
+        ("PACELINE_STALL_SECONDS", "never"),
         ("PACELINE_LOG", "loud"),
         ("PACELINE_MACHINE", "x" * 200),
         ("PACELINE_MACHINE", "a\nb"),
@@ -205,12 +207,14 @@ def test_wishes() -> None:
             "PACELINE_PORTS": "40000-40050",
             "PACELINE_TIMEOUT": "2.5",
             "PACELINE_SPIN_US": "0",
+            "PACELINE_STALL_SECONDS": "0",
             "PACELINE_TRACE": "/tmp/traces",
             "PACELINE_LOG": "debug",
         }
     )
     assert found.secret == b"correct horse battery staple"
     assert (found.machine, found.ports, found.timeout, found.spin_us) == ("left", (40000, 40050), 2.5, 0.0)
+    assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
 

@@ -29,6 +29,7 @@ void Operation::reset() {
   sequence = 0;
   id = 0;
   notify = false;
+  waiter = 0;
   group = nullptr;
   state_ = State::idle;
   error_ = {};

@@ -23,7 +23,8 @@ class Operation {
   Fingerprint what;
   std::uint32_t sequence = 0;
   std::uint64_t id = 0;
-  bool notify = false;  // its end is reported by Engine::serve
+  bool notify = false;       // its end is reported by Engine::serve
+  std::uint64_t waiter = 0;  // pthread_self of the caller that waits for it, 0 if none does
   Group* group = nullptr;
   const char* algorithm = "";
   Clock::time_point deadline;

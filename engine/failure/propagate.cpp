@@ -112,16 +112,8 @@ std::string Engine::gone(const Group& group, int rank, const std::string& reason
   const Peer& peer = *peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].peer)];
   std::string text = group.name_of(rank) + (peer.left ? " has left the job" : " died");
   if (!reason.empty()) text += " (" + reason + ")";
-  Fingerprint what;
-  std::uint32_t sequence = 0;
-  if (group.lane != nullptr && group.lane->last_begun(rank, what, sequence)) {
-    text += "; last heard of in " + describe(what, sequence);
-  } else if (peer.seen) {
-    text += "; last heard of in " + describe(peer.last_seen.fingerprint(), peer.last_seen.sequence);
-  } else {
-    text += "; it had not been heard of";
-  }
-  return text;
+  const std::string last = last_heard(group, rank);
+  return text + (last.empty() ? "; it had not been heard of" : "; last heard of in " + last);
 }
 
 void Engine::lost(int handle, const std::string& reason) {

@@ -27,6 +27,15 @@ namespace paceline {
 
 enum class Mode : std::uint8_t { blocking, async, notify };
 
+// An operation that is not over yet, and who keeps it from being over.
+struct Wait {
+  std::uint64_t operation = 0;
+  std::chrono::duration<double> time{};
+  std::uint64_t thread = 0;  // of the caller that waits, see Operation::waiter
+  std::string what;
+  std::vector<std::pair<std::string, std::string>> missing;  // who, and what it was last heard of in, "" if in nothing
+};
+
 class Engine final : private Inbox {
  public:
   // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
@@ -67,6 +76,8 @@ class Engine final : private Inbox {
   void close();
 
   std::vector<Event> events();
+  // Of each group the oldest collective and the oldest point-to-point operation: what is behind them waits for them.
+  std::vector<Wait> waits();
   // In a forked child: lets go of every descriptor, so that the peers of this rank notice when it dies.
   void forget_after_fork();
 
@@ -129,6 +140,8 @@ class Engine final : private Inbox {
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   std::string gone(const Group& group, int rank, const std::string& reason) const;
+  static std::vector<int> absent(const Operation& operation);
+  std::string last_heard(const Group& group, int rank) const;
   void probe(Operation& operation);
 
   const std::shared_ptr<Arena> arena_;

@@ -1,9 +1,11 @@
 // The one loop: take in what has arrived, move every operation on, and wait well when nothing moves.
+#include <pthread.h>
 #include <sched.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "progress/engine.hpp"
@@ -46,6 +48,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
     return;
   }
   const Foreground foreground(*this);
+  operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
   Backoff backoff(caller_budget_);
   while (!operation.over()) {
     if (progress()) {
@@ -276,12 +279,9 @@ void Engine::check_clocks() {
       Group& group = *operation.group;
       const auto waited = std::chrono::duration<double>(now - operation.started).count();
       char seconds[32];
-      std::snprintf(seconds, sizeof seconds, "%.3g", waited);
+      std::snprintf(seconds, sizeof seconds, waited < 100 ? "%.3g" : "%.0f", waited);
       std::string missing;
-      // Who has not even begun is to blame; who has begun may itself be waiting for them.
-      auto absent = operation.absent();
-      if (absent.empty()) absent = operation.missing();
-      for (const int rank : absent) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
+      for (const int rank : absent(operation)) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
       fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
                                                  group.name_of(group.rank) + ": it waits for " + missing});
     } else if (now - operation.probed >= kProbeAfter) {

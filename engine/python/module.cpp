@@ -104,31 +104,34 @@ void bind_arena(nb::module_& m) {
           nb::rv_policy::take_ownership);
 }
 
-// A group together with the engine that it lives in.
+// A group together with the engine that it lives in, and who wants to hear of its failures before they are raised.
 struct PyGroup {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
+  nb::object failed;
 };
 
 struct PyOperation {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
+  nb::object failed;
   Handle operation;
 };
 
 nb::object give(const PyGroup& self, Handle operation) {
   if (!operation) return nb::none();
-  return nb::cast(PyOperation{self.engine, self.group, std::move(operation)});
+  return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
 }
 
 // Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
-template <typename Call>
-auto without_gil(Call&& call) {
+template <typename Self, typename Call>
+auto without_gil(const Self& self, Call&& call) {
   try {
     const nb::gil_scoped_release no_gil;
     return call();
-  } catch (const Failure&) {
+  } catch (const Failure& failure) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (failure.kind != ErrorKind::invalid && !self.failed.is_none()) self.failed(failure.what());
     throw;
   }
 }
@@ -141,16 +144,20 @@ bool signal_raised() {
 
 template <typename Call>
 nb::object released(const PyGroup& self, Call&& call) {
-  return give(self, without_gil(std::forward<Call>(call)));
+  return give(self, without_gil(self, std::forward<Call>(call)));
 }
 
 PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
-                   const std::vector<int>& peers, double timeout, const WirePlans& wire) {
+                   const std::vector<int>& peers, double timeout, const WirePlans& wire, nb::object failed) {
   std::map<std::string, std::vector<Plan>, std::less<>> plans;
   for (const auto& [collective, choices] : wire)
     for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
-  const nb::gil_scoped_release no_gil;
-  return {engine, engine->add_group(channel, rank, peers, std::chrono::duration<double>(timeout), std::move(plans))};
+  std::shared_ptr<Group> group;
+  {
+    const nb::gil_scoped_release no_gil;
+    group = engine->add_group(channel, rank, peers, std::chrono::duration<double>(timeout), std::move(plans));
+  }
+  return {engine, std::move(group), std::move(failed)};
 }
 
 nb::list events(Engine& self) {
@@ -167,6 +174,18 @@ nb::list events(Engine& self) {
         kDTypeNames[static_cast<std::size_t>(e.what.dtype)], kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes,
         e.algorithm, e.link, e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
   }
+  return rows;
+}
+
+nb::list waits(Engine& self) {
+  std::vector<Wait> found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = self.waits();
+  }
+  nb::list rows;
+  for (const Wait& wait : found)
+    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.thread, wait.what, wait.missing));
   return rows;
 }
 
@@ -213,7 +232,7 @@ void bind_group(nb::module_& m) {
            [](PyGroup& self, nb::handle array, int op, double factor) {
              const PythonBuffer buffer(array, true);
              if (!buffer) return false;
-             without_gil([&] {
+             without_gil(self, [&] {
                return all_reduce(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), op_of(op),
                                  factor, Mode::blocking);
              });
@@ -328,7 +347,7 @@ NB_MODULE(_engine, m) {
       .def(
           "wait",
           [](PyOperation& self, double timeout) {
-            without_gil([&] { self.engine->wait(*self.operation, std::chrono::duration<double>(timeout)); });
+            without_gil(self, [&] { self.engine->wait(*self.operation, std::chrono::duration<double>(timeout)); });
           },
           "timeout"_a = -1.0)
       .def("error", [](PyOperation& self) {
@@ -358,8 +377,10 @@ NB_MODULE(_engine, m) {
             return self.add_shm_peer(std::move(reach), std::move(description));
           },
           "fd"_a, "memory_fd"_a, "arena_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
-      .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a)
+      .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a,
+           "failed"_a.none() = nb::none())
       .def("serve", &Engine::serve, Release())
       .def("close", &Engine::close, Release())
-      .def("events", &events);
+      .def("events", &events)
+      .def("waits", &waits);
 }

@@ -1,4 +1,7 @@
 // What goes wrong reaches every rank, says who, and leaves nobody waiting.
+#include <barrier>
+#include <bit>
+
 #include "world.hpp"
 
 using namespace paceline;
@@ -102,6 +105,48 @@ TEST(a_timeout_names_who_is_missing) {
       const auto error = failure_of([&] { reduce_floats(r, 5000); });
       CHECK(error.kind == ErrorKind::timeout);
       CHECK(contains(error.message, "waits for rank 2 (thread)"));
+    });
+  });
+}
+
+TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    std::barrier done(3);
+    world.run([&](Rank& r) {
+      reduce_floats(r, 10);
+      if (r.rank == 2) {
+        done.arrive_and_wait();
+        return;
+      }
+      CHECK(r.engine->waits().empty());
+      std::vector<float> data(5000, 1);
+      std::vector<float> other(10);
+      const auto oldest =
+          all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+      barrier(*r.engine, *r.group, Mode::async);
+      receive(*r.engine, *r.group, bytes(other), other.size(), DType::float32, -1, 0, Mode::async);
+      std::thread waiter([&] { (void)failure_of([&] { r.engine->wait(*oldest, std::chrono::seconds(-1)); }); });
+      // The other one is missing until its probe has come.
+      std::vector<Wait> found;
+      do {
+        found = r.engine->waits();
+        std::this_thread::yield();
+      } while (found[0].missing.size() != 1 || found[0].thread == 0);
+      CHECK(found.size() == 2);
+      CHECK(found[0].operation == oldest->id);
+      CHECK(found[0].what == "all_reduce #1 float32[5000] SUM");
+      CHECK(found[0].missing[0].first == "rank 2 (thread)");
+      CHECK(found[0].missing[0].second == "all_reduce #0 float32[10] SUM");
+      CHECK(found[0].time.count() > 0);
+      CHECK(found[0].thread == std::bit_cast<std::uintptr_t>(waiter.native_handle()));
+      CHECK(contains(found[1].what, "recv"));
+      CHECK(found[1].missing.empty());
+      CHECK(found[1].thread == 0);
+      done.arrive_and_wait();
+      r.engine->abort(*r.group, "enough");
+      waiter.join();
+      CHECK(r.engine->waits().empty());
     });
   });
 }

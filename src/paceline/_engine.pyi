@@ -4,7 +4,7 @@ Addresses are those of contiguous memory that stays alive until the operation is
 reductions are the numbers in `DTYPES` and `OPS`, modes are BLOCKING, ASYNC and NOTIFY.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 DTYPES: dict[str, int]
 OPS: dict[str, int]
@@ -15,6 +15,7 @@ ASYNC: int
 NOTIFY: int
 
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
+Wait = tuple[int, float, int, str, list[tuple[str, str]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
 PlanEntry = tuple[int, str, bool, Sequence[Sequence[WireReduce]]]
 
@@ -109,7 +110,9 @@ class Engine:
         peers: Sequence[int],
         timeout: float,
         plans: Mapping[str, Sequence[PlanEntry]],
+        failed: Callable[[str], None] | None = None,
     ) -> Group: ...
     def serve(self) -> list[int]: ...
     def close(self) -> None: ...
     def events(self) -> list[Event]: ...
+    def waits(self) -> list[Wait]: ...

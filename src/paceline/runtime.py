@@ -1,4 +1,4 @@
-"""The process-wide home of the engine: one engine, one serve thread, the links to other processes, the groups.
+"""The process-wide home of the engine: one engine, its threads, the links to other processes, the groups.
 
 Links are between processes, so every group of a process shares them; that is why there is one runtime per
 process, made on first use by `runtime()`. Everything it needs is passed in, so a test makes its own.
@@ -13,11 +13,13 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from paceline import cores
 from paceline.completions import Completions
 from paceline.errors import CommunicationError
+from paceline.frames import users_line
 from paceline.rendezvous import (
     Link,
     Meeting,
@@ -30,8 +32,11 @@ from paceline.rendezvous import (
     this_machine,
 )
 from paceline.settings import Settings
+from paceline.stalls import DEFAULT_SECONDS, Stalls, Wait
 from paceline.trace import dump as trace
+from paceline.trace.listener import Name
 from paceline.version import VERSION
+from paceline.watch import Watch
 
 log = logging.getLogger("paceline")
 
@@ -50,11 +55,19 @@ class Engine(Protocol):
         self, fd: int, memory_fd: int, arena_fd: int, side: int, pid: int, readable: bool, description: str, /
     ) -> int: ...
     def group(
-        self, channel: int, rank: int, peers: list[int], timeout: float, plans: Mapping[str, Sequence[Any]], /
+        self,
+        channel: int,
+        rank: int,
+        peers: list[int],
+        timeout: float,
+        plans: Mapping[str, Sequence[Any]],
+        failed: Callable[[str], None],
+        /,
     ) -> Any: ...
     def serve(self) -> list[int]: ...
     def close(self) -> None: ...
     def events(self) -> list[Any]: ...
+    def waits(self) -> Sequence[Wait]: ...
 
 
 class Arena(Protocol):
@@ -104,6 +117,8 @@ class Runtime:
         self._used: set[str] = set()
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
         self._seen: dict[int, trace.Group] = {}
+        self._watch: Watch | None = None
+        self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -175,25 +190,25 @@ class Runtime:
         self._completions.register(operation, callback)
 
     def close(self) -> None:
-        """Say goodbye to the peers and stop the serve thread; call back whoever still waits. May be called again."""
+        """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
         if self._pid != os.getpid():
             return
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-            engine, thread = self._engine, self._thread
+            engine, thread, watch = self._engine, self._thread, self._watch
             self._memberships.clear()
             self._links.clear()
+        if watch is not None:
+            watch.close()
         if engine is not None:
             engine.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
         self._completions.finish_all()
         self._arena = None
-        if engine is not None and self._world:
-            me = self._world[self._process.name]
-            trace.dump(engine.events(), self.settings, me, len(self._world), groups=self._seen)
+        self._dump()
 
     def allocate(self, size: int) -> Any:
         """`size` bytes that the peers on this machine see, as a buffer; they outlive this runtime.
@@ -255,13 +270,56 @@ class Runtime:
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._engine is not None
         entries = (plans or self._plans)(len(membership.members), membership.one_machine)
-        group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries)
+        failed = partial(self._group_failed, channel)
+        group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         self._memberships[channel] = membership
         if not self._world:
             self._world = {member.process: member.rank for member in membership.members}
         ranks = tuple(self._world.get(member.process, member.rank) for member in membership.members)
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
+        if self._watch is None:
+            self._watch = self._start_watch(self._engine, channel, membership)
         return group
+
+    def _start_watch(self, engine: Engine, channel: int, membership: Membership) -> Watch:
+        name = Name(os.geteuid(), channel, membership.rank, os.getpid())
+        patience = self.settings.stall_seconds
+        me = str(membership.members[membership.rank])
+        return Watch(name, Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience), self._trace)
+
+    def _group_failed(self, channel: int, message: str) -> None:
+        """An operation is about to raise. This process may not live to write its trace later."""
+        with self._lock:
+            if channel in self._failed or self._closed:
+                return
+            line = users_line(threading.get_ident())
+            self._failed[channel] = f"{message}; raised at {line}" if line else message
+        self._dump()
+
+    def _dump(self) -> None:
+        if self.settings.trace and self._world:
+            me, size = self._place_in_job()
+            trace.dump(self.events(), self.settings, me, size, groups=dict(self._seen), reason=self._first_failure())
+
+    def _trace(self) -> bytes:
+        me, size = self._place_in_job()
+        pid, host = os.getpid(), socket.gethostname()
+        return trace.encode(
+            me,
+            host,
+            pid,
+            self.events(),
+            size=size,
+            groups=dict(self._seen),
+            reason=self._first_failure(),
+            line=users_line(),
+        ).encode()
+
+    def _place_in_job(self) -> tuple[int, int]:
+        return self._world[self._process.name], len(self._world)
+
+    def _first_failure(self) -> str:
+        return next(iter(self._failed.values()), "")
 
     def _serve(self, engine: Engine) -> None:
         while finished := engine.serve():

@@ -53,6 +53,7 @@ class Settings:
     ports: tuple[int, int] | None = None
     timeout: float | None = None
     spin_us: float | None = None
+    stall_seconds: float | None = None
     trace: str | None = None
     log_level: int | None = None
 
@@ -87,6 +88,7 @@ class Settings:
             ports=ports,
             timeout=_given(env, "PACELINE_TIMEOUT", _timeout),
             spin_us=_given(env, "PACELINE_SPIN_US", _spin_us),
+            stall_seconds=_given(env, "PACELINE_STALL_SECONDS", _stall_seconds),
             trace=env.get("PACELINE_TRACE") or None,
             log_level=_given(env, "PACELINE_LOG", _log_level),
         )
@@ -165,6 +167,10 @@ def _timeout(text: str) -> float:
 
 def _spin_us(text: str) -> float:
     return _number(text, 0.0, 1e6, "a number of microseconds")
+
+
+def _stall_seconds(text: str) -> float:
+    return _number(text, 0.0, _TEN_DAYS, "a number of seconds")
 
 
 def _log_level(text: str) -> int:

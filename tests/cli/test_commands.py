@@ -40,7 +40,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
     [
         (["frob"], "paceline frob: No such command 'frob'."),
         (["--frob"], "paceline: No such option: --frob"),
-        (["trace"], "paceline trace: Missing argument"),
+        (["trace", "/nowhere", "--pid", "1"], "paceline trace: give a folder or --pid, not both"),
         (["trace", "/nowhere"], "paceline trace: there is no folder /nowhere"),
         (["doctor", "--frob"], "paceline doctor: No such option: --frob"),
     ],
@@ -58,6 +58,8 @@ def test_trace_merges_a_folder(tmp_path: Path) -> None:
     code, out, _ = paceline("trace", str(tmp_path / "dumps"), "-o", str(tmp_path / "out.json"))
     assert code == 0 and "2 operations of 2 ranks" in out
     assert len(json.loads((tmp_path / "out.json").read_text())["traceEvents"]) > 4
+    code, out, err = paceline("trace", str(tmp_path / "dumps"), "-o", "/nowhere/out.json")
+    assert (code, out) == (2, "") and err.startswith("paceline trace: cannot write /nowhere/out.json: No such file")
     code, out, _ = paceline("trace", str(tmp_path / "dumps"), "--flight", str(tmp_path / "fr" / "trace_"))
     assert code == 0 and "2 flight-recorder files" in out
     assert sorted(path.name for path in (tmp_path / "fr").iterdir()) == ["trace_0", "trace_1"]

@@ -18,9 +18,16 @@ def job(ranks: int, program: str, *arguments: str, output: Path, env: Mapping[st
     return LocalJob(ranks, argv, {**os.environ, **(env or {})}, threads=1, output=output)
 
 
-def run(ranks: int, program: str, *arguments: str, output: Path, deadline: float = 100) -> None:
+def run(
+    ranks: int,
+    program: str,
+    *arguments: str,
+    output: Path,
+    deadline: float = 100,
+    env: Mapping[str, str] | None = None,
+) -> None:
     """Run it to its end; fails with what the ranks wrote if one of them fails or time is up."""
-    with job(ranks, program, *arguments, output=output) as running:
+    with job(ranks, program, *arguments, output=output, env=env) as running:
         try:
             code = running.wait(deadline)
         except TimeoutError as error:

@@ -15,15 +15,22 @@ from pathlib import Path
 
 from jobs import job, words
 
+from paceline.trace.listener import Name
+
 ARRANGEMENTS = ["00", "000", "01", "0011"]
 NAMED_WITHIN = 5.0  # seconds
 
 
 def leftovers() -> list[str]:
-    """Segments and named sockets that a job of ours could have left."""
+    """Segments and named sockets that a job of ours could have left; what living ranks listen on is none."""
     segments = [path.name for path in Path("/dev/shm").iterdir() if "paceline" in path.name]
     sockets = [line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "paceline" in line]
-    return segments + sockets
+    return segments + [name for name in sockets if not _of_a_living_rank(name)]
+
+
+def _of_a_living_rank(socket: str) -> bool:
+    name = Name.parse(socket.removeprefix("@"))
+    return name is not None and Path(f"/proc/{name.pid}").exists()
 
 
 def trial(how: str, machines: str, seed: int, folder: Path, timeout: float = 30.0) -> float:

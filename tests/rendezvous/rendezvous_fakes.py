@@ -65,6 +65,7 @@ class FakeEngine:
     spin_us: float = 0.0
     peers: list[Peer] = field(default_factory=list)
     groups: list[tuple[Any, ...]] = field(default_factory=list)
+    failed: dict[int, Callable[[str], None]] = field(default_factory=dict)
     finished: list[list[int]] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     closed: bool = False
@@ -80,8 +81,17 @@ class FakeEngine:
         self.peers.append(Peer("shm", description, (fd, memory_fd, arena_fd), side, readable))
         return len(self.peers) - 1
 
-    def group(self, channel: int, rank: int, peers: list[int], timeout: float, plans: Any) -> Any:
+    def group(
+        self,
+        channel: int,
+        rank: int,
+        peers: list[int],
+        timeout: float,
+        plans: Any,
+        failed: Callable[[str], None],
+    ) -> Any:
         self.groups.append((channel, rank, peers, timeout, plans))
+        self.failed[channel] = failed
         return self.groups[-1]
 
     def finish(self, *operations: int) -> None:
@@ -90,6 +100,9 @@ class FakeEngine:
             self.changed.notify_all()
 
     def events(self) -> list[Any]:
+        return []
+
+    def waits(self) -> list[Any]:
         return []
 
     def serve(self) -> list[int]:

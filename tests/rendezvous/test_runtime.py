@@ -16,6 +16,7 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.rendezvous.store import MemoryStore
 from paceline.runtime import Runtime, version
+from paceline.trace import dump, live
 
 TIMEOUT = 20.0
 
@@ -212,6 +213,31 @@ def test_a_group_that_fails_can_be_tried_again(runtimes: list[Runtime]) -> None:
     with pytest.raises(RendezvousError, match="1/3 joined"):
         runtimes[0].group(MemoryStore(), 0, 3, 0.05)
     group_of_all(runtimes)
+
+
+def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:
+    runtime = Runtime(settings(0, 1, trace=str(tmp_path)), FakeModule(), plans)
+    channels = [runtime.group(None, 0, 1, 5.0)[0] for _ in range(2)]
+    written = tmp_path / "rank-00000.json"
+    for channel, message in [(channels[0], "first"), (channels[0], "again"), (channels[1], "other group")]:
+        engine_of(runtime).failed[channel](message)
+        if message == "again":
+            assert not written.exists()
+            continue
+        assert dump.read(tmp_path)[0].reason.startswith("first; raised at ")
+        written.unlink()
+    runtime.close()
+    assert dump.read(tmp_path)[0].reason.startswith("first; raised at ")
+
+
+def test_several_runtimes_of_a_process_can_all_be_asked(runtimes: list[Runtime]) -> None:
+    group_of_all(runtimes)
+    mine = [name for name in live.listening() if name.pid == os.getpid()]
+    answers = [live.ask(name, TIMEOUT) for name in mine]
+    assert sorted(answer.rank for answer in answers if isinstance(answer, dump.Dump)) == [0, 1, 2]
+    for runtime in runtimes:
+        runtime.close()
+    assert not set(mine) & set(live.listening())
 
 
 def test_the_version_is_the_projects() -> None:

@@ -1,9 +1,10 @@
-"""One file per rank with its last operations: written at the end or on an error, read by `paceline trace`."""
+"""A rank's last operations as JSON: in a file, written at the end and on an error, or given by the running rank."""
 
 import json
 import os
 import re
 import socket
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Dump:
-    """What one rank wrote. groups: by channel, as far as the rank knew; reason: why it was written, "" at its end."""
+    """What one rank wrote. groups: by channel, as far as the rank knew, the whole job's first.
+
+    reason: its first failure, "" if it had none. line: where its main thread was, "" if it was at its end.
+    """
 
     rank: int
     host: str
@@ -40,6 +44,7 @@ class Dump:
     groups: Mapping[int, Group] = field(default_factory=dict)
     reason: str = ""
     written_ns: int = 0
+    line: str = ""
 
 
 def dump(
@@ -53,7 +58,7 @@ def dump(
 ) -> Path | None:
     """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names; None if it names none.
 
-    Meant for the way out, also on an error: it raises nothing, a folder that can't be written only loses the dump.
+    Meant for the way out and for errors: it raises nothing, a folder that can't be written only loses the dump.
     """
     if not settings.trace:
         return None
@@ -87,6 +92,30 @@ def write(
 
     Raises OSError if the folder can't be written, ValueError for rows that aren't events.
     """
+    content = encode(rank, host, pid, rows, size=size, groups=groups, reason=reason)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank-{rank:05d}.json"
+    unfinished = folder / f".{path.name}.{pid}.{threading.get_native_id()}"
+    try:
+        unfinished.write_text(content)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def encode(
+    rank: int,
+    host: str,
+    pid: int,
+    rows: Sequence[Sequence[object]],
+    *,
+    size: int = 0,
+    groups: Mapping[int, Group] | None = None,
+    reason: str = "",
+    line: str = "",
+) -> str:
+    """A dump as `decode` reads it. Raises ValueError for rows that aren't events."""
     content = {
         "format": FORMAT,
         "rank": rank,
@@ -94,20 +123,34 @@ def write(
         "host": host,
         "pid": pid,
         "reason": reason[:10000],
+        "line": line,
         "written_ns": time.time_ns(),
         "groups": {str(channel): [group.name, list(group.ranks)] for channel, group in (groups or {}).items()},
         "fields": list(Event._fields),
         "events": events(rows[-MAX_EVENTS:]),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"rank-{rank:05d}.json"
-    unfinished = folder / f".{path.name}.{pid}"
+    return json.dumps(content, separators=(",", ":"))
+
+
+def decode(text: str | bytes) -> Dump:
+    """What `encode` made. Raises ValueError if it is something else."""
     try:
-        unfinished.write_text(json.dumps(content, separators=(",", ":")))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return path
+        content: dict[str, Any] = json.loads(text)
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r:.60}, not {FORMAT!r}")
+        return Dump(
+            rank=int(content["rank"]),
+            host=str(content["host"]),
+            pid=int(content["pid"]),
+            events=events(content["events"]),
+            size=int(content["size"]),
+            groups={int(c): Group(str(name), tuple(map(int, ranks))) for c, (name, ranks) in content["groups"].items()},
+            reason=str(content["reason"]),
+            written_ns=int(content["written_ns"]),
+            line=str(content.get("line", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a dump: {error}") from None
 
 
 def read(folder: Path) -> list[Dump]:
@@ -124,18 +167,6 @@ def _read(path: Path) -> Dump:
     if path.stat().st_size > MAX_FILE_BYTES:
         raise ValueError(f"{path} is larger than a dump can be")
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r:.60}, not {FORMAT!r}")
-        return Dump(
-            rank=int(content["rank"]),
-            host=str(content["host"]),
-            pid=int(content["pid"]),
-            events=events(content["events"]),
-            size=int(content["size"]),
-            groups={int(c): Group(str(name), tuple(map(int, ranks))) for c, (name, ranks) in content["groups"].items()},
-            reason=str(content["reason"]),
-            written_ns=int(content["written_ns"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a dump: {error}") from None
+        return decode(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is {error}") from None

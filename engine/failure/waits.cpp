@@ -1,0 +1,43 @@
+// What this rank waits for, and on whom: for a timeout's blame, and for warnings before it.
+#include <set>
+
+#include "progress/engine.hpp"
+
+namespace paceline {
+
+// Who has not even begun is to blame; who has begun may itself be waiting for them.
+std::vector<int> Engine::absent(const Operation& operation) {
+  auto ranks = operation.absent();
+  return ranks.empty() ? operation.missing() : ranks;
+}
+
+std::string Engine::last_heard(const Group& group, int rank) const {
+  const Member& member = group.members[static_cast<std::size_t>(rank)];
+  if (member.peer < 0) return {};
+  Fingerprint what;
+  std::uint32_t sequence = 0;
+  if (group.lane != nullptr && group.lane->last_begun(rank, what, sequence)) return describe(what, sequence);
+  const Peer& peer = *peers_[static_cast<std::size_t>(member.peer)];
+  return peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
+}
+
+std::vector<Wait> Engine::waits() {
+  const auto lock = enter();
+  const auto now = Clock::now();
+  std::vector<Wait> found;
+  std::set<std::pair<const Group*, bool>> seen;
+  for (const auto& operation : active_) {  // oldest first
+    if (operation->over()) continue;
+    const Group& group = *operation->group;
+    if (!seen.emplace(&group, is_point_to_point(operation->what.collective)).second) continue;
+    Wait& wait = found.emplace_back();
+    wait.operation = operation->id;
+    wait.time = now - operation->started;
+    wait.thread = operation->waiter;
+    wait.what = operation->description();
+    for (const int rank : absent(*operation)) wait.missing.emplace_back(group.name_of(rank), last_heard(group, rank));
+  }
+  return found;
+}
+
+}  // namespace paceline

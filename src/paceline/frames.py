@@ -1,0 +1,27 @@
+"""Where the user's program is, as a line that he wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from pathlib import Path
+
+_LIBRARIES = ("paceline", "torch")
+
+
+def users_line(thread: int | None = None) -> str:
+    """File and line of the innermost frame that belongs to the user, as "train.py:88"; "" if the thread has none.
+
+    thread: its `threading.get_ident()`; default: the main thread.
+    """
+    ident = threading.main_thread().ident if thread is None else thread
+    frame = sys._current_frames().get(ident or 0)
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    path = frame.f_code.co_filename
+    with contextlib.suppress(OSError):  # the current folder may be gone
+        path = path.removeprefix(f"{Path.cwd()}/")
+    return f"{path}:{frame.f_lineno}"

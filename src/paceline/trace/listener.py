@@ -1,0 +1,138 @@
+"""Where a running rank hands out its trace: an abstract Unix socket, which leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LENGTH = struct.Struct("!Q")
+"""What comes before the dump: its length in bytes."""
+
+_CLIENT_SECONDS = 5.0
+_NAME = re.compile(r"paceline-trace-(\d+)-([0-9a-f]+)-(\d+)-(\d+)")
+_PEER = struct.Struct("iII")  # struct ucred
+_open: set[Listener] = set()
+
+log = logging.getLogger("paceline")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a rank's socket is called: whose it is, of which job (the channel of its first group), and who it is."""
+
+    uid: int
+    job: int
+    rank: int
+    pid: int
+
+    def __str__(self) -> str:
+        return f"paceline-trace-{self.uid}-{self.job:x}-{self.rank}-{self.pid}"
+
+    @property
+    def address(self) -> str:
+        return f"\0{self}"
+
+    @classmethod
+    def parse(cls, text: str) -> Name | None:
+        """None for any other socket's name."""
+        match = _NAME.fullmatch(text)
+        return cls(int(match[1]), int(match[2], 16), int(match[3]), int(match[4])) if match else None
+
+
+class Listener:
+    """Gives the trace to processes of this user, and of root, that connect. One thread serves; any may stop it."""
+
+    def __init__(self, name: Name) -> None:
+        self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._stopped = False
+        self._socket = _listen(name)
+        _open.add(self)
+
+    def serve(self, content: Callable[[], bytes], seconds: float | None) -> bool:
+        """Wait `seconds` at most (None: without end) for somebody, and answer. False once it was stopped."""
+        if not self._wait(self._socket, select.POLLIN, seconds):
+            return not self._stopped
+        assert self._socket is not None
+        try:
+            client, _ = self._socket.accept()
+        except OSError as error:  # out of descriptors, perhaps: who asks can ask again
+            log.debug("cannot answer a request for the trace: %s", error)
+            self._wait(None, 0, 1.0)
+        else:
+            with client:
+                if user_of(client) in (os.geteuid(), 0):
+                    self._answer(client, content())
+        return not self._stopped
+
+    def stop(self) -> None:
+        """Make `serve` return False, now and ever after."""
+        self._stopped = True
+        os.eventfd_write(self._stop, 1)
+
+    def close(self) -> None:
+        """Let go of the socket. Nobody may be in `serve`; a forked child is not."""
+        _open.discard(self)
+        os.close(self._stop)
+        if self._socket is not None:
+            self._socket.close()
+
+    def _answer(self, client: socket.socket, data: bytes) -> None:
+        client.setblocking(False)
+        left = memoryview(LENGTH.pack(len(data)) + data)
+        deadline = time.monotonic() + _CLIENT_SECONDS
+        while left and self._wait(client, select.POLLOUT, deadline - time.monotonic()):
+            try:
+                left = left[client.send(left) :]
+            except BlockingIOError:
+                continue
+            except OSError:  # it went away
+                return
+
+    def _wait(self, sock: socket.socket | None, event: int, seconds: float | None) -> bool:
+        """Whether `sock` became ready, before the time was over and before anybody called `stop`."""
+        poll = select.poll()
+        poll.register(self._stop, select.POLLIN)
+        if sock is not None:
+            poll.register(sock, event)
+        ready = poll.poll(None if seconds is None else max(0, math.ceil(seconds * 1000)))
+        return bool(ready) and all(fd != self._stop for fd, _ in ready)
+
+
+def user_of(sock: socket.socket) -> int:
+    """The user at the other end of a Unix socket, as the kernel knows it."""
+    _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return int(uid)
+
+
+def _listen(name: Name) -> socket.socket | None:
+    """None where that is not allowed."""
+    try:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    try:
+        sock.bind(name.address)
+        sock.listen()
+        sock.setblocking(False)
+    except OSError as error:
+        log.debug("`paceline trace` cannot ask this process: %s", error)
+        sock.close()
+        return None
+    return sock
+
+
+def _forget() -> None:
+    for listener in list(_open):
+        listener.close()
+
+
+# A forked child must not keep the name alive when this process is dead.
+os.register_at_fork(after_in_child=_forget)
