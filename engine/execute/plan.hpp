@@ -33,6 +33,7 @@ struct Plan {
   std::string name;
   bool replicated = false;  // one level whose owners are everybody: each rank combines everything itself
   std::vector<Level> levels;
+  const char* algorithm = "";  // the name as events show it, which stays when the group goes
 };
 
 }  // namespace paceline

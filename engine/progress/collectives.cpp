@@ -48,7 +48,7 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   const std::size_t bytes = count * size_of(dtype);
   return engine.run(group, {count, -1, Collective::all_reduce, dtype, op}, bytes, mode, [&](Operation& operation) {
     const Plan& plan = group.plan_for("all_reduce", bytes);
-    operation.algorithm = plan.name.c_str();
+    operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
   });
 }
@@ -60,7 +60,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   return engine.run(group, {count, root, Collective::broadcast, dtype, Op::sum}, bytes, mode,
                     [&](Operation& operation) {
                       const Plan& plan = group.plan_for("broadcast", bytes);
-                      operation.algorithm = plan.name.c_str();
+                      operation.algorithm = plan.algorithm;
                       Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
                     });
 }
@@ -86,7 +86,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   return engine.run(group, {count, -1, Collective::all_gather, dtype, Op::sum}, bytes, mode, [&](Operation& operation) {
     const Plan& plan = group.plan_for("all_gather", bytes);
-    operation.algorithm = plan.name.c_str();
+    operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_gather(plan, source, data, count, dtype);
   });
 }
