@@ -12,7 +12,11 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 
+from paceline.runtime import runtime
 from paceline.torch.compat import HOOKS, torch_version
+from paceline.trace.event import events
+
+ALGORITHMS = {"replicated", "direct", "dissemination", "ring", "flat", "none"}
 
 
 def _sum_over(group: Any) -> float:
@@ -148,6 +152,8 @@ def check_again_after_destroy(rank: int, size: int) -> None:
         assert _sum_over(group) == sum(range(size))
         dist.destroy_process_group(group)
     assert threading.active_count() == before
+    # What the groups did is remembered longer than they are.
+    assert {event.algorithm for event in events(runtime().events())} <= ALGORITHMS
 
 
 def check_subgroups_by_enumeration(rank: int, size: int) -> None:
