@@ -34,6 +34,7 @@ struct Plan {
   // Every rank shows all others what it has, once, and takes what it needs; who reduces does so for itself.
   bool one_shot = false;
   std::vector<Level> levels;
+  const char* algorithm = "";  // the name as events show it, which stays when the group goes
 
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
   bool one_pass(int size) const {

@@ -93,7 +93,7 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
-    operation.algorithm = plan.name.c_str();
+    operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
   });
 }
@@ -114,7 +114,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
-    operation.algorithm = plan.name.c_str();
+    operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
   });
 }
@@ -158,7 +158,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
-    operation.algorithm = plan.name.c_str();
+    operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_gather(plan, source, data, count, dtype);
   });
 }

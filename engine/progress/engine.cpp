@@ -89,6 +89,8 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
   group->rank = rank;
   group->timeout = timeout;
   group->plans = std::move(plans);
+  for (auto& [collective, list] : group->plans)
+    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
   bool any_shm = false;
   bool any_tcp = false;
   for (std::size_t i = 0; i < peers.size(); ++i) {

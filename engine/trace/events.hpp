@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "link/header.hpp"
@@ -34,9 +36,12 @@ class EventRing {
   // The slot of operation `id`; ids count up from 1.
   Event& slot(std::uint64_t id) { return events_[id % kCapacity]; }
   std::vector<Event> snapshot(std::uint64_t last_id) const;
+  // The same name, for events that outlive whoever brought it.
+  const char* keep(std::string_view name) { return names_.emplace(name).first->c_str(); }
 
  private:
   std::vector<Event> events_;
+  std::set<std::string> names_;
 };
 
 std::int64_t realtime_ns();

@@ -12,6 +12,12 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 
+from paceline.runtime import runtime
+from paceline.torch.compat import HOOKS, torch_version
+from paceline.trace.event import events
+
+ALGORITHMS = {"replicated", "direct", "dissemination", "ring", "flat", "none"}
+
 
 def _sum_over(group: Any) -> float:
     tensor = torch.tensor([float(dist.get_rank())])
@@ -66,6 +72,26 @@ def check_split(rank: int, size: int) -> None:
     group.shutdown()
 
 
+def check_split_through_torch(rank: int, size: int) -> None:
+    if torch_version() < (2, 15):
+        with pytest.raises(RuntimeError, match="No device associated with the default pg"):
+            dist.split_group(split_ranks=[[2, 0], [1]])
+        return
+    group: Any = dist.split_group(split_ranks=[[2, 0], [1]])
+    assert group.size() == (1 if rank == 1 else 2)
+    assert _sum_over(group) == (1 if rank == 1 else 2)
+
+
+def check_what_hooks_would_miss(rank: int, size: int) -> None:
+    """Torch's hooks would never be called, and saying so beats taking them."""
+    world: Any = dist.group.WORLD
+    for register in (world.register_pre_hook, world.register_post_hook):
+        with pytest.raises(NotImplementedError, match="go past torch's dispatcher"):
+            register(1, print)
+    if torch_version() >= HOOKS:
+        assert not world.supports_reconfigure and not world.supports_window
+
+
 def check_names(rank: int, size: int) -> None:
     world: Any = dist.group.WORLD
     assert dist.get_backend() == "paceline" and world.name() == "paceline"
@@ -88,7 +114,9 @@ def check_timeout_can_change(rank: int, size: int) -> None:
     world: Any = dist.group.WORLD
     world.set_timeout(timedelta(seconds=20))
     dist.barrier()
-    dist.barrier(timeout=timedelta(seconds=10))
+    options = dist.BarrierOptions()
+    options.timeout = timedelta(seconds=10)
+    world.barrier(options).wait()
 
 
 def check_local_synchronization(rank: int, size: int) -> None:
@@ -124,6 +152,8 @@ def check_again_after_destroy(rank: int, size: int) -> None:
         assert _sum_over(group) == sum(range(size))
         dist.destroy_process_group(group)
     assert threading.active_count() == before
+    # What the groups did is remembered longer than they are.
+    assert {event.algorithm for event in events(runtime().events())} <= ALGORITHMS
 
 
 def check_subgroups_by_enumeration(rank: int, size: int) -> None:

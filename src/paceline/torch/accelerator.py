@@ -14,7 +14,7 @@ from paceline.torch.opaque import opaque
 
 @opaque
 class Accelerator:
-    """Up to torch 2.13 a Python process group stands for all devices, so it finds the others' backend itself."""
+    """A Python process group stands for all devices, so it finds the others' backend itself."""
 
     _store: dist.Store
     _rank: int

@@ -104,21 +104,13 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         if self._rank not in new_ranks:
             return None
         first = min(new_ranks)
-        group = self._subgroup(dist.PrefixStore(f"{name}/{first}/", self._store), new_ranks, timeout, name)
+        store = dist.PrefixStore(f"{name}/{first}/", self._store)
+        seconds = self._timeout if timeout is None else timeout.total_seconds()
+        group = PacelineProcessGroup(store, list(new_ranks).index(self._rank), len(new_ranks), seconds, name)
         group._description = group_desc or f"{self._description}:split:{self._splits}"
         return group
 
     splitGroup = split_group
-
-    def split(self, store: dist.Store, ranks: Sequence[int], opts: Any) -> PacelineProcessGroup:
-        """The same as `split_group`, as torch 2.14 and later ask a backend for it."""
-        return self._subgroup(store, ranks, getattr(opts, "_timeout", None), getattr(opts, "group_name", ""))
-
-    def _subgroup(
-        self, store: dist.Store, ranks: Sequence[int], timeout: timedelta | None, name: str
-    ) -> PacelineProcessGroup:
-        seconds = self._timeout if timeout is None else timeout.total_seconds()
-        return PacelineProcessGroup(store, list(ranks).index(self._rank), len(ranks), seconds, name)
 
     def eager_connect_single_device(self, device: object = None) -> None:
         """Nothing to do: the ranks have met already."""

@@ -11,12 +11,18 @@ NAME = "paceline"
 
 
 def register() -> None:
-    """Make `init_process_group("paceline")` known to torch. May be called any number of times."""
+    """Make `init_process_group("paceline")` known to torch, also under MPI's launchers and srun.
+
+    May be called any number of times.
+    """
     import torch.distributed
 
     if not torch.distributed.is_available():
         return
     torch.distributed.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    from paceline.torch.env_method import extend
+
+    extend()
 
 
 def _create(options: Any, backend_options: object) -> PacelineProcessGroup:
