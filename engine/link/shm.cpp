@@ -32,7 +32,7 @@ ShmLink::ShmLink(int peer, ShmPeer reach, const Arena& own)
       mapping_(reach.memory.get(), sizeof(LinkMemory)),
       memory_(*static_cast<LinkMemory*>(mapping_.data())),
       own_(own),
-      theirs_(reach.arena),
+      theirs_(std::move(reach.arena)),
       side_(reach.side),
       pid_(reach.pid),
       readable_(reach.readable),

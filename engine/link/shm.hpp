@@ -36,7 +36,7 @@ Descriptor create_link_memory();
 struct ShmPeer {
   Descriptor socket;
   Descriptor memory;
-  Descriptor arena;
+  PeerArena arena;
   int side = 0;
   pid_t pid = 0;
   bool readable = false;

@@ -113,8 +113,9 @@ std::size_t Arena::allocated() const {
   return bytes;
 }
 
-PeerArena::PeerArena(const Descriptor& fd) : mapping_(Mapping::whole(fd.get())) {
-  if (mapping_.size() < sizeof(ArenaHeader)) throw std::system_error(EINVAL, std::generic_category(), "a peer's arena");
+PeerArena::PeerArena(const Descriptor& fd)
+    : mapping_(Mapping::whole(fd.get())), base_(static_cast<std::byte*>(mapping_.data())), size_(mapping_.size()) {
+  if (size_ < sizeof(ArenaHeader)) throw std::system_error(EINVAL, std::generic_category(), "a peer's arena");
 }
 
 }  // namespace paceline

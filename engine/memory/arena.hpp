@@ -69,20 +69,24 @@ class Arena {
   std::map<std::size_t, Used> used_;
 };
 
-// The arena of another process of this machine.
+// The arena of another rank of this machine.
 class PeerArena {
  public:
   explicit PeerArena(const Descriptor& fd);
+  // Of a rank in this very process; `here` must stay.
+  explicit PeerArena(const Arena& here) : base_(here.at(0)), size_(here.size()) {}
 
-  ArenaHeader& header() const { return *static_cast<ArenaHeader*>(mapping_.data()); }
+  ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
   // Null if it does not lie within the arena.
   std::byte* at(std::uint64_t offset, std::size_t bytes) const {
-    if (offset > mapping_.size() || bytes > mapping_.size() - offset) return nullptr;
-    return static_cast<std::byte*>(mapping_.data()) + offset;
+    if (offset > size_ || bytes > size_ - offset) return nullptr;
+    return base_ + offset;
   }
 
  private:
   Mapping mapping_;
+  std::byte* base_;
+  std::size_t size_;
 };
 
 }  // namespace paceline
