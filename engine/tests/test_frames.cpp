@@ -111,10 +111,7 @@ TEST(garbage_in_shared_memory_ends_the_link_only) {
   CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
   const Descriptor memory = create_link_memory();
   const Arena arena(std::size_t{4} << 20);
-  ShmLink link(0,
-               {Descriptor(pair[0]), Descriptor(::dup(memory.get())), Descriptor(::dup(arena.descriptor())), 0,
-                ::getpid(), true},
-               arena);
+  ShmLink link(0, {Descriptor(pair[0]), Descriptor(::dup(memory.get())), PeerArena(arena), 0, ::getpid(), true}, arena);
   const Descriptor other(pair[1]);
   const Mapping mapping(memory.get(), sizeof(LinkMemory));
   auto& shared = *static_cast<LinkMemory*>(mapping.data());
