@@ -232,13 +232,17 @@ void divide(DType dtype, std::byte* out, const std::byte* in, std::size_t count,
   find(dtype, Op::sum)(out, &in, 1, count, divisor);
 }
 
+void add(float* out, const float* a, const float* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
 }  // namespace
 
 namespace PACELINE_ISA {
 extern const Kernels table;
 #define PACELINE_NAME(x) #x
 #define PACELINE_STRING(x) PACELINE_NAME(x)
-const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, scale, divide};
+const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, scale, divide, add};
 }  // namespace PACELINE_ISA
 
 }  // namespace paceline

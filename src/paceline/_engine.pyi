@@ -27,6 +27,14 @@ def probe_address() -> int: ...
 def can_read(pid: int, address: int) -> bool: ...
 def allow_reads() -> None: ...
 def isa() -> str: ...
+def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
+    """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
+
+def time_reduce(dtype: int, op: int, divisor: float, out: int, a: int, b: int, count: int, calls: int) -> int:
+    """Nanoseconds of `calls` reductions of `a` and `b` into `out`."""
+
+def time_add(out: int, a: int, b: int, count: int, calls: int) -> int:
+    """Nanoseconds of `calls` plain float32 additions, the yardstick of `time_reduce`."""
 
 class Operation:
     @property

@@ -62,7 +62,7 @@ def row(one: Measured, work: Work, machines: int) -> Row:
         bytes=size,
         ranks=ranks,
         machines=machines,
-        buffer="any",
+        buffer=system.buffer,
         time_us=round(seconds * 1e6, 4),
         time_us_q1=round(first * 1e6, 4),
         time_us_q3=round(third * 1e6, 4),
@@ -72,6 +72,20 @@ def row(one: Measured, work: Work, machines: int) -> Row:
         wrong=one.wrong,
         iterations=one.timed,
     )
+
+
+def best(rows: Sequence[Row]) -> list[Row]:
+    """Of each system the fastest row per size; one with wrong results is never dropped."""
+    fastest: dict[tuple[str, str, str, int], Row] = {}
+    for row in rows:
+        kept = fastest.setdefault(_key(row), row)
+        if row.time_us < kept.time_us:
+            fastest[_key(row)] = row
+    return [row for row in rows if row.wrong or fastest[_key(row)] is row]
+
+
+def _key(row: Row) -> tuple[str, str, str, int]:
+    return row.system, row.path, row.buffer, row.bytes
 
 
 def write_json(rows: Sequence[Row], file: Path) -> None:

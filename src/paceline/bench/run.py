@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 
 from paceline.bench import report, sizes
 from paceline.bench.interleave import Complain, Effort, Interleaved, Work
+from paceline.bench.limit import Limit
 from paceline.bench.report import Row
 from paceline.bench.session import Session, SessionFailed
 from paceline.bench.systems import System
@@ -21,7 +22,10 @@ from paceline.lab.namespaces import Machines
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure. timeout: seconds that starting a system, or any single order to it, may take."""
+    """What to measure. timeout: seconds that starting a system, or any single order to it, may take.
+
+    limit: measure what memory allows as well, for all_reduce of float32 sums.
+    """
 
     systems: Sequence[System]
     works: Sequence[Work]
@@ -29,6 +33,7 @@ class Request:
     machines: int = 1
     effort: Effort = field(default_factory=Effort)
     timeout: float = 120.0
+    limit: bool = False
 
 
 @dataclass
@@ -60,14 +65,15 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
         stack.enter_context(_undisturbed_exit())
         progress("starting")
         alive = _alive(sessions, environ, machines, complain)
-        interleaved = Interleaved(alive, request.effort, complain)
+        limit = [Limit(request.ranks)] if request.limit else []
+        interleaved = Interleaved([*alive, *limit], request.effort, complain)
         interleaved.failed = len(alive) < len(sessions)
         rows: list[Row] = []
         for work in request.works:
             name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
             progress(name)
             measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += [report.row(one, work, request.machines) for one in measured]
+            rows += report.best([report.row(one, work, request.machines) for one in measured])
         return Outcome(rows, interleaved.failed, interleaved.refused)
 
 
