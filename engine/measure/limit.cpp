@@ -139,7 +139,7 @@ class Ranks {
   }
 
   std::size_t count_wrong() const {
-    const auto sum = static_cast<float>(ranks_ * (ranks_ + 1) / 2);
+    const auto sum = static_cast<float>(ranks_) * static_cast<float>(ranks_ + 1) / 2;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < count_; ++i) wrong += buffers_[0]->data[i] != value(i) * sum;
     return wrong;

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from paceline.bench import bandwidth, report, sizes, systems
+from paceline.bench import bandwidth, option, report, sizes, systems
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.ranks import pattern
 from paceline.bench.run import Outcome, Request, run
@@ -20,34 +20,21 @@ from paceline.lab.namespaces import Unavailable
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 
-def _one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
-    def check(text: str) -> str:
-        if text not in allowed:
-            raise typer.BadParameter(f"{text!r} is none of {', '.join(allowed)}")
-        return text
-
-    return check
-
-
-def _size(text: str) -> str:
-    try:
-        sizes.parse(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text
-
-
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
 
 def command(
     context: typer.Context,
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.")] = 2,
-    begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=_size)] = "8",
-    end: Annotated[str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=_size)] = "64M",
+    begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
+    end: Annotated[
+        str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
+    ] = "64M",
     factor: Annotated[float, typer.Option("-f", "--factor", help="From one size to the next.")] = 8,
-    dtype: Annotated[str, typer.Option(help=", ".join(pattern.DTYPES), callback=_one_of(pattern.DTYPES))] = "float32",
-    op: Annotated[str, typer.Option(help=", ".join(pattern.OPS), callback=_one_of(pattern.OPS))] = "sum",
+    dtype: Annotated[
+        str, typer.Option(help=", ".join(pattern.DTYPES), callback=option.one_of(pattern.DTYPES))
+    ] = "float32",
+    op: Annotated[str, typer.Option(help=", ".join(pattern.OPS), callback=option.one_of(pattern.OPS))] = "sum",
     paths: Annotated[
         str,
         typer.Option(help="Ways into Paceline: engine (the raw call), torch (torch.distributed), or none."),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from paceline.bench import collectives
+from paceline.bench.kernels.command import command as reductions
 
 command = typer.Typer(no_args_is_help=True, add_completion=False)
 
 for _name in collectives.COLLECTIVES:
     command.command(_name, short_help="Paceline beside its peers.")(collectives.command)
+command.command("reductions", short_help="The kernels that combine data, beside what memory allows.")(reductions)
