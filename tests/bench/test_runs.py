@@ -139,7 +139,7 @@ def faulty(*names):
 def run_faulty(systems, timeout):
     complaints = []
     works = [Work("all_reduce", "float32", "sum", 1000), Work("all_reduce", "float32", "sum", 2000)]
-    request = Request(systems, works, ranks=2, effort=Effort(rounds=3, calls=2), timeout=timeout)
+    request = Request(systems, ranks=2, works=works, effort=Effort(rounds=3, calls=2), timeout=timeout)
     return run(request, os.environ, complaints.append, lambda text: None), complaints
 
 

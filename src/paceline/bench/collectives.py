@@ -79,7 +79,7 @@ def command(
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
-    chosen, missing = _choose(collective, paths, against, peers, machines)
+    chosen, missing = choose(collective, paths, against, peers, machines)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -120,7 +120,7 @@ def _run(request: Request, err: Console) -> Outcome:
         raise typer.Exit(REFUSED) from None
 
 
-def _choose(
+def choose(
     collective: str, paths: str, against: str, peers: Path, machines: int
 ) -> tuple[list[systems.System], list[str]]:
     """The systems to measure, and a sentence for each that can't be."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 import typer
 
 from paceline.bench import collectives
+from paceline.bench.ddp.command import command as ddp
 from paceline.bench.kernels.command import command as reductions
+from paceline.bench.waiting.command import command as waiting
 
 command = typer.Typer(no_args_is_help=True, add_completion=False)
 
 for _name in collectives.COLLECTIVES:
     command.command(_name, short_help="Paceline beside its peers.")(collectives.command)
 command.command("reductions", short_help="The kernels that combine data, beside what memory allows.")(reductions)
+command.command("waiting", short_help="What waiting ranks cost others, and others them.")(waiting)
+command.command("ddp", short_help="What the exchange costs a training, end to end.")(ddp)

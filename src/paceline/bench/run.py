@@ -28,8 +28,8 @@ class Request:
     """
 
     systems: Sequence[System]
-    works: Sequence[Work]
     ranks: int
+    works: Sequence[Work] = ()
     machines: int = 1
     effort: Effort = field(default_factory=Effort)
     timeout: float = 120.0
@@ -54,6 +54,26 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
     environ: what the ranks inherit. complain: told what goes wrong with one system, while the others go on.
     Raises `lab.namespaces.Unavailable` when machines are asked for and can't be made.
     """
+    progress("starting")
+    with started(request, environ, complain) as alive:
+        limit = [Limit(request.ranks)] if request.limit else []
+        interleaved = Interleaved([*alive, *limit], request.effort, complain)
+        interleaved.failed = len(alive) < len(request.systems)
+        rows: list[Row] = []
+        for work in request.works:
+            name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
+            progress(name)
+            measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
+            rows += report.best([report.row(one, work, request.machines) for one in measured])
+        return Outcome(rows, interleaved.failed, interleaved.refused)
+
+
+@contextmanager
+def started(request: Request, environ: Mapping[str, str], complain: Complain) -> Iterator[list[Session]]:
+    """The systems' ranks, met and idle; those of systems that could not start are complained about and left out.
+
+    They are gone at the end, however that comes about.
+    """
     with ExitStack() as stack:
         stack.enter_context(_sigterm_interrupts())
         home = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
@@ -63,18 +83,7 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
         for session in sessions:
             stack.push(_stopper(session))
         stack.enter_context(_undisturbed_exit())
-        progress("starting")
-        alive = _alive(sessions, environ, machines, complain)
-        limit = [Limit(request.ranks)] if request.limit else []
-        interleaved = Interleaved([*alive, *limit], request.effort, complain)
-        interleaved.failed = len(alive) < len(sessions)
-        rows: list[Row] = []
-        for work in request.works:
-            name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
-            progress(name)
-            measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += report.best([report.row(one, work, request.machines) for one in measured])
-        return Outcome(rows, interleaved.failed, interleaved.refused)
+        yield _alive(sessions, environ, machines, complain)
 
 
 def _alive(
