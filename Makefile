@@ -48,7 +48,7 @@ torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative pa
 
 bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open MPI and MPICH
 	@mkdir -p build
-	$(WITH_TOOLS) $(BIN)/paceline bench all_reduce -n 2 -b 8 -e 64M -f 8 --against gloo,openmpi,mpich --json build/bench.json $(ARGS)
+	$(WITH_TOOLS) $(BIN)/paceline bench all_reduce -n 2 -b 8 -e 64M -f 8 --against gloo,openmpi,mpich --limit --json build/bench.json $(ARGS)
 
 bench-peers: $(VENV)/peers/intelmpi.stamp ## install Intel MPI, for --against intelmpi, in an environment of its own
 

@@ -289,8 +289,7 @@ NB_MODULE(_engine, m) {
   m.def("probe_address", &probe_address);
   m.def("can_read", [](int pid, Address address) { return can_read(pid, address); }, "pid"_a, "address"_a);
   m.def("allow_reads", &allow_reads);
-  m.def(
-      "supports", [](int dtype, int op) { return supports(dtype_of(dtype), op_of(op)); }, "dtype"_a, "op"_a);
+  m.def("supports", [](int dtype, int op) { return supports(dtype_of(dtype), op_of(op)); }, "dtype"_a, "op"_a);
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_measure(m);

@@ -131,6 +131,6 @@ def test_the_table_has_the_columns_of_nccl_tests():
     table = report.table([row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0, wrong=3)], root=0)
     titles = [str(column.header) for column in table.columns]
     assert titles[:5] == ["size(B)", "count", "type", "redop", "root"]
-    assert titles[7:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
+    assert titles[8:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
     assert [*table.columns[-1].cells] == ["25.00×", ""]
     assert [*table.columns[-2].cells] == ["0", "[red]3[/red]"]

@@ -102,11 +102,11 @@ def ratio(row: Row, rows: Sequence[Row], peer: str) -> float | None:
 
 
 def table(rows: Sequence[Row], root: int) -> Table:
-    """nccl-tests' columns, the system, the CPU time, and the ratio to each peer."""
+    """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     result = Table(box=None, header_style="bold", pad_edge=False)
-    left = ("type", "redop", "system", "path")
-    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "time(us)", "cpu(us)")
+    left = ("type", "redop", "system", "path", "buffer")
+    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "buffer", "time(us)", "cpu(us)")
     for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *(f"vs {peer}" for peer in peers)):
         result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     for number, one in enumerate(rows):
@@ -115,6 +115,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
             *_nccl_words(one, root),
             one.system,
             one.path,
+            one.buffer,
             f"{one.time_us:.2f}",
             f"{one.cpu_us:.2f}",
             f"{one.algbw_gbps:.3f}",

@@ -43,8 +43,9 @@ class System:
 
     @property
     def label(self) -> str:
-        """Name, path and variant, unique within a run."""
-        return "/".join(word for word in (self.name, self.path, self.variant) if word)
+        """What tells it apart from all others within a run."""
+        own = "" if self.buffer == "any" else self.buffer
+        return "/".join(word for word in (self.name, self.path, own, self.variant) if word)
 
 
 def paceline(path: str) -> System:
