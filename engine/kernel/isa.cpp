@@ -93,13 +93,15 @@ void divide_small(typename Loose<T>::type* out, std::size_t count, double diviso
   }
 }
 
-// As a shift, which rounds down, after adding what makes it truncate.
-void shift_long(Loose<std::int64_t>::type* out, std::size_t count, std::uint64_t divisor) {
-  const int bits = __builtin_ctzll(divisor);
+constexpr double kMostShifted = 64;  // fits every integer
+
+// A shift rounds down: what is added before makes it truncate.
+template <typename T>
+void shift(typename Loose<T>::type* out, std::size_t count, T divisor) {
+  const int bits = __builtin_ctzll(static_cast<std::uint64_t>(divisor));
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t value = out[i];
-    const std::uint64_t up = static_cast<std::uint64_t>(value >> 63) & (divisor - 1);
-    out[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) + up) >> bits;
+    const T value = out[i];
+    out[i] = static_cast<T>((value + (value < 0 ? divisor - 1 : 0)) >> bits);
   }
 }
 
@@ -122,13 +124,13 @@ void divide_long(Loose<std::int64_t>::type* out, std::size_t count, double divis
 
 template <typename T>
 void divide_block(typename Loose<T>::type* out, std::size_t count, double divisor) {
-  if constexpr (std::is_same_v<T, std::int64_t>) {
-    if (is_power_of_two(divisor))
-      shift_long(out, count, static_cast<std::uint64_t>(divisor));
-    else
+  if constexpr (std::is_integral_v<T>) {
+    if (is_power_of_two(divisor) && divisor <= kMostShifted)
+      shift<T>(out, count, static_cast<T>(divisor));
+    else if constexpr (std::is_same_v<T, std::int64_t>)
       divide_long(out, count, divisor);
-  } else if constexpr (std::is_integral_v<T>) {
-    divide_small<T, std::conditional_t<sizeof(T) == 4, double, float>>(out, count, divisor);
+    else
+      divide_small<T, std::conditional_t<sizeof(T) == 4, double, float>>(out, count, divisor);
   } else if (is_power_of_two(divisor)) {
     const T factor = static_cast<T>(1 / divisor);
     for (std::size_t i = 0; i < count; ++i) out[i] = out[i] * factor;
