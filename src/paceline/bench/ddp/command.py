@@ -33,7 +33,7 @@ def command(
 
     Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
     idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. The gradients are checked first.
-    "to silent" and "to alone" are medians over the rounds of the ratio of the rates in a round.
+    "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
 
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
     """
@@ -78,8 +78,8 @@ def table(rows: list[Row]) -> Table:
             f"{row.images_per_second_q1:.1f}–{row.images_per_second_q3:.1f}",
             f"{row.time_us / 1e3:.1f}",
             f"{row.cpu_us / 1e3:.1f}",
-            f"{row.to_silent:.1%}",
-            f"{row.to_alone:.1%}",
+            f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
+            f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",
             f"[red]{row.wrong}[/red]" if row.wrong else "0",
         )
     return result

@@ -21,8 +21,8 @@ class Row:
 
     bytes: of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step; cpu_us: of
     all ranks' processes together, per step. images_per_second: all ranks together. to_silent, to_alone: medians over
-    the rounds of this rate over that through a DDP whose backend does nothing, and over that without DDP. wrong:
-    parameters, over all ranks, whose gradient was wrong before the timing.
+    the rounds of this rate over that through a DDP whose backend does nothing, and over that without DDP. q1, q3: the
+    quartiles of each. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
     """
 
     collective: str
@@ -41,7 +41,11 @@ class Row:
     images_per_second_q1: float
     images_per_second_q3: float
     to_silent: float
+    to_silent_q1: float
+    to_silent_q3: float
     to_alone: float
+    to_alone_q1: float
+    to_alone_q3: float
     wrong: int
     iterations: int
 
@@ -91,6 +95,7 @@ def _row(rates: Rates, alone: list[float], silent: list[float], batch: int, step
     mine, ranks = rates.times, rates.session.ranks
     first, middle, third = quantiles(mine, n=4, method="inclusive")
     images = batch * ranks
+    to_silent, to_alone = _ratios(silent, mine), _ratios(alone, mine)
     return Row(
         collective="ddp",
         algorithm="resnet18",
@@ -107,8 +112,18 @@ def _row(rates: Rates, alone: list[float], silent: list[float], batch: int, step
         images_per_second=round(images / middle, 2),
         images_per_second_q1=round(images / third, 2),
         images_per_second_q3=round(images / first, 2),
-        to_silent=round(median(other / time for other, time in zip(silent, mine, strict=True)), 4),
-        to_alone=round(median(other / time for other, time in zip(alone, mine, strict=True)), 4),
+        to_silent=to_silent[1],
+        to_silent_q1=to_silent[0],
+        to_silent_q3=to_silent[2],
+        to_alone=to_alone[1],
+        to_alone_q1=to_alone[0],
+        to_alone_q3=to_alone[2],
         wrong=rates.wrong,
         iterations=len(mine) * steps,
     )
+
+
+def _ratios(others: list[float], mine: list[float]) -> list[float]:
+    """The quartiles of the ratios of the rates, round by round."""
+    ratios = [other / time for other, time in zip(others, mine, strict=True)]
+    return [round(ratio, 4) for ratio in quantiles(ratios, n=4, method="inclusive")]
