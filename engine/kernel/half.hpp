@@ -72,6 +72,7 @@ constexpr std::size_t kLanes = 8;
 constexpr std::size_t kLanes = 4;
 #endif
 typedef float Lanes __attribute__((vector_size(kLanes * 4)));
+typedef std::int32_t LaneInts __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t LaneBits __attribute__((vector_size(kLanes * 4)));
 typedef std::uint16_t HalfBits __attribute__((vector_size(kLanes * 2)));
 
@@ -130,20 +131,24 @@ inline void narrow(Lanes value, unsigned char* to, Float16) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(__m256(value), _MM_FROUND_TO_NEAREST_INT));
 }
 #else
+// As `widen` and `narrow_to` above.
 inline void widen(const unsigned char* from, Float16, Lanes& value) {
-  Lanes widened = {};
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    Float16 half;
-    std::memcpy(&half, from + i * sizeof half, sizeof half);
-    widened[i] = widen(half);
-  }
-  value = widened;
+  const LaneBits bits = load_bits(from);
+  const LaneBits magnitude = bits & 0x7fffU;
+  const auto subnormal = LaneBits(__builtin_convertvector(LaneInts(magnitude), Lanes) * 0x1p-24F);
+  const LaneBits finite = LaneInts(magnitude) < 0x0400 ? subnormal : (magnitude << 13) + 0x38000000U;
+  const LaneBits all = LaneInts(magnitude) >= 0x7c00 ? (magnitude << 13) + 0x70000000U : finite;
+  value = Lanes(all | (bits & 0x8000U) << 16);
 }
 inline void narrow(Lanes value, unsigned char* to, Float16) {
-  for (std::size_t i = 0; i < kLanes; ++i) {
-    const Float16 half = narrow_to(value[i], Float16{});
-    std::memcpy(to + i * sizeof half, &half, sizeof half);
-  }
+  const auto bits = LaneBits(value);
+  const LaneBits magnitude = bits & 0x7fffffffU;
+  const LaneBits normal = (magnitude - 0x38000000U + 0x0fffU + ((magnitude >> 13) & 1U)) >> 13;
+  const LaneBits subnormal = LaneBits(Lanes(magnitude) + 0.5F) - 0x3f000000U;
+  const LaneBits finite = LaneInts(magnitude) < 0x38800000 ? subnormal : normal;
+  const LaneBits none = magnitude - magnitude;
+  const LaneBits infinite = LaneInts(magnitude) > 0x7f800000 ? none + 0x7e00U : none + 0x7c00U;
+  store_bits((LaneInts(magnitude) >= 0x47800000 ? infinite : finite) | ((bits >> 16) & 0x8000U), to);
 }
 #endif
 

@@ -36,14 +36,16 @@ struct Product {
 struct Min {
   template <typename T>
   static T apply(T a, T b) {
-    return ((a < b) | (a != a)) ? a : b;
+    return (a < b || a != a) ? a : b;
   }
+  static Lanes apply(Lanes a, Lanes b) { return ((a < b) | (a != a)) ? a : b; }
 };
 struct Max {
   template <typename T>
   static T apply(T a, T b) {
-    return ((a > b) | (a != a)) ? a : b;
+    return (a > b || a != a) ? a : b;
   }
+  static Lanes apply(Lanes a, Lanes b) { return ((a > b) | (a != a)) ? a : b; }
 };
 struct And {
   template <typename T>
