@@ -14,7 +14,7 @@ PYTHON_FILES := src tests scripts
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part bench wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part bench bench-peers wheel wheel-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -48,7 +48,9 @@ torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative pa
 
 bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open MPI and MPICH
 	@mkdir -p build
-	$(WITH_TOOLS) $(BIN)/paceline bench all_reduce -n 2 -b 8 -e 64M -f 8 --against gloo,openmpi,mpich --json build/bench.json $(ARGS)
+	$(WITH_TOOLS) $(BIN)/paceline bench all_reduce -n 2 -b 8 -e 64M -f 8 --against gloo,openmpi,mpich --limit --json build/bench.json $(ARGS)
+
+bench-peers: $(VENV)/peers/intelmpi.stamp ## install Intel MPI, for --against intelmpi, in an environment of its own
 
 wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 	SKBUILD_BUILD_DIR=build/wheel $(WITH_TOOLS) $(BIN)/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
@@ -79,6 +81,10 @@ $(VENV)/demo.stamp: requirements/demo.lock requirements/cuda.lock
 
 $(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
+	@touch $@
+
+$(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/peers/intelmpi $<
 	@touch $@
 
 # Editable: a change of Python code needs no build.

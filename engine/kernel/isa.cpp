@@ -38,12 +38,14 @@ struct Min {
   static T apply(T a, T b) {
     return (a < b || a != a) ? a : b;
   }
+  static Lanes apply(Lanes a, Lanes b) { return ((a < b) | (a != a)) ? a : b; }
 };
 struct Max {
   template <typename T>
   static T apply(T a, T b) {
     return (a > b || a != a) ? a : b;
   }
+  static Lanes apply(Lanes a, Lanes b) { return ((a > b) | (a != a)) ? a : b; }
 };
 struct And {
   template <typename T>
@@ -76,10 +78,68 @@ const typename Loose<T>::type* at(const std::byte* base, std::size_t index) {
   return reinterpret_cast<const typename Loose<T>::type*>(base) + index;
 }
 
+// Multiplying by the inverse of a power of two gives the same bits as dividing, and is quicker.
+bool is_power_of_two(double value) {
+  int exponent = 0;
+  return __builtin_frexp(value, &exponent) == 0.5 && exponent > 0 && exponent < 60;
+}
+
+// Integers up to 32 bits: in floats that hold them exactly. Half a unit further from zero, no quotient is so near to a
+// whole number that rounding could take it across, so that multiplying by the inverse does.
+template <typename T, typename Float>
+void divide_small(typename Loose<T>::type* out, std::size_t count, double divisor) {
+  const auto inverse = static_cast<Float>(1 / divisor);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto value = static_cast<Float>(out[i]);
+    out[i] = static_cast<T>(static_cast<std::int32_t>((value + (value < 0 ? Float(-0.5) : Float(0.5))) * inverse));
+  }
+}
+
+constexpr double kMostShifted = 64;  // fits every integer
+
+// A shift rounds down: what is added before makes it truncate.
+template <typename T>
+void shift(typename Loose<T>::type* out, std::size_t count, T divisor) {
+  const int bits = __builtin_ctzll(static_cast<std::uint64_t>(divisor));
+  for (std::size_t i = 0; i < count; ++i) {
+    const T value = out[i];
+    out[i] = static_cast<T>((value + (value < 0 ? divisor - 1 : 0)) >> bits);
+  }
+}
+
+// 64 bits: a quotient in double precision, that of the small remainder, and the step that rounding may have gone too
+// far.
+void divide_long(Loose<std::int64_t>::type* out, std::size_t count, double divisor) {
+  const auto by = static_cast<std::uint64_t>(divisor);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t value = out[i];
+    auto quotient = static_cast<std::int64_t>(static_cast<double>(value) / divisor);
+    auto rest =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(quotient) * by);
+    const auto more = static_cast<std::int64_t>(static_cast<double>(rest) / divisor);
+    quotient += more;
+    rest = static_cast<std::int64_t>(static_cast<std::uint64_t>(rest) - static_cast<std::uint64_t>(more) * by);
+    quotient += (value < 0 && rest > 0) - (value > 0 && rest < 0);
+    out[i] = quotient;
+  }
+}
+
 template <typename T>
 void divide_block(typename Loose<T>::type* out, std::size_t count, double divisor) {
-  const T by = static_cast<T>(divisor);
-  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<T>(out[i] / by);
+  if constexpr (std::is_integral_v<T>) {
+    if (is_power_of_two(divisor) && divisor <= kMostShifted)
+      shift<T>(out, count, static_cast<T>(divisor));
+    else if constexpr (std::is_same_v<T, std::int64_t>)
+      divide_long(out, count, divisor);
+    else
+      divide_small<T, std::conditional_t<sizeof(T) == 4, double, float>>(out, count, divisor);
+  } else if (is_power_of_two(divisor)) {
+    const T factor = static_cast<T>(1 / divisor);
+    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] * factor;
+  } else {
+    const T by = static_cast<T>(divisor);
+    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] / by;
+  }
 }
 
 template <typename T, typename F>
@@ -117,23 +177,42 @@ void reduce_words(std::byte* to, const std::byte* const* in, std::size_t inputs,
   }
 }
 
+// out[i] = compute(i) for all elements, most of them as many at a time as a register holds: `compute` is called with a
+// float or Lanes that it may fill.
+template <typename Half, typename Compute>
+void for_halves(std::byte* to, std::size_t count, const Compute& compute) {
+  auto* out = reinterpret_cast<unsigned char*>(to);
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) narrow(compute(i, Lanes{}), out + i * sizeof(Half), Half{});
+  for (; i < count; ++i) narrow(compute(i, 0.0F), out + i * sizeof(Half), Half{});
+}
+
+// kInputs: how many, 0 if not known when this is compiled.
+template <typename Half, typename F, std::size_t kInputs>
+void fold_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t count, double divisor) {
+  const std::size_t terms = kInputs == 0 ? inputs : kInputs;
+  const auto by = static_cast<float>(divisor);
+  const auto sum = [&](std::size_t i, auto value) {
+    auto term = value;
+    widen(reinterpret_cast<const unsigned char*>(in[0]) + i * sizeof(Half), Half{}, value);
+    for (std::size_t k = 1; k < terms; ++k) {
+      widen(reinterpret_cast<const unsigned char*>(in[k]) + i * sizeof(Half), Half{}, term);
+      value = F::apply(value, term);
+    }
+    return value;
+  };
+  if (divisor == 1)
+    for_halves<Half>(to, count, sum);
+  else if (const float factor = 1 / by; is_power_of_two(by))
+    for_halves<Half>(to, count, [&](std::size_t i, auto value) { return sum(i, value) * factor; });
+  else
+    for_halves<Half>(to, count, [&](std::size_t i, auto value) { return sum(i, value) / by; });
+}
+
 template <typename Half, typename F>
 void reduce_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t count, double divisor) {
-  float sum[kBlock];
-  float term[kBlock];
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t n = count - first < kBlock ? count - first : kBlock;
-    widen_block<Half>(reinterpret_cast<const unsigned char*>(in[0]) + first * 2, sum, n);
-    for (std::size_t k = 1; k < inputs; ++k) {
-      widen_block<Half>(reinterpret_cast<const unsigned char*>(in[k]) + first * 2, term, n);
-      for (std::size_t i = 0; i < n; ++i) sum[i] = F::apply(sum[i], term[i]);
-    }
-    if (divisor != 1) {
-      const auto by = static_cast<float>(divisor);
-      for (std::size_t i = 0; i < n; ++i) sum[i] /= by;
-    }
-    narrow_block<Half>(sum, reinterpret_cast<unsigned char*>(to) + first * 2, n);
-  }
+  if (inputs == 2) return fold_halves<Half, F, 2>(to, in, inputs, count, divisor);
+  fold_halves<Half, F, 0>(to, in, inputs, count, divisor);
 }
 
 template <typename T>
@@ -209,13 +288,11 @@ void scale_words(std::byte* to, const std::byte* from, std::size_t count, double
 
 template <typename Half>
 void scale_halves(std::byte* to, const std::byte* from, std::size_t count, double factor) {
-  float block[kBlock];
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t n = count - first < kBlock ? count - first : kBlock;
-    widen_block<Half>(reinterpret_cast<const unsigned char*>(from) + first * 2, block, n);
-    for (std::size_t i = 0; i < n; ++i) block[i] *= static_cast<float>(factor);
-    narrow_block<Half>(block, reinterpret_cast<unsigned char*>(to) + first * 2, n);
-  }
+  const auto by = static_cast<float>(factor);
+  for_halves<Half>(to, count, [&](std::size_t i, auto value) {
+    widen(reinterpret_cast<const unsigned char*>(from) + i * sizeof(Half), Half{}, value);
+    return value * by;
+  });
 }
 
 void scale(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double factor) {
@@ -232,13 +309,17 @@ void divide(DType dtype, std::byte* out, const std::byte* in, std::size_t count,
   find(dtype, Op::sum)(out, &in, 1, count, divisor);
 }
 
+void add(float* out, const float* a, const float* b, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
 }  // namespace
 
 namespace PACELINE_ISA {
 extern const Kernels table;
 #define PACELINE_NAME(x) #x
 #define PACELINE_STRING(x) PACELINE_NAME(x)
-const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, scale, divide};
+const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, scale, divide, add};
 }  // namespace PACELINE_ISA
 
 }  // namespace paceline

@@ -17,6 +17,8 @@ struct Kernels {
   void (*scale)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double factor);
   // out[i] = in[i] / divisor; integers are truncated towards zero.
   void (*divide)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double divisor);
+  // out[i] = a[i] + b[i]: the plain loop that `reduce` is measured against.
+  void (*add)(float* out, const float* a, const float* b, std::size_t count);
 };
 
 // The kernels for the best instruction set that this CPU has, and all those that it could run.

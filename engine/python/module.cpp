@@ -11,6 +11,8 @@
 
 #include "kernel/reduce.hpp"
 #include "link/shm.hpp"
+#include "measure/kernels.hpp"
+#include "measure/limit.hpp"
 #include "memory/remote.hpp"
 #include "progress/collectives.hpp"
 #include "python/buffer.hpp"
@@ -304,6 +306,29 @@ void bind_group(nb::module_& m) {
       .def("close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
 }
 
+void bind_measure(nb::module_& m) {
+  m.def(
+      "limit_all_reduce",
+      [](int ranks, std::size_t bytes, int iterations) {
+        LimitTimes found = limit_all_reduce(ranks, bytes, iterations);
+        return std::tuple(std::move(found.times), found.cpu, found.wrong);
+      },
+      "ranks"_a, "bytes"_a, "iterations"_a, Release());
+  m.def(
+      "time_reduce",
+      [](int dtype, int op, double divisor, Address out, Address a, Address b, std::size_t count, int calls) {
+        return time_reduce({dtype_of(dtype), op_of(op), divisor}, memory(out), memory(a), memory(b), count, calls);
+      },
+      "dtype"_a, "op"_a, "divisor"_a, "out"_a, "a"_a, "b"_a, "count"_a, "calls"_a, Release());
+  m.def(
+      "time_add",
+      [](Address out, Address a, Address b, std::size_t count, int calls) {
+        return time_add(reinterpret_cast<float*>(out), reinterpret_cast<const float*>(a),
+                        reinterpret_cast<const float*>(b), count, calls);
+      },
+      "out"_a, "a"_a, "b"_a, "count"_a, "calls"_a, Release());
+}
+
 }  // namespace
 }  // namespace paceline
 
@@ -334,8 +359,10 @@ NB_MODULE(_engine, m) {
     if (!buffer) return nb::none();
     return nb::make_tuple(reinterpret_cast<Address>(buffer.data()), buffer.count(), static_cast<int>(buffer.dtype()));
   });
+  m.def("supports", [](int dtype, int op) { return supports(dtype_of(dtype), op_of(op)); }, "dtype"_a, "op"_a);
   m.def("isa", [] { return std::string(kernels().isa); });
 
+  bind_measure(m);
   bind_arena(m);
   bind_group(m);
 

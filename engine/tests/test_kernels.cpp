@@ -1,6 +1,7 @@
 // Every dtype and reduction, in every instruction set of this CPU, against the plain meaning of the operation.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "check.hpp"
@@ -75,7 +76,48 @@ void check_dtype(const Kernels& kernels, DType dtype) {
   }
 }
 
+// The kernels divide without dividing where they can: the quotients must be those of `/`, truncated for integers.
+template <typename T>
+void check_division(const Kernels& kernels, DType dtype) {
+  std::mt19937_64 random(3);
+  std::vector<T> values;
+  if constexpr (std::is_integral_v<T>) {
+    for (const T edge : {std::numeric_limits<T>::min(), std::numeric_limits<T>::max()})
+      for (int i = 0; i < 40; ++i) values.push_back(static_cast<T>(edge + (edge > 0 ? -i : i)));
+    for (int i = -300; i < 300; ++i) values.push_back(static_cast<T>(i));
+    for (int i = 0; i < 20'000; ++i) values.push_back(static_cast<T>(random() >> (random() % 64)));
+  } else {
+    for (int i = 0; i < 20'000; ++i)
+      values.push_back(
+          static_cast<T>(std::ldexp(static_cast<double>(random()), static_cast<int>(random() % 200) - 190)));
+    values.push_back(std::numeric_limits<T>::infinity());
+    values.push_back(std::numeric_limits<T>::denorm_min());
+  }
+  for (const int divisor : {2, 3, 4, 5, 6, 7, 8, 9, 16, 24, 49, 100, 127, 1000, 24'576}) {
+    std::vector<T> found(values.size());
+    kernels.divide(dtype, reinterpret_cast<std::byte*>(found.data()), reinterpret_cast<const std::byte*>(values.data()),
+                   values.size(), divisor);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if constexpr (std::is_integral_v<T>)
+        CHECK(found[i] == static_cast<T>(std::int64_t{values[i]} / divisor));
+      else
+        CHECK(found[i] == values[i] / static_cast<T>(divisor));
+    }
+  }
+}
+
 }  // namespace
+
+TEST(division_is_exact) {
+  for (const Kernels* kernels : available_kernels()) {
+    check_division<float>(*kernels, DType::float32);
+    check_division<double>(*kernels, DType::float64);
+    check_division<std::int8_t>(*kernels, DType::int8);
+    check_division<std::uint8_t>(*kernels, DType::uint8);
+    check_division<std::int32_t>(*kernels, DType::int32);
+    check_division<std::int64_t>(*kernels, DType::int64);
+  }
+}
 
 TEST(every_dtype_and_reduction) {
   for (const Kernels* kernels : available_kernels()) {
@@ -144,6 +186,34 @@ TEST(halves_are_summed_in_float32) {
     _Float16 out = 0;
     kernels->reduce({DType::float16, Op::sum}, reinterpret_cast<std::byte*>(&out), in, 3, 1);
     CHECK(static_cast<float>(out) == 2050);
+  }
+}
+
+// Any bits, specials too: the kernels must round as the conversions one by one do, wherever an element stands.
+template <typename Half>
+void check_rounding(const Kernels& kernels, DType dtype) {
+  std::mt19937 random(5);
+  std::vector<Half> a(100'003);
+  std::vector<Half> b(a.size());
+  std::vector<Half> sum(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    a[i].bits = static_cast<std::uint16_t>(i);
+    b[i].bits = i % 3 == 0 ? a[i].bits ^ (random() % 256) : static_cast<std::uint16_t>(random());
+  }
+  const std::byte* in[2] = {reinterpret_cast<const std::byte*>(a.data()), reinterpret_cast<const std::byte*>(b.data())};
+  for (const double divisor : {1.0, 2.0, 3.0}) {
+    kernels.reduce({dtype, Op::sum, divisor}, reinterpret_cast<std::byte*>(sum.data()), in, 2, a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const float exact = (widen(a[i]) + widen(b[i])) / static_cast<float>(divisor);
+      CHECK(std::isnan(exact) ? std::isnan(widen(sum[i])) : sum[i].bits == narrow_to(exact, Half{}).bits);
+    }
+  }
+}
+
+TEST(halves_are_rounded_alike_everywhere) {
+  for (const Kernels* kernels : available_kernels()) {
+    check_rounding<Float16>(*kernels, DType::float16);
+    check_rounding<BFloat16>(*kernels, DType::bfloat16);
   }
 }
 

@@ -32,6 +32,15 @@ def allow_reads() -> None: ...
 def isa() -> str: ...
 def look(array: object, writable: bool, /) -> tuple[int, int, int] | None:
     """Address, count and dtype of contiguous memory; None if `array` does not show any of a known type."""
+def supports(dtype: int, op: int) -> bool: ...
+def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
+    """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
+
+def time_reduce(dtype: int, op: int, divisor: float, out: int, a: int, b: int, count: int, calls: int) -> int:
+    """Nanoseconds of `calls` reductions of `a` and `b` into `out`."""
+
+def time_add(out: int, a: int, b: int, count: int, calls: int) -> int:
+    """Nanoseconds of `calls` plain float32 additions, the yardstick of `time_reduce`."""
 
 class Operation:
     @property

@@ -15,7 +15,10 @@ from paceline.launch.arguments import split
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 _ELSEWHERE = {
-    "bench": ("paceline.bench.command", "Measure collectives, beside other systems in the same run."),
+    "bench": (
+        "paceline.bench.command",
+        "Measure collectives, and what they cost others, beside other systems in the same run.",
+    ),
     "demo": (
         "paceline.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
@@ -143,8 +146,11 @@ def application(wanted: str | None) -> typer.Typer:
     app.command("doctor")(doctor)
     app.command("trace")(trace)
     for name, (module, summary) in _ELSEWHERE.items():
-        function = importlib.import_module(module).command if wanted == name else _listed
-        app.command(name, short_help=summary)(function)
+        found = importlib.import_module(module).command if wanted == name else _listed
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name, help=summary)
+        else:
+            app.command(name, short_help=summary)(found)
     return app
 
 

@@ -17,7 +17,7 @@ class Alone:
         self.call = options["call"]
 
     def bind(self, case, source, target):
-        return {"die": self.die, "hang": self.hang}[self.call]
+        return {"die": self.die, "hang": self.hang, "spin": self.spin, "sleep": self.sleep}[self.call]
 
     def die(self):
         if self.rank == 1:
@@ -26,6 +26,15 @@ class Alone:
 
     def hang(self):
         time.sleep(600)
+
+    def spin(self):
+        begin = time.monotonic()
+        while self.rank == 0 and time.monotonic() < begin + 0.1:
+            pass
+
+    def sleep(self):
+        if self.rank == 0:
+            time.sleep(0.1)
 
     def barrier(self):
         pass

@@ -80,10 +80,10 @@ def test_algorithm_bandwidth_is_in_decimal_gigabytes():
     assert bandwidth.algorithm_bandwidth(0, 0.0) == 0.0
 
 
-def row(system, path, size, time_us, wrong=0):
+def row(system, path, size, time_us, wrong=0, algorithm="default"):
     return report.Row(
         collective="all_reduce",
-        algorithm="default",
+        algorithm=algorithm,
         system=system,
         path=path,
         dtype="float32",
@@ -110,10 +110,27 @@ def test_the_ratio_compares_at_the_same_size_and_not_with_itself():
     assert report.ratio(rows[0], rows, "mpich") is None
 
 
+def test_of_a_systems_settings_the_best_row_is_kept_at_each_size():
+    rows = [
+        row("paceline", "engine", 8, 2.0),
+        row("intelmpi", "mpi4py", 8, 1.5, algorithm="default"),
+        row("intelmpi", "mpi4py", 8, 1.0, algorithm="11"),
+        row("intelmpi", "mpi4py", 8, 1.2, algorithm="14"),
+        row("intelmpi", "mpi4py", 64, 4.0, algorithm="default"),
+        row("intelmpi", "mpi4py", 64, 5.0, algorithm="11"),
+    ]
+    assert report.best(rows) == [rows[0], rows[2], rows[4]]
+
+
+def test_a_slow_row_with_wrong_results_is_kept():
+    rows = [row("intelmpi", "mpi4py", 8, 1.0), row("intelmpi", "mpi4py", 8, 2.0, wrong=1)]
+    assert report.best(rows) == rows
+
+
 def test_the_table_has_the_columns_of_nccl_tests():
     table = report.table([row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0, wrong=3)], root=0)
     titles = [str(column.header) for column in table.columns]
     assert titles[:5] == ["size(B)", "count", "type", "redop", "root"]
-    assert titles[7:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
+    assert titles[8:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
     assert [*table.columns[-1].cells] == ["25.00×", ""]
     assert [*table.columns[-2].cells] == ["0", "[red]3[/red]"]

@@ -91,6 +91,43 @@ def test_the_mpis_side_by_side(tmp_path):
     assert [row["system"] for row in rows] == ["openmpi", "mpich"]
 
 
+def test_intel_mpi_in_the_best_of_its_settings(tmp_path):
+    file = tmp_path / "rows.json"
+    try:
+        settings = systems.peer("intelmpi", Path(sys.prefix))
+    except systems.Missing as reason:
+        pytest.skip(str(reason))
+    assert [system.environment.get("I_MPI_ADJUST_ALLREDUCE") for system in settings] == [None, "11", "14"]
+    words = ("all_reduce", "-n", "2", "-b", "8", "-e", "64K", "-f", "8192", "--paths", "none", "--against", "intelmpi")
+    done = bench(*words, *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 2)
+    known = {"default", "I_MPI_ADJUST_ALLREDUCE=11", "I_MPI_ADJUST_ALLREDUCE=14"}
+    assert {row["algorithm"] for row in rows} <= known
+
+
+def test_the_limit_beside_the_others(tmp_path):
+    file = tmp_path / "rows.json"
+    words = ("all_reduce", "-n", "3", "-b", "8", "-e", "1M", "-f", "131072", "--paths", "engine", "--limit")
+    done = bench(*words, *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 4)
+    assert [(row["system"], row["buffer"], row["ranks"]) for row in rows[2:]] == [
+        ("paceline", "any", 3),
+        ("limit", "shared", 3),
+    ]
+    assert "vs limit" in done.stdout
+
+
+def test_the_limit_is_for_float32_sums_only():
+    for words in (("all_gather",), ("all_reduce", "--dtype", "float64"), ("all_reduce", "--op", "max")):
+        done = bench(*words, "--paths", "none", "--limit")
+        assert done.returncode == 2
+        assert "all_reduce of float32 sums only" in " ".join(done.stderr.split())
+
+
 def faulty(*names):
     here = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
     adapters = {"planted": "faulty:Planted", "absent": "no_such:Thing"}
@@ -102,7 +139,7 @@ def faulty(*names):
 def run_faulty(systems, timeout):
     complaints = []
     works = [Work("all_reduce", "float32", "sum", 1000), Work("all_reduce", "float32", "sum", 2000)]
-    request = Request(systems, works, ranks=2, effort=Effort(rounds=3, calls=2), timeout=timeout)
+    request = Request(systems, ranks=2, works=works, effort=Effort(rounds=3, calls=2), timeout=timeout)
     return run(request, os.environ, complaints.append, lambda text: None), complaints
 
 
@@ -132,13 +169,21 @@ def test_a_missing_peer_is_one_sentence_that_names_the_extra(tmp_path):
     assert 'pip install "paceline[bench]" brings it.\n' in done.stderr
 
 
+def test_intel_mpi_missing_is_one_sentence_that_says_how_it_is_installed(tmp_path):
+    done = bench("all_reduce", "--paths", "none", "--against", "intelmpi", "--peers", str(tmp_path))
+    assert done.returncode == 2
+    own = tmp_path / "peers" / "intelmpi"
+    assert done.stderr.startswith(f"intelmpi is not installed in {own}")
+    assert f"`{own}/bin/pip install impi-rt mpi4py numpy`.\n" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["all_reduse"], "all_reduse"),
         (["all_reduce", "-b", "8X"], "such as 64M"),
         (["all_reduce", "-b", "1M", "-e", "8"], "must be above 0 and not above the last"),
-        (["all_reduce", "--against", "glue"], "gloo, openmpi, mpich"),
+        (["all_reduce", "--against", "glue"], "gloo, openmpi, mpich, intelmpi"),
         (["all_reduce", "--dtype", "float"], "bfloat16"),
     ],
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from paceline.bench.session import Session, SessionFailed, Unsupported
+from paceline.bench.ranks.wire import Message
+from paceline.bench.session import SessionFailed, Unsupported
+from paceline.bench.systems import System
 
 _LEAST_ROUNDS = 3
 _MOST_CALLS = 20_000
@@ -26,6 +29,20 @@ class Effort:
     seconds: float = 6.0
     burst: float = 0.04
     calls: int | None = None
+
+
+class Session(Protocol):
+    """What can be measured: told what to do by orders, idle in between."""
+
+    @property
+    def system(self) -> System: ...
+    @property
+    def ranks(self) -> int: ...
+    def ask(self, **order: object) -> list[Message]:
+        """Gives an order to all; raises SessionFailed or Unsupported."""
+
+    def stop(self, gently: bool = True) -> None:
+        """Ends it."""
 
 
 @dataclass
@@ -61,7 +78,7 @@ Complain = Callable[[str], None]
 class Interleaved:
     """Measures live sessions side by side. One that fails is complained about, stopped and left out from then on."""
 
-    def __init__(self, sessions: list[Session], effort: Effort, complain: Complain) -> None:
+    def __init__(self, sessions: Sequence[Session], effort: Effort, complain: Complain) -> None:
         self.sessions = list(sessions)
         self.failed = self.refused = False
         self._effort = effort

@@ -62,7 +62,7 @@ def row(one: Measured, work: Work, machines: int) -> Row:
         bytes=size,
         ranks=ranks,
         machines=machines,
-        buffer="any",
+        buffer=system.buffer,
         time_us=round(seconds * 1e6, 4),
         time_us_q1=round(first * 1e6, 4),
         time_us_q3=round(third * 1e6, 4),
@@ -72,6 +72,20 @@ def row(one: Measured, work: Work, machines: int) -> Row:
         wrong=one.wrong,
         iterations=one.timed,
     )
+
+
+def best(rows: Sequence[Row]) -> list[Row]:
+    """Of each system the fastest row per size; one with wrong results is never dropped."""
+    fastest: dict[tuple[str, str, str, int], Row] = {}
+    for row in rows:
+        kept = fastest.setdefault(_key(row), row)
+        if row.time_us < kept.time_us:
+            fastest[_key(row)] = row
+    return [row for row in rows if row.wrong or fastest[_key(row)] is row]
+
+
+def _key(row: Row) -> tuple[str, str, str, int]:
+    return row.system, row.path, row.buffer, row.bytes
 
 
 def write_json(rows: Sequence[Row], file: Path) -> None:
@@ -88,11 +102,11 @@ def ratio(row: Row, rows: Sequence[Row], peer: str) -> float | None:
 
 
 def table(rows: Sequence[Row], root: int) -> Table:
-    """nccl-tests' columns, the system, the CPU time, and the ratio to each peer."""
+    """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     result = Table(box=None, header_style="bold", pad_edge=False)
-    left = ("type", "redop", "system", "path")
-    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "time(us)", "cpu(us)")
+    left = ("type", "redop", "system", "path", "buffer")
+    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "buffer", "time(us)", "cpu(us)")
     for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *(f"vs {peer}" for peer in peers)):
         result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     for number, one in enumerate(rows):
@@ -101,6 +115,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
             *_nccl_words(one, root),
             one.system,
             one.path,
+            one.buffer,
             f"{one.time_us:.2f}",
             f"{one.cpu_us:.2f}",
             f"{one.algbw_gbps:.3f}",

@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 
 from paceline.bench import report, sizes
 from paceline.bench.interleave import Complain, Effort, Interleaved, Work
+from paceline.bench.limit import Limit
 from paceline.bench.report import Row
 from paceline.bench.session import Session, SessionFailed
 from paceline.bench.systems import System
@@ -21,14 +22,18 @@ from paceline.lab.namespaces import Machines
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure. timeout: seconds that starting a system, or any single order to it, may take."""
+    """What to measure. timeout: seconds that starting a system, or any single order to it, may take.
+
+    limit: measure what memory allows as well, for all_reduce of float32 sums.
+    """
 
     systems: Sequence[System]
-    works: Sequence[Work]
     ranks: int
+    works: Sequence[Work] = ()
     machines: int = 1
     effort: Effort = field(default_factory=Effort)
     timeout: float = 120.0
+    limit: bool = False
 
 
 @dataclass
@@ -49,6 +54,26 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
     environ: what the ranks inherit. complain: told what goes wrong with one system, while the others go on.
     Raises `lab.namespaces.Unavailable` when machines are asked for and can't be made.
     """
+    progress("starting")
+    with started(request, environ, complain) as alive:
+        limit = [Limit(request.ranks)] if request.limit else []
+        interleaved = Interleaved([*alive, *limit], request.effort, complain)
+        interleaved.failed = len(alive) < len(request.systems)
+        rows: list[Row] = []
+        for work in request.works:
+            name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
+            progress(name)
+            measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
+            rows += report.best([report.row(one, work, request.machines) for one in measured])
+        return Outcome(rows, interleaved.failed, interleaved.refused)
+
+
+@contextmanager
+def started(request: Request, environ: Mapping[str, str], complain: Complain) -> Iterator[list[Session]]:
+    """The systems' ranks, met and idle; those of systems that could not start are complained about and left out.
+
+    They are gone at the end, however that comes about.
+    """
     with ExitStack() as stack:
         stack.enter_context(_sigterm_interrupts())
         home = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
@@ -58,17 +83,7 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
         for session in sessions:
             stack.push(_stopper(session))
         stack.enter_context(_undisturbed_exit())
-        progress("starting")
-        alive = _alive(sessions, environ, machines, complain)
-        interleaved = Interleaved(alive, request.effort, complain)
-        interleaved.failed = len(alive) < len(sessions)
-        rows: list[Row] = []
-        for work in request.works:
-            name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
-            progress(name)
-            measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += [report.row(one, work, request.machines) for one in measured]
-        return Outcome(rows, interleaved.failed, interleaved.refused)
+        yield _alive(sessions, environ, machines, complain)
 
 
 def _alive(

@@ -72,18 +72,11 @@ class Session:
             self._pids = [int(member.receive()["pid"]) for member in self._members]
         except (Closed, TimeoutError) as error:
             raise self._failure(f"a rank did not say hello ({error})") from error
-        self._order(
-            {
-                "do": "start",
-                "adapter": self.system.adapter,
-                "options": self.system.options,
-                "timeout": self.timeout,
-            }
-        )
+        self.tell(do="start", adapter=self.system.adapter, options=self.system.options, timeout=self.timeout)
 
     def begin(self) -> None:
         """Waits until the process group has formed."""
-        replies = self._replies("start")
+        replies = self.hear("start")
         if sorted(reply["rank"] for reply in replies) != list(range(self.ranks)):
             raise self._failure(f"the ranks are {[reply['rank'] for reply in replies]}, not one group of {self.ranks}")
         pairs = sorted(zip(replies, self._members, strict=True), key=lambda pair: int(pair[0]["rank"]))
@@ -93,8 +86,8 @@ class Session:
 
     def ask(self, **order: object) -> list[Message]:
         """Gives all ranks one order; their answers by rank. Raises SessionFailed or Unsupported."""
-        self._order(order)
-        return self._replies(str(order["do"]))
+        self.tell(**order)
+        return self.hear(str(order["do"]))
 
     def stop(self, gently: bool = True) -> None:
         """Ends the ranks: by order if `gently`, then by force. Nothing is left running, whatever happened before."""
@@ -116,14 +109,16 @@ class Session:
             if self._listener is not None:
                 self._listener.close()
 
-    def _order(self, order: Message) -> None:
+    def tell(self, **order: object) -> None:
+        """Gives all ranks one order, whose answers `hear` is to fetch. Raises SessionFailed."""
         try:
             for member in self._members:
                 member.send(order)
         except Closed as error:
             raise self._failure("a rank is gone") from error
 
-    def _replies(self, what: str) -> list[Message]:
+    def hear(self, what: str) -> list[Message]:
+        """The answers to the order `what`, by rank. Raises SessionFailed or Unsupported."""
         replies: dict[int, Message] = {}
         deadline = time.monotonic() + self.timeout
         with selectors.DefaultSelector() as selector:

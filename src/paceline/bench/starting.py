@@ -65,7 +65,9 @@ def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: di
     # The absolute path alone selects the MPI: with MPI4PY_MPIABI set as well, mpi4py would not load it from there.
     env = {**env, "MPI4PY_LIBMPI": str(prefix / library), "TMPDIR": str(scratch)}
     env.pop("MPI4PY_MPIABI", None)
-    if system.launcher == "mpich":
+    if system.launcher == "intelmpi":
+        env |= {"I_MPI_ROOT": str(prefix), "I_MPI_FABRICS": "shm"}
+    if system.launcher != "openmpi":
         command = [str(prefix / launcher), "-launcher", "fork", "-n", str(ranks), *argv]
     else:
         env |= {name: str(prefix) for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")}

@@ -8,9 +8,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PEERS = ("gloo", "openmpi", "mpich")
+PEERS = ("gloo", "openmpi", "mpich", "intelmpi")
 PATHS = ("engine", "torch")
 EXTRA = 'pip install "paceline[bench]"'
+INTEL_REMEDY = "`make bench-peers` brings it, as do `python -m venv {0}` and `{0}/bin/pip install impi-rt mpi4py numpy`"
 
 
 class Missing(Exception):
@@ -23,9 +24,11 @@ class System:
 
     path: "engine" (Paceline's raw call), "torch" (through torch.distributed) or "mpi4py" (MPI's raw call from Python).
     adapter: "module:class"; a module that begins with a dot lies in `paceline.bench.ranks`.
-    launcher: "local" (ranks started directly), "openmpi" or "mpich" (by their own launchers).
+    launcher: "local" (ranks started directly), "openmpi", "mpich" or "intelmpi" (by their own launchers).
     python: the interpreter whose environment holds the system.
     environment: added to what the ranks inherit.
+    variant: tells systems apart that differ in a setting only; of those the best is reported at each size.
+    buffer: where the data lie: "any" memory, or what the system itself allocates.
     """
 
     name: str
@@ -35,11 +38,14 @@ class System:
     launcher: str = "local"
     python: Path = Path(sys.executable)
     environment: dict[str, str] = field(default_factory=dict)
+    variant: str = ""
+    buffer: str = "any"
 
     @property
     def label(self) -> str:
-        """Name and path, unique within a run."""
-        return f"{self.name}/{self.path}"
+        """What tells it apart from all others within a run."""
+        own = "" if self.buffer == "any" else self.buffer
+        return "/".join(word for word in (self.name, self.path, own, self.variant) if word)
 
 
 def paceline(path: str) -> System:
@@ -52,27 +58,50 @@ def paceline(path: str) -> System:
     return System("paceline", "torch", ".torch_distributed:PacelineTorch")
 
 
-def peer(name: str, prefix: Path, machines: int = 1) -> System:
-    """A peer by one of `PEERS`; MPI peers are looked up in the environment `prefix`. Raises Missing."""
+def peer(name: str, prefix: Path, machines: int = 1, collective: str = "all_reduce") -> list[System]:
+    """A peer by one of `PEERS`, once for each setting worth trying; an MPI is looked up in the environment `prefix`.
+
+    Intel MPI has an environment of its own, `peers/intelmpi` below `prefix`. Raises Missing.
+    """
     if name == "gloo":
         _need_torch("gloo")
-        return System("gloo", "torch", ".torch_distributed:Gloo")
+        return [System("gloo", "torch", ".torch_distributed:Gloo")]
     if machines > 1:
         raise Missing(f"{name} is measured on one machine only: leave it out, or leave --machines out.")
-    library, launcher = MPI_FILES[name]
-    python = Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
-    absent = [str(file) for file in (library, launcher) if not (prefix / file).exists()]
-    if absent or not _has_mpi4py(python):
-        what = ", ".join(absent) or "mpi4py"
-        raise Missing(f"{name} is not installed in {prefix} (no {what}): {EXTRA} brings it.")
-    return System(name, "mpi4py", ".mpi:Mpi", launcher=name, python=python)
+    if name == "intelmpi":
+        own = prefix / "peers" / "intelmpi"
+        python = _mpi_python(name, own, INTEL_REMEDY.format(own))
+        settings = _INTEL_SETTINGS if collective == "all_reduce" else _INTEL_SETTINGS[:1]
+        return [
+            System(name, "mpi4py", ".mpi:Mpi", {"algorithm": said}, name, python, dict(chosen), said if chosen else "")
+            for said, chosen in settings
+        ]
+    return [System(name, "mpi4py", ".mpi:Mpi", launcher=name, python=_mpi_python(name, prefix, f"{EXTRA} brings it"))]
 
 
-# The wheels of both put a `mpirun` in the same place, and the last one installed wins: these names don't collide.
+# The wheels put a `mpirun` in the same place, and the last one installed wins: of the first two, these names don't
+# collide. Intel MPI's library has the name of MPICH's, from which it stems, so that it can't be in the same place.
 MPI_FILES = {
     "openmpi": (Path("lib/libmpi.so.40"), Path("bin/prterun")),
     "mpich": (Path("lib/libmpi.so.12"), Path("bin/mpiexec.hydra")),
+    "intelmpi": (Path("lib/libmpi.so.12"), Path("bin/mpiexec.hydra")),
 }
+
+# Its own choice, and two algorithms over shared memory that beat it at some sizes: which one is best differs.
+_INTEL_SETTINGS: list[tuple[str, dict[str, str]]] = [
+    ("default", {}),
+    *((f"I_MPI_ADJUST_ALLREDUCE={number}", {"I_MPI_ADJUST_ALLREDUCE": str(number)}) for number in (11, 14)),
+]
+
+
+def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:
+    """The interpreter of the environment that holds an MPI peer; raises Missing."""
+    python = Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
+    absent = [str(file) for file in MPI_FILES[name] if not (prefix / file).exists()]
+    if absent or not _has_mpi4py(python):
+        what = ", ".join(absent) or "mpi4py"
+        raise Missing(f"{name} is not installed in {prefix} (no {what}): {remedy}.")
+    return python
 
 
 def _need_torch(what: str) -> None:

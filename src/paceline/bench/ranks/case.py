@@ -79,8 +79,8 @@ class Buffers:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.source = _aligned(case.source(), case.dtype)
-        self.target = self.source if case.collective in IN_PLACE else _aligned(case.target(), case.dtype)
+        self.source = _room(case.source(), case.dtype)
+        self.target = self.source if case.collective in IN_PLACE else _room(case.target(), case.dtype)
 
     def load(self, seed: int) -> None:
         """Writes the input, and into a separate target what can't be right."""
@@ -105,9 +105,13 @@ class Buffers:
         self.target[:] = 0
 
 
-def _aligned(pieces: list[Piece], dtype: str) -> Array:
-    kind = pattern.storage(dtype)
-    size = sum(piece.elements for piece in pieces) * kind.itemsize
+def aligned(size: int) -> Array:
+    """Uninitialised bytes, uint8[size], aligned to `ALIGNMENT`."""
     raw = np.empty(size + ALIGNMENT, dtype=np.uint8)
     begin = -raw.ctypes.data % ALIGNMENT
-    return raw[begin : begin + size].view(kind)
+    return raw[begin : begin + size]
+
+
+def _room(pieces: list[Piece], dtype: str) -> Array:
+    kind = pattern.storage(dtype)
+    return aligned(sum(piece.elements for piece in pieces) * kind.itemsize).view(kind)

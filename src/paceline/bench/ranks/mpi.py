@@ -22,12 +22,15 @@ OPS = {"sum": "SUM", "product": "PROD", "min": "MIN", "max": "MAX"}
 
 
 class Mpi:
-    """The world communicator, started with MPI_THREAD_MULTIPLE (mpi4py's default)."""
+    """The world communicator, started with MPI_THREAD_MULTIPLE."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
+        # With MPI_THREAD_SINGLE, MPICH stalls where ranks outnumber cores.
+        importlib.import_module("mpi4py").rc.thread_level = "multiple"
         # Not an import statement: importing mpi4py.MPI initialises MPI.
         self._mpi: Any = importlib.import_module("mpi4py.MPI")
         self._world = self._mpi.COMM_WORLD
+        self._algorithm = options.get("algorithm", "default")
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         lines = self._mpi.Get_library_version().splitlines()
         self.about = " ".join(lines[0].split(",")[0].split())
@@ -62,7 +65,7 @@ class Mpi:
         self._world.Barrier()
 
     def algorithm(self) -> str:
-        return "default"
+        return self._algorithm
 
     def close(self) -> None:
         self._mpi.Finalize()

@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from itertools import repeat
+from pathlib import Path
 
 from . import wire
 from .adapter import Adapter, Call, Unsupported
@@ -30,9 +31,11 @@ class Rank:
         self._call: Call | None = None
 
     def answer(self, order: Message) -> Message:
-        """Carries out one order; ``order["do"]`` names the method."""
+        """Carries out one order; ``order["do"]`` names the method, here or, for orders of its own, in the adapter."""
         try:
-            reply: Message = getattr(self, f"do_{order.pop('do')}")(**order)
+            name = f"do_{order.pop('do')}"
+            method = getattr(self, name, None) or getattr(self._adapter, name)
+            reply: Message = method(**order)
         except Unsupported as reason:
             return {"unsupported": str(reason)}
         except Exception as error:
@@ -86,6 +89,22 @@ class Rank:
             call()
         seconds = time.perf_counter() - begin
         return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu}
+
+    def do_pin(self, cpus: list[int]) -> Message:
+        """Binds every thread of rank r to the CPU `cpus[r]`."""
+        assert self._adapter is not None
+        for thread in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(thread.name), {cpus[self._adapter.rank]})
+        return {}
+
+    def do_meet(self, late: int, seconds: float) -> Message:
+        """One call, which the rank `late` begins so much later: wall and CPU seconds that it took this process."""
+        assert self._adapter is not None and self._call is not None
+        if self._adapter.rank == late:
+            time.sleep(seconds)
+        cpu, begin = time.process_time(), time.perf_counter()
+        self._call()
+        return {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
 
     def do_stop(self) -> Message:
         """Leaves the process group; the process ends after this answer."""

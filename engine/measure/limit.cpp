@@ -1,0 +1,163 @@
+#include "measure/limit.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+
+#include "failure/error.hpp"
+#include "kernel/reduce.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kHugePage = 2 << 20;
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kFloatsPerLine = kLine / sizeof(float);
+constexpr int kSpins = 10'000;  // tens of µs; who is awaited for longer does not run, perhaps for want of this CPU
+constexpr int kUntimed = 3;
+constexpr int kMostRanks = 128;
+constexpr std::size_t kPeriod = 1021;  // prime, and small enough that every sum over `kMostRanks` is exact
+
+// Float32 zeros, on huge pages where the kernel has some.
+class Floats {
+ public:
+  explicit Floats(std::size_t count) : size_(std::max(count * sizeof(float), kLine)) {
+    void* found = ::mmap(nullptr, size_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (found == MAP_FAILED) throw std::bad_alloc();
+    mapped_ = found;
+    const auto address = reinterpret_cast<std::uintptr_t>(found);
+    data = reinterpret_cast<float*>((address + kHugePage - 1) / kHugePage * kHugePage);
+    ::madvise(data, size_, MADV_HUGEPAGE);
+  }
+  ~Floats() { ::munmap(mapped_, size_ + kHugePage); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+
+  float* data;
+
+ private:
+  std::size_t size_;
+  void* mapped_;
+};
+
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads), spins_(threads > cpus() ? 0 : kSpins) {}
+
+  void wait() {
+    const unsigned round = round_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+      arrived_.store(0, std::memory_order_relaxed);
+      round_.store(round + 1, std::memory_order_release);
+      return;
+    }
+    for (int looks = 0; round_.load(std::memory_order_acquire) == round; ++looks)
+      if (looks >= spins_) ::sched_yield();
+  }
+
+ private:
+  static int cpus() {
+    cpu_set_t allowed;
+    return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  }
+
+  const int threads_;
+  const int spins_;
+  alignas(kLine) std::atomic<int> arrived_ = 0;
+  alignas(kLine) std::atomic<unsigned> round_ = 0;
+};
+
+std::int64_t now(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return time.tv_sec * 1'000'000'000L + time.tv_nsec;
+}
+
+class Ranks {
+ public:
+  Ranks(int ranks, std::size_t count) : ranks_(ranks), count_(count), barrier_(ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      float* data = buffers_.emplace_back(std::make_unique<Floats>(count))->data;
+      for (std::size_t i = 0; i < count; ++i) data[i] = value(i) * static_cast<float>(rank + 1);
+    }
+  }
+
+  LimitTimes run(int iterations) {
+    LimitTimes found;
+    found.times.reserve(static_cast<std::size_t>(iterations));
+    std::vector<std::thread> others;
+    for (int rank = 1; rank < ranks_; ++rank)
+      others.emplace_back([this, rank, iterations] { take_part(rank, iterations, nullptr); });
+    take_part(0, iterations, &found);
+    for (auto& other : others) other.join();
+    return found;
+  }
+
+ private:
+  static float value(std::size_t index) { return static_cast<float>(index % kPeriod); }
+
+  // Whole cache lines, so that no two ranks write to the same one.
+  std::size_t begin_of(int rank) const {
+    const std::size_t lines = (count_ + kFloatsPerLine - 1) / kFloatsPerLine;
+    return std::min(count_, lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks_) * kFloatsPerLine);
+  }
+
+  void take_part(int rank, int iterations, LimitTimes* found) {
+    const std::size_t begin = begin_of(rank);
+    const std::size_t count = begin_of(rank + 1) - begin;
+    std::vector<const std::byte*> in;
+    in.reserve(buffers_.size());
+    for (const auto& buffer : buffers_) in.push_back(reinterpret_cast<const std::byte*>(buffer->data + begin));
+    auto* out = reinterpret_cast<std::byte*>(buffers_[0]->data + begin);
+    const auto pass = [&] {
+      barrier_.wait();
+      kernels().reduce({DType::float32, Op::sum}, out, in.data(), in.size(), count);
+      barrier_.wait();
+    };
+
+    pass();
+    if (found != nullptr) found->wrong = count_wrong();
+    barrier_.wait();
+    // Zeros stay zeros, so that repeated passes in place neither overflow nor slow down.
+    for (const auto& buffer : buffers_) std::fill_n(buffer->data + begin, count, 0.0F);
+    for (int i = 0; i < kUntimed; ++i) pass();
+    const std::int64_t cpu = now(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 0; i < iterations; ++i) {
+      const std::int64_t start = now(CLOCK_MONOTONIC);
+      pass();
+      if (found != nullptr) found->times.push_back(now(CLOCK_MONOTONIC) - start);
+    }
+    if (found != nullptr) found->cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+  }
+
+  std::size_t count_wrong() const {
+    const auto sum = static_cast<float>(ranks_) * static_cast<float>(ranks_ + 1) / 2;
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < count_; ++i) wrong += buffers_[0]->data[i] != value(i) * sum;
+    return wrong;
+  }
+
+  const int ranks_;
+  const std::size_t count_;
+  Barrier barrier_;
+  std::vector<std::unique_ptr<Floats>> buffers_;
+};
+
+}  // namespace
+
+LimitTimes limit_all_reduce(int ranks, std::size_t bytes, int iterations) {
+  if (ranks < 1 || ranks > kMostRanks || iterations < 1)
+    throw Failure(ErrorKind::invalid, "the limit is measured with 1 to " + std::to_string(kMostRanks) +
+                                          " ranks and at least one iteration");
+  return Ranks(ranks, bytes / sizeof(float)).run(iterations);
+}
+
+}  // namespace paceline

@@ -1,0 +1,159 @@
+"""`paceline bench all_reduce` and so on: Paceline and its peers side by side, in one interleaved run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from paceline.bench import bandwidth, option, report, sizes, systems
+from paceline.bench.interleave import Effort, Work
+from paceline.bench.ranks import pattern
+from paceline.bench.run import Outcome, Request, run
+from paceline.lab.namespaces import Unavailable
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+
+
+COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
+
+
+def command(
+    context: typer.Context,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.")] = 2,
+    begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
+    end: Annotated[
+        str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
+    ] = "64M",
+    factor: Annotated[float, typer.Option("-f", "--factor", help="From one size to the next.")] = 8,
+    dtype: Annotated[
+        str, typer.Option(help=", ".join(pattern.DTYPES), callback=option.one_of(pattern.DTYPES))
+    ] = "float32",
+    op: Annotated[str, typer.Option(help=", ".join(pattern.OPS), callback=option.one_of(pattern.OPS))] = "sum",
+    paths: Annotated[
+        str,
+        typer.Option(help="Ways into Paceline: engine (the raw call), torch (torch.distributed), or none."),
+    ] = "engine,torch",
+    against: Annotated[
+        str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
+    ] = "",
+    peers: Annotated[
+        Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
+    ] = Path(sys.prefix),
+    limit: Annotated[
+        bool, typer.Option("--limit", help="Beside them what memory allows: all ranks as threads over shared buffers.")
+    ] = False,
+    machines: Annotated[
+        int,
+        typer.Option(min=1, help="Spread the ranks over so many network namespaces without a rate limit (root)."),
+    ] = 1,
+    rounds: Annotated[int, typer.Option(min=3, help="Bursts per system and size, at most.")] = Effort.rounds,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Time per size, all systems together; at least 3 rounds are made.")
+    ] = Effort.seconds,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Calls per burst.", show_default="as many as fill 40 ms")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, help="Seconds that a start or a burst may take before the system counts as failed.")
+    ] = 120.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Measure this collective in Paceline and its peers, interleaved in one run.
+
+    Every system's ranks stay alive for the whole run. At each size they first check the result of exact data; then, in
+    every round, each system gets a burst of calls while all others are blocked, idle. One call goes untimed, a barrier
+    follows, the rest is timed. time(us) is the median over the rounds of the slowest rank's mean per call; cpu(us) the
+    CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
+    times faster than that peer. Of Intel MPI the best of three settings is shown at each size.
+
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    """
+    out, err = Console(), Console(stderr=True)
+    collective = str(context.info_name)
+    if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
+        raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
+    works = _works(collective, dtype, op, ranks, (begin, end, factor))
+    chosen, missing = choose(collective, paths, against, peers, machines)
+    for sentence in missing:
+        err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    refused = bool(missing) and against != "all"
+    if not chosen and not limit:
+        err.print("Nothing is left to measure.", highlight=False)
+        raise typer.Exit(REFUSED)
+    request = Request(
+        systems=chosen,
+        works=works,
+        ranks=ranks,
+        machines=machines,
+        effort=Effort(rounds, seconds, calls=iterations),
+        timeout=timeout,
+        limit=limit,
+    )
+    outcome = _run(request, err)
+    report.show(out, report.table(outcome.rows, root=0))
+    if json_file is not None:
+        report.write_json(outcome.rows, json_file)
+    if outcome.failed or any(row.wrong for row in outcome.rows):
+        raise typer.Exit(FAILED)
+    if refused or outcome.refused:
+        raise typer.Exit(REFUSED)
+
+
+def _run(request: Request, err: Console) -> Outcome:
+    def complain(text: str) -> None:
+        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+
+    try:
+        with err.status("") as status:
+            return run(request, os.environ, complain, status.update)
+    except KeyboardInterrupt:
+        err.print("Interrupted; every rank was ended.")
+        raise typer.Exit(INTERRUPTED) from None
+    except Unavailable as reason:
+        complain(str(reason))
+        raise typer.Exit(REFUSED) from None
+
+
+def choose(
+    collective: str, paths: str, against: str, peers: Path, machines: int
+) -> tuple[list[systems.System], list[str]]:
+    """The systems to measure, and a sentence for each that can't be."""
+    wanted: list[Callable[[], list[systems.System]]] = []
+    for path in _words(paths, systems.PATHS, "none", "--paths"):
+        wanted.append(lambda path=path: [systems.paceline(path)])  # type: ignore[misc]
+    for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
+        wanted.append(lambda name=name: systems.peer(name, peers, machines, collective))  # type: ignore[misc]
+    chosen: list[systems.System] = []
+    missing = []
+    for find in wanted:
+        try:
+            chosen += find()
+        except systems.Missing as reason:
+            missing.append(str(reason))
+    return chosen, list(dict.fromkeys(missing))
+
+
+def _words(text: str, allowed: tuple[str, ...], nothing: str, option: str) -> list[str]:
+    if text == nothing:
+        return []
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in allowed:
+            raise typer.BadParameter(f"{word!r} is none of {', '.join(allowed)}", param_hint=option)
+    return list(dict.fromkeys(words))
+
+
+def _works(collective: str, dtype: str, op: str, ranks: int, swept: tuple[str, str, float]) -> list[Work]:
+    begin, end, factor = swept
+    try:
+        swept_sizes = sizes.sweep(sizes.parse(begin), sizes.parse(end), factor)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    counts = [sizes.elements(size, dtype, collective, ranks) for size in swept_sizes]
+    return [Work(collective, dtype, op, count) for count in dict.fromkeys(counts)]

@@ -1,0 +1,85 @@
+"""`paceline bench ddp`: what the exchange costs a training, end to end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
+from paceline.bench.report import show
+from paceline.bench.run import Request, started
+from paceline.bench.session import SessionFailed
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=2, help="Ranks of every way to train.")] = 2,
+    batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
+    rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 11,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Train ResNet-18 on random 64×64 images: alone, and through DDP over nothing, Gloo and Paceline.
+
+    Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
+    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. The gradients are checked first.
+    "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
+
+    Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
+    """
+    out, err = Console(), Console(stderr=True)
+    if importlib.util.find_spec("torch") is None:
+        err.print("paceline bench ddp needs torch.", highlight=False)
+        raise typer.Exit(REFUSED)
+
+    def complain(text: str) -> None:
+        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+
+    request = Request([system(way, batch) for way in WAYS], ranks, timeout=timeout)
+    try:
+        with err.status("starting") as status, started(request, os.environ, complain) as sessions:
+            if len(sessions) < len(WAYS):
+                raise typer.Exit(FAILED)
+            found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
+    except SessionFailed as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        err.print("Interrupted; every rank was ended.")
+        raise typer.Exit(INTERRUPTED) from None
+    show(out, table(found))
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
+    if any(row.wrong for row in found):
+        raise typer.Exit(FAILED)
+
+
+def table(rows: list[Row]) -> Table:
+    """One line per way to train."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    titles = ("images/s", "quartiles", "step(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
+    for title in ("system", "path", *titles):
+        result.add_column(title, justify="right" if title in titles else "left", no_wrap=True)
+    for row in rows:
+        result.add_row(
+            row.system,
+            row.path,
+            f"{row.images_per_second:.1f}",
+            f"{row.images_per_second_q1:.1f}–{row.images_per_second_q3:.1f}",
+            f"{row.time_us / 1e3:.1f}",
+            f"{row.cpu_us / 1e3:.1f}",
+            f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
+            f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",
+            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+        )
+    return result

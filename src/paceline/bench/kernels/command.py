@@ -1,0 +1,64 @@
+"""`paceline bench reductions`: the kernels that combine ranks' data, beside what memory allows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench import option, sizes
+from paceline.bench.kernels.measure import Row, every_kernel, measure
+from paceline.bench.report import show
+
+FAILED = 1
+
+
+def command(
+    cached: Annotated[str, typer.Option(help="Bytes of an operand that lies in cache.", callback=option.size)] = "128K",
+    large: Annotated[str, typer.Option(help="Bytes of an operand that does not.", callback=option.size)] = "64M",
+    rounds: Annotated[int, typer.Option(min=3, help="Bursts per kernel and size.")] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Measure every dtype with every reduction: two inputs, one output, one thread.
+
+    Each burst follows one of a plain float32 addition over as many bytes, which is what this machine's memory allows.
+    GB/s counts inputs and output; "to add" is the median over the rounds of the kernel's time over the addition's.
+    Results are checked first.
+
+    Exit code: 0, or 1 when a result was wrong.
+    """
+    out, err = Console(), Console(stderr=True)
+    rows: list[Row] = []
+    with err.status("") as status:
+        for size, buffer in ((sizes.parse(cached), "cache"), (sizes.parse(large), "memory")):
+            rows += measure(size, buffer, every_kernel(), rounds, status.update)
+    show(out, table(rows))
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if any(row.wrong for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def table(rows: list[Row]) -> Table:
+    """One line per kernel, with both sizes side by side."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("type", "redop"):
+        result.add_column(title)
+    places = list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
+    for buffer, size in places:
+        for title in (f"{buffer} {sizes.show(size)}: GB/s", "add GB/s", "to add", "#wrong"):
+            result.add_column(title, justify="right", no_wrap=True)
+    for dtype, op in dict.fromkeys((row.dtype, row.op) for row in rows):
+        cells = []
+        for place in places:
+            for row in rows:
+                if (row.dtype, row.op, (row.buffer, row.bytes)) == (dtype, op, place):
+                    wrong = f"[red]{row.wrong}[/red]" if row.wrong else "0"
+                    cells += [f"{row.algbw_gbps:.1f}", f"{row.add_gbps:.1f}", f"{row.to_add:.2f}", wrong]
+        result.add_row(dtype, op, *cells)
+    return result

@@ -1,0 +1,108 @@
+"""A rank that trains ResNet-18 on random images, alone or through DDP, a few steps at a time."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from .resnet import resnet18
+from .silent import SilentProcessGroup
+from .wire import Message
+
+_CLASSES = 1000
+
+
+def _alone(module: nn.Module) -> nn.Module:
+    return module
+
+
+def _silent(module: nn.Module) -> nn.Module:
+    group = SilentProcessGroup(dist.get_rank(), dist.get_world_size())
+    return DistributedDataParallel(module, process_group=group)
+
+
+def _gloo(module: nn.Module) -> nn.Module:
+    return DistributedDataParallel(module)
+
+
+def _paceline(module: nn.Module) -> nn.Module:
+    importlib.import_module("paceline.torch")
+    return DistributedDataParallel(module, process_group=dist.new_group(backend="paceline"))
+
+
+WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "alone": _alone,
+    "silent": _silent,
+    "gloo": _gloo,
+    "paceline": _paceline,
+}
+"""How a module is trained: each makes of it what the training calls. A new way is a line here and in ddp/measure.py."""
+
+
+class Training:
+    """One way to train. The default process group is Gloo's whatever the way: the ranks start each burst together."""
+
+    def __init__(self, options: dict[str, str], timeout: float) -> None:
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._way = options["way"]
+        self.about = f"{self._way} with torch {torch.__version__}"
+        module = resnet18(_CLASSES)
+        self._parameters = list(module.parameters())
+        self._module = WAYS[self._way](module)
+        self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=True)
+        random = torch.Generator().manual_seed(100 + self.rank)
+        batch, pixels = int(options["batch"]), int(options["pixels"])
+        self._images = torch.randn(batch, 3, pixels, pixels, generator=random)
+        self._labels = torch.randint(_CLASSES, (batch,), generator=random)
+
+    def do_check(self) -> Message:
+        """Parameters whose gradient isn't the mean over the ranks or, where nothing is exchanged, this rank's share."""
+        local = self._gradients(resnet18(_CLASSES))
+        if self._way not in ("alone", "silent"):
+            dist.all_reduce(local)
+        if self._way != "alone":
+            local /= self.size
+        found = self._gradients(self._module)
+        wrong, begin = 0, 0
+        for parameter in self._parameters:
+            part = slice(begin, begin + parameter.numel())
+            scale = float(local[part].abs().max()) + 1e-12
+            wrong += float((found[part] - local[part]).abs().max()) > 1e-3 * scale
+            begin = part.stop
+        return {"wrong": wrong, "bytes": 4 * begin}
+
+    def do_train(self, steps: int) -> Message:
+        """One step that isn't timed and `steps` that are: wall and CPU seconds of this process."""
+        self._step()
+        dist.barrier()
+        cpu, begin = time.process_time(), time.perf_counter()
+        for _ in range(steps):
+            self._step()
+        return {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
+
+    def close(self) -> None:
+        """Leaves the process group."""
+        dist.destroy_process_group()
+
+    def _step(self) -> None:
+        self._optimizer.zero_grad()
+        self._backward(self._module)
+        self._optimizer.step()
+
+    def _gradients(self, module: nn.Module) -> Tensor:
+        module.zero_grad()
+        self._backward(module)
+        return torch.cat([parameter.grad.flatten() for parameter in module.parameters() if parameter.grad is not None])
+
+    def _backward(self, module: nn.Module) -> None:
+        cross_entropy(module(self._images), self._labels).backward()  # type: ignore[no-untyped-call]

@@ -1,0 +1,139 @@
+"""`paceline bench waiting`: what waiting ranks cost others, and others them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from paceline.bench import collectives, report, sizes, systems
+from paceline.bench.interleave import Effort, Interleaved, Work
+from paceline.bench.run import Request, started
+from paceline.bench.session import SessionFailed, Unsupported
+from paceline.bench.waiting import measure
+from paceline.bench.waiting.measure import Row
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+SIZES = (8, 1 << 20)
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=2, help="Ranks that share the CPUs with others.")] = 4,
+    computing: Annotated[int, typer.Option(min=1, help="Processes that compute meanwhile.")] = 2,
+    rounds: Annotated[int, typer.Option(min=3, help="Waits, and bursts per size, of every system.")] = 21,
+    against: Annotated[
+        str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
+    ] = "",
+    peers: Annotated[
+        Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
+    ] = Path(sys.prefix),
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or an order may take.")] = 120.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Measure what a waiting rank costs others, and what others cost the ranks.
+
+    First, with 2 ranks: one waits 100 ms in an all_reduce of 8 B for the other, bound to a CPU on which another process
+    adds small arrays. "loss" is the share of its throughput that this process loses, median over the rounds, against
+    right before and after; cpu(us) the CPU time of the waiting rank. Then all_reduce with RANKS ranks while processes
+    compute on the same CPUs, measured as `paceline bench all_reduce` does.
+
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    """
+    out, err = Console(), Console(stderr=True)
+    chosen, missing = collectives.choose("all_reduce", "engine", against, peers, 1)
+    for sentence in missing:
+        err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+    def complain(text: str) -> None:
+        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+
+    try:
+        with err.status("starting") as status:
+            waits = _waits(chosen, rounds, timeout, complain, status)
+            latencies, failed = _latencies(chosen, (ranks, computing, rounds), timeout, complain, status)
+    except (SessionFailed, Unsupported) as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        err.print("Interrupted; every rank was ended.")
+        raise typer.Exit(INTERRUPTED) from None
+    report.show(out, table(waits))
+    out.print(f"\nall_reduce on {ranks} ranks while {computing} processes compute:")
+    report.show(out, report.table(latencies, root=0))
+    if json_file is not None:
+        found: list[dict[str, Any]] = [{"measurement": "waiting", "computing": 1, **asdict(row)} for row in waits]
+        found += [{"measurement": "latency", "computing": computing, **asdict(row)} for row in latencies]
+        json_file.write_text(json.dumps(found, indent=1) + "\n")
+    if failed or sum(row.wrong for row in waits) + sum(row.wrong for row in latencies):
+        raise typer.Exit(FAILED)
+    if missing and against != "all":
+        raise typer.Exit(REFUSED)
+
+
+def _waits(
+    chosen: Sequence[systems.System], rounds: int, timeout: float, complain: Callable[[str], None], status: Status
+) -> list[Row]:
+    # How the ranks of a setting wait does not depend on the algorithm.
+    waiting = [system for system in chosen if not system.variant]
+    first, *others = sorted(os.sched_getaffinity(0))
+    cpus = (first, others[0] if others else first)
+    with (
+        started(Request([measure.busy()], 1, timeout=timeout), os.environ, complain) as busy,
+        started(Request(waiting, 2, timeout=timeout), os.environ, complain) as sessions,
+    ):
+        if not busy:
+            raise SessionFailed("the computing process did not start")
+        return [measure.row(one) for one in measure.cost(sessions, busy[0], cpus, rounds, status.update)]
+
+
+def _latencies(
+    chosen: Sequence[systems.System],
+    numbers: tuple[int, int, int],
+    timeout: float,
+    complain: Callable[[str], None],
+    status: Status,
+) -> tuple[list[report.Row], bool]:
+    ranks, computing, rounds = numbers
+    rows: list[report.Row] = []
+    with started(Request(chosen, ranks, timeout=timeout), os.environ, complain) as sessions:
+        interleaved = Interleaved(sessions, Effort(rounds=rounds), complain)
+        interleaved.failed = len(sessions) < len(chosen)
+        with started(Request([measure.busy()], computing, timeout=timeout), os.environ, complain) as busy:
+            for session in busy:
+                session.tell(do="work", seconds=float("inf"))
+            for size in SIZES:
+                status.update(f"all_reduce {sizes.show(size)} among computing processes")
+                work = Work("all_reduce", "float32", "sum", sizes.elements(size, "float32", "all_reduce", ranks))
+                measured = interleaved.measure(work, lambda done: None)
+                rows += report.best([report.row(one, work, machines=1) for one in measured])
+            for session in busy:
+                session.stop(gently=False)
+    return rows, interleaved.failed
+
+
+def table(rows: list[Row]) -> Table:
+    """One line per system."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    titles = ("wait(ms)", "cpu(us)", "loss", "quartiles", "#wrong")
+    for title in ("system", "path", *titles):
+        result.add_column(title, justify="right" if title in titles else "left", no_wrap=True)
+    for row in rows:
+        result.add_row(
+            row.system,
+            row.path,
+            f"{row.time_us / 1e3:.1f}",
+            f"{row.cpu_us:.0f}",
+            f"{row.loss_percent:.1f} %",
+            f"{row.loss_percent_q1:.1f}–{row.loss_percent_q3:.1f} %",
+            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+        )
+    return result
