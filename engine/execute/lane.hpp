@@ -26,8 +26,8 @@ struct alignas(kCacheLine) Cell {
   Fingerprint what;
   std::uint64_t place;  // of the rank's buffer in its arena, or kPrivate
   std::uint32_t sequence;
-  std::int32_t cpu;     // where the rank ran when it began the turn
-  std::byte small[24];  // data that fits in needs no slot: one cache line has it all
+  std::atomic<std::int32_t> cpu;  // where the rank ran when it began the turn
+  std::byte small[24];            // data that fits in needs no slot: one cache line has it all
 };
 static_assert(sizeof(Cell) == kCacheLine);
 

@@ -18,7 +18,7 @@ void OneShot::clear() {
 }
 
 void OneShot::give(Cell& own) {
-  if (given == nullptr) return;
+  if (given == nullptr || given_bytes == 0) return;
   std::byte* place = given_bytes <= sizeof own.small ? own.small : lane_->own().slots[turn_ % 2];
   if (factor != 1) {
     kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
@@ -33,6 +33,7 @@ const std::byte* OneShot::part_of(int rank) const {
 }
 
 OneShot::Result OneShot::work() {
+  if (bytes == 0) return Result::complete;
   switch (take) {
     case Take::nothing: break;
     case Take::combined:

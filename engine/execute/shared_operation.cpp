@@ -49,7 +49,7 @@ bool SharedOperation::enter() {
   Cell& own = lane_->cell(lane_->rank(), turn_);
   own.what = what;
   own.sequence = sequence;
-  own.cpu = ::sched_getcpu();
+  own.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
   give(own);
   lane_->begin(turn_, awaited());
   return true;
@@ -86,12 +86,15 @@ std::vector<int> SharedOperation::missing() const {
 }
 
 bool SharedOperation::crowded() const {
-  const int cpu = ::sched_getcpu();
   const auto last_turn = phase_ == Phase::working ? turn_ : turn_ - 1;
   if (last_turn == 0) return false;
-  if (phase_ == Phase::gathering) return lane_->cell(next_, last_turn).cpu == cpu;
+  const int cpu = ::sched_getcpu();
+  const auto here = [&](int rank) {
+    return lane_->cell(rank, last_turn).cpu.load(std::memory_order_relaxed) == cpu && rank != lane_->rank();
+  };
+  if (phase_ == Phase::gathering) return here(next_);
   for (int other = 0; other < lane_->size(); ++other)
-    if (other != lane_->rank() && lane_->cell(other, last_turn).cpu == cpu) return true;
+    if (here(other)) return true;
   return false;
 }
 
