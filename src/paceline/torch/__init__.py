@@ -1,4 +1,4 @@
-"""The PyTorch face: `torch.distributed.init_process_group("paceline")`.
+"""The PyTorch face: `torch.distributed.init_process_group("paceline")`, and tensors that collectives need not copy.
 
 Importing this package registers the backend. Where the package is installed nobody needs to import it,
 because torch finds the name by itself (entry points `torch.distributed.backends` and `torch.backends`).
@@ -6,8 +6,26 @@ because torch finds the name by itself (entry points `torch.distributed.backends
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from paceline.torch.registration import register
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from paceline.torch.comm_hook import arena_hook
+    from paceline.torch.gradients import GradientBuckets
+    from paceline.torch.memory import empty
+
+__all__ = ["GradientBuckets", "arena_hook", "empty", "register"]
+
+_HOMES = {"GradientBuckets": "gradients", "arena_hook": "comm_hook", "empty": "memory"}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when asked for: torch imports this package while it is being imported itself.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
 
 register()

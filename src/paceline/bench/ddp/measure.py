@@ -9,7 +9,14 @@ from statistics import median, quantiles
 from paceline.bench.session import Session
 from paceline.bench.systems import System
 
-WAYS = {"alone": "none", "silent": "ddp", "gloo": "ddp", "paceline": "ddp"}
+WAYS = {
+    "alone": "none",
+    "silent": "ddp",
+    "gloo": "ddp",
+    "paceline": "ddp",
+    "arena_hook": "ddp",
+    "gradient_buckets": "arena",
+}
 """The ways of `ranks/training.py`, each with the path that its gradients take; the first two show what is possible."""
 
 PIXELS = 64

@@ -38,11 +38,27 @@ def _paceline(module: nn.Module) -> nn.Module:
     return DistributedDataParallel(module, process_group=dist.new_group(backend="paceline"))
 
 
+def _arena_hook(module: nn.Module) -> nn.Module:
+    paceline = importlib.import_module("paceline.torch")
+    group = dist.new_group(backend="paceline")
+    model = DistributedDataParallel(module, process_group=group, gradient_as_bucket_view=True)
+    model.register_comm_hook(group, paceline.arena_hook)
+    return model
+
+
+def _gradient_buckets(module: nn.Module) -> nn.Module:
+    paceline = importlib.import_module("paceline.torch")
+    paceline.GradientBuckets(module, dist.new_group(backend="paceline"))
+    return module
+
+
 WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "alone": _alone,
     "silent": _silent,
     "gloo": _gloo,
     "paceline": _paceline,
+    "arena_hook": _arena_hook,
+    "gradient_buckets": _gradient_buckets,
 }
 """How a module is trained: each makes of it what the training calls. A new way is a line here and in ddp/measure.py."""
 

@@ -1,0 +1,287 @@
+"""GradientBuckets: gradients in the arena are DDP's, bit for bit, in whatever way they come."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Ranks
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.checkpoint import checkpoint
+
+import paceline.torch
+from paceline.runtime import runtime
+from paceline.torch.bucket import assign
+
+ALGORITHM = 7
+"""Where the event ring's rows say it."""
+
+
+class Net(nn.Module):
+    """Each of the inner layers may be left out; the first one is used twice; two dtypes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+        self.again = self.layers[0]
+        self.convolution = nn.Conv2d(1, 4, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.scale = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+        self.frozen = nn.Parameter(torch.ones(16), requires_grad=False)
+        self.register_buffer("seen", torch.zeros(3))
+
+    def forward(self, x: Tensor, without: int | None = None) -> Tensor:
+        for index, layer in enumerate(self.layers):
+            x = x if index == without else layer(x).tanh()
+        images = self.convolution(x.reshape(-1, 1, 4, 4)).flatten(1)
+        result: Tensor = self.again(images * self.scale.float()) * self.frozen
+        return result
+
+
+def model(seed: int = 0) -> Net:
+    torch.manual_seed(seed)
+    return Net()
+
+
+def batch(step: int, rank: int) -> Tensor:
+    return torch.randn(5, 16, generator=torch.Generator().manual_seed(1000 * step + rank))
+
+
+def backward(net: nn.Module, step: int, rank: int, without: int | None = None) -> None:
+    net(batch(step, rank), without).square().sum().backward()
+
+
+def gradients(net: nn.Module) -> list[Tensor | None]:
+    return [parameter.grad for parameter in net.parameters()]
+
+
+def check_same(left: nn.Module, right: nn.Module) -> None:
+    """Sums of two halves have no order, so they must be equal; of more ranks DDP over Gloo has another order."""
+    exact = dist.get_world_size() == 2
+    for ours, theirs in zip(gradients(left), gradients(right), strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None and theirs is not None:
+            torch.testing.assert_close(ours, theirs, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6)
+
+
+def check_equal_on_all_ranks(net: nn.Module) -> None:
+    for gradient in gradients(net):
+        missing = torch.tensor([gradient is None], dtype=torch.int32)
+        dist.all_reduce(missing)
+        assert missing.item() in (0, dist.get_world_size())
+        if gradient is not None:
+            everybody = [torch.empty_like(gradient) for _ in range(dist.get_world_size())]
+            dist.all_gather(everybody, gradient)
+            assert all(torch.equal(gradient, other) for other in everybody)
+
+
+def check_training_is_ddps(rank: int, size: int) -> None:
+    gloo = dist.new_group(backend="gloo")
+    for none, bucket_bytes in ((True, 1), (False, 1500), (True, 1 << 20)):
+        ours, theirs = model(rank), DDP(model(), process_group=gloo)
+        ours.seen += rank
+        buckets = paceline.torch.GradientBuckets(ours, bucket_bytes=bucket_bytes)
+        assert ours.seen.eq(0).all()
+        assert len(buckets._buckets) == {1: 11, 1500: 3, 1 << 20: 2}[bucket_bytes]
+        optimizers = [torch.optim.SGD(net.parameters(), 0.05, momentum=0.9) for net in (ours, theirs)]
+        for step in range(4):
+            for net, optimizer in zip((ours, theirs), optimizers, strict=True):
+                optimizer.zero_grad(set_to_none=none)
+                backward(net, step, rank)
+            check_same(ours, theirs.module)
+            for optimizer in optimizers:
+                optimizer.step()
+        for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+            assert one.grad is None or one.grad.stride() == one.stride()
+
+
+def check_nothing_is_copied(rank: int, size: int) -> None:
+    """Two steps in, gradients stay where they are, the arena grows no more and every bucket is reduced in place."""
+    net = nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 300))
+    paceline.torch.GradientBuckets(net, bucket_bytes=100_000)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    places = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.randn(4, 300)).sum().backward()
+        optimizer.step()
+        rows = runtime().events()[-2:]
+        assert [row[ALGORITHM] for row in rows] == ["in_place"] * 2
+        places.append(([g.data_ptr() for g in gradients(net) if g is not None], runtime()._arena.allocated))
+    assert places[0] == places[1] == places[2]
+    assert len(places[0][0]) == 4
+
+
+def check_unused_parameters(rank: int, size: int) -> None:
+    for bucket_bytes in (1, 1500, 1 << 20):
+        ours, theirs = model(), DDP(model(), find_unused_parameters=True)
+        paceline.torch.GradientBuckets(ours, bucket_bytes=bucket_bytes)
+        for step, without in enumerate((1, 2 if rank == 0 else 3, 2 if rank == 0 else None, 1, None)):
+            for net in (ours, theirs):
+                net.zero_grad()
+                backward(net, step, rank, without)
+            check_same(ours, theirs.module)
+            check_equal_on_all_ranks(ours)
+
+
+def check_a_gradient_that_nobody_has_keeps_its_value(rank: int, size: int) -> None:
+    ours, theirs = model(), DDP(model(), find_unused_parameters=True)
+    paceline.torch.GradientBuckets(ours)
+    for without in (None, 1, 2):
+        for net in (ours, theirs):
+            backward(net, 0, rank, without)
+        check_equal_on_all_ranks(ours)
+    for ours_, theirs_ in zip(gradients(ours), gradients(theirs), strict=True):
+        if ours_ is not None and theirs_ is not None:
+            torch.testing.assert_close(ours_, theirs_)
+
+
+def check_accumulation(rank: int, size: int) -> None:
+    ours, theirs = model(), DDP(model())
+    buckets = paceline.torch.GradientBuckets(ours, bucket_bytes=1500)
+    for step in range(7):
+        quiet = step in (0, 1, 4)  # 2, 3, 5 and 6 reduce; 3 and 6 on top of what was reduced already
+        for net, no_sync in ((ours, buckets.no_sync), (theirs, theirs.no_sync)):
+            with no_sync() if quiet else nullcontext():
+                backward(net, step, rank)
+        if not quiet:
+            torch.testing.assert_close(gradients(ours), gradients(theirs.module))
+            check_equal_on_all_ranks(ours)
+        if step == 3:
+            ours.zero_grad()
+            theirs.zero_grad()
+
+
+def check_several_losses_in_one_step(rank: int, size: int) -> None:
+    """Forward passes first, then their backward passes, each of which reaches other parameters."""
+    ours, theirs = model(), model()
+    paceline.torch.GradientBuckets(ours, bucket_bytes=1500)
+    losses = [ours(batch(step, rank), step).square().sum() for step in (1, 2)]
+    for loss in losses:
+        loss.backward()
+    for step in (1, 2):
+        sum(theirs(batch(step, other), step).square().sum() for other in range(size)).div(size).backward()
+    torch.testing.assert_close(gradients(ours), gradients(theirs), rtol=1e-5, atol=1e-5)
+
+
+def check_checkpoints(rank: int, size: int) -> None:
+    for reentrant in (False, True):
+        ours, theirs = model(), model()
+        paceline.torch.GradientBuckets(ours, bucket_bytes=1)
+        for net in (ours, theirs):
+            x = batch(0, rank).requires_grad_()
+            for layer in net.layers[1:]:
+                x = checkpoint(layer, x, use_reentrant=reentrant)
+            x.square().sum().backward()
+        for one, other in zip(gradients(ours), gradients(theirs), strict=True):
+            assert (one is None) == (other is None)
+            if one is not None and other is not None:
+                dist.all_reduce(other, dist.ReduceOp.AVG)
+                torch.testing.assert_close(one, other)
+
+
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        raise KeyError("broken layer")
+
+
+def check_an_exception_in_backward(rank: int, size: int) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    buckets = paceline.torch.GradientBuckets(net, bucket_bytes=1)
+    kept: list[BaseException] = []
+    with pytest.raises(KeyError, match="broken layer") as caught:
+        net[1](Broken.apply(net[0](torch.ones(2, 4)))).sum().backward()  # type: ignore[no-untyped-call]
+    kept.append(caught.value)
+    with pytest.raises(RuntimeError, match="backward pass before this one raised"):
+        net(torch.ones(2, 4)).sum().backward()
+    buckets.close()
+    net.zero_grad()
+    net(torch.ones(2, 4)).sum().backward()
+    again = paceline.torch.GradientBuckets(net)
+    net.zero_grad()
+    net(torch.full((2, 4), rank + 1.0)).sum().backward()
+    check_equal_on_all_ranks(net)
+    again.close()
+
+
+def check_memory_comes_back(rank: int, size: int) -> None:
+    gc.collect()
+    before = runtime()._arena.allocated
+    net = nn.Linear(1000, 1000)
+    paceline.torch.GradientBuckets(net)
+    net(torch.ones(1, 1000)).sum().backward()
+    assert runtime()._arena.allocated > before
+    del net
+    gc.collect()
+    assert runtime()._arena.allocated == before
+
+
+def check_low_precision_and_complex(rank: int, size: int) -> None:
+    for dtype in (torch.bfloat16, torch.float16, torch.complex64):
+        net = nn.Linear(8, 8).to(dtype)
+        paceline.torch.GradientBuckets(net)
+        net(torch.full((1, 8), rank + 1, dtype=dtype)).abs().sum().backward()
+        assert net.weight.grad is not None and net.weight.grad.dtype == dtype
+        check_equal_on_all_ranks(net)
+
+
+def check_what_it_refuses(rank: int, size: int) -> None:
+    with pytest.raises(ValueError, match="no parameter"):
+        paceline.torch.GradientBuckets(nn.ReLU())
+    with pytest.raises(ValueError, match="found one on meta"):
+        paceline.torch.GradientBuckets(nn.Linear(2, 2, device="meta"))
+    table = nn.Embedding(4, 2, sparse=True)
+    paceline.torch.GradientBuckets(table)
+    with pytest.raises(TypeError, match="dense gradients only"):
+        table(torch.tensor([1])).sum().backward()
+
+
+def check_a_subgroup(rank: int, size: int) -> None:
+    group = dist.new_group([1, 2])
+    if rank == 0:
+        return
+    net = model(rank)
+    paceline.torch.GradientBuckets(net, group)
+    expected = model(1)
+    for other in (1, 2):
+        (expected(batch(0, other)).square().sum() / 2).backward()
+    backward(net, 0, rank)
+    torch.testing.assert_close(gradients(net), gradients(expected))
+
+
+CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_") and "rank" in value.__code__.co_varnames[:1]]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__.removeprefix("check_"))
+def test_gradient_buckets(ranks: Ranks, check: Callable[..., None]) -> None:
+    ranks(check, 3)
+
+
+def test_training_is_ddps_bit_for_bit(ranks: Ranks) -> None:
+    ranks(check_training_is_ddps, 2)
+
+
+def test_buckets_are_filled_in_order_and_by_dtype() -> None:
+    def parameter(bytes: int, dtype: torch.dtype = torch.float32) -> nn.Parameter:
+        return nn.Parameter(torch.empty(bytes // dtype.itemsize, dtype=dtype))
+
+    a, b, c, d = parameter(8), parameter(8, torch.float64), parameter(40), parameter(4)
+    names = {id(a): "a", id(b): "b", id(c): "c", id(d): "d"}
+
+    def filled(limit: int) -> list[str]:
+        return ["".join(names[id(p)] for p in bucket) for bucket in assign([a, b, c, d], limit)]
+
+    assert filled(1) == ["a", "b", "c", "d"]
+    assert filled(16) == ["ac", "b", "d"]
+    assert filled(1000) == ["acd", "b"]
