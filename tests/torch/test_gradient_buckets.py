@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
 
 import paceline.torch
+from paceline.errors import CommunicationError
 from paceline.runtime import runtime
 from paceline.torch.bucket import assign
 
@@ -60,7 +61,7 @@ def gradients(net: nn.Module) -> list[Tensor | None]:
     return [parameter.grad for parameter in net.parameters()]
 
 
-def check_same(left: nn.Module, right: nn.Module) -> None:
+def assert_same(left: nn.Module, right: nn.Module) -> None:
     """Sums of two halves have no order, so they must be equal; of more ranks DDP over Gloo has another order."""
     exact = dist.get_world_size() == 2
     for ours, theirs in zip(gradients(left), gradients(right), strict=True):
@@ -69,7 +70,7 @@ def check_same(left: nn.Module, right: nn.Module) -> None:
             torch.testing.assert_close(ours, theirs, rtol=0 if exact else 1e-6, atol=0 if exact else 1e-6)
 
 
-def check_equal_on_all_ranks(net: nn.Module) -> None:
+def assert_equal_on_all_ranks(net: nn.Module) -> None:
     for gradient in gradients(net):
         missing = torch.tensor([gradient is None], dtype=torch.int32)
         dist.all_reduce(missing)
@@ -93,7 +94,7 @@ def check_training_is_ddps(rank: int, size: int) -> None:
             for net, optimizer in zip((ours, theirs), optimizers, strict=True):
                 optimizer.zero_grad(set_to_none=none)
                 backward(net, step, rank)
-            check_same(ours, theirs.module)
+            assert_same(ours, theirs.module)
             for optimizer in optimizers:
                 optimizer.step()
         for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -126,8 +127,8 @@ def check_unused_parameters(rank: int, size: int) -> None:
             for net in (ours, theirs):
                 net.zero_grad()
                 backward(net, step, rank, without)
-            check_same(ours, theirs.module)
-            check_equal_on_all_ranks(ours)
+            assert_same(ours, theirs.module)
+            assert_equal_on_all_ranks(ours)
 
 
 def check_a_gradient_that_nobody_has_keeps_its_value(rank: int, size: int) -> None:
@@ -136,7 +137,7 @@ def check_a_gradient_that_nobody_has_keeps_its_value(rank: int, size: int) -> No
     for without in (None, 1, 2):
         for net in (ours, theirs):
             backward(net, 0, rank, without)
-        check_equal_on_all_ranks(ours)
+        assert_equal_on_all_ranks(ours)
     for ours_, theirs_ in zip(gradients(ours), gradients(theirs), strict=True):
         if ours_ is not None and theirs_ is not None:
             torch.testing.assert_close(ours_, theirs_)
@@ -152,7 +153,7 @@ def check_accumulation(rank: int, size: int) -> None:
                 backward(net, step, rank)
         if not quiet:
             torch.testing.assert_close(gradients(ours), gradients(theirs.module))
-            check_equal_on_all_ranks(ours)
+            assert_equal_on_all_ranks(ours)
         if step == 3:
             ours.zero_grad()
             theirs.zero_grad()
@@ -188,11 +189,11 @@ def check_checkpoints(rank: int, size: int) -> None:
 
 class Broken(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: object, x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.clone()
 
     @staticmethod
-    def backward(ctx: object, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         raise KeyError("broken layer")
 
 
@@ -211,8 +212,30 @@ def check_an_exception_in_backward(rank: int, size: int) -> None:
     again = paceline.torch.GradientBuckets(net)
     net.zero_grad()
     net(torch.full((2, 4), rank + 1.0)).sum().backward()
-    check_equal_on_all_ranks(net)
+    assert_equal_on_all_ranks(net)
     again.close()
+
+
+class Inner(torch.autograd.Function):
+    """Its backward runs one of its own, on a parameter that the outer one has been at already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: nn.Linear) -> Tensor:
+        ctx.layer = layer
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        with torch.enable_grad():
+            ctx.layer(torch.ones(2, 4)).sum().backward()
+        return gradient, None
+
+
+def check_a_second_gradient_after_the_first_was_sent(rank: int, size: int) -> None:
+    net = nn.Linear(4, 4, bias=False)
+    paceline.torch.GradientBuckets(net)
+    with pytest.raises(RuntimeError, match="got a second gradient"):
+        net(Inner.apply(torch.ones(2, 4, requires_grad=True), net)).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def check_memory_comes_back(rank: int, size: int) -> None:
@@ -233,7 +256,7 @@ def check_low_precision_and_complex(rank: int, size: int) -> None:
         paceline.torch.GradientBuckets(net)
         net(torch.full((1, 8), rank + 1, dtype=dtype)).abs().sum().backward()
         assert net.weight.grad is not None and net.weight.grad.dtype == dtype
-        check_equal_on_all_ranks(net)
+        assert_equal_on_all_ranks(net)
 
 
 def check_what_it_refuses(rank: int, size: int) -> None:
@@ -260,12 +283,28 @@ def check_a_subgroup(rank: int, size: int) -> None:
     torch.testing.assert_close(gradients(net), gradients(expected))
 
 
-CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_") and "rank" in value.__code__.co_varnames[:1]]
+def abort_in_backward(rank: int, size: int) -> None:
+    net = model()
+    paceline.torch.GradientBuckets(net, bucket_bytes=1500)
+    backward(net, 0, rank)
+    if rank == 0:
+        group: Any = dist.group.WORLD
+        group.abort()
+    else:
+        with pytest.raises(CommunicationError, match="rank 0 called abort"):
+            backward(net, 1, rank)
+
+
+CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__.removeprefix("check_"))
 def test_gradient_buckets(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 3)
+
+
+def test_a_rank_aborts(ranks: Ranks) -> None:
+    ranks(abort_in_backward, 2, fresh=True)
 
 
 def test_training_is_ddps_bit_for_bit(ranks: Ranks) -> None:

@@ -49,7 +49,7 @@ class Bucket:
         # Not views in torch's sense, which restricts what may be done to them.
         storage = self.flat.untyped_storage()
         self.views = [
-            torch.empty(0, dtype=dtype).set_(storage, begin, parameter.shape, torch.empty_like(parameter).stride())  # type: ignore[call-overload]
+            torch.empty(0, dtype=dtype).set_(storage, begin, parameter.shape, torch.empty_like(parameter).stride())
             for begin, parameter in zip(begins, parameters, strict=False)
         ]
         self._present = self.flat[begins[-1] :]

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from paceline.torch.bucket import Bucket, assign
+from paceline.torch.freed_memory import keep_freed_memory
 
-BUCKET_BYTES = 1 << 20
+BUCKET_BYTES = 4 << 20
 
 
 class GradientBuckets:
@@ -44,6 +45,7 @@ class GradientBuckets:
             raise ValueError("the module has no parameter that requires a gradient")
         if elsewhere := next((parameter.device for parameter in parameters if not parameter.is_cpu), None):
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
+        keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
         self._group = group
         members = assign(reversed(parameters), bucket_bytes)
         self._buckets = [Bucket(some) for some in members]
@@ -53,7 +55,7 @@ class GradientBuckets:
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), group=group, group_src=0)
         self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._accumulated, index, slot))
+            parameter.register_post_accumulate_grad_hook(partial(self._accumulated, index, slot))  # type: ignore[no-untyped-call]
             for index, some in enumerate(members)
             for slot, parameter in enumerate(some)
         ]
@@ -100,7 +102,7 @@ class GradientBuckets:
         self._works = []
         ending = _Ending(self)
         self._ending = weakref.ref(ending)
-        Variable._execution_engine.queue_callback(ending)  # type: ignore[no-untyped-call]
+        Variable._execution_engine.queue_callback(ending)
 
     def _reduce_next(self) -> None:
         flat = self._buckets[len(self._works)].flat

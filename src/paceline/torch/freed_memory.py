@@ -1,0 +1,26 @@
+"""glibc keeps what backward frees. Elsewhere nothing is done."""
+
+from __future__ import annotations
+
+import ctypes
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_LARGEST_MMAP_THRESHOLD = 32 << 20
+_LARGEST_INT = 2**31 - 1
+
+
+_kept = 0
+
+
+def keep_freed_memory(more: int) -> None:
+    """Let malloc keep up to `more` bytes at its end, and what it was let before: it belongs to the whole process.
+
+    It would give them back to the system and fault them in again. Where gradients are freed as soon as they were moved,
+    backward would do so with each large one, at several times the cost of moving it.
+    """
+    global _kept
+    _kept = min(_kept + more, _LARGEST_INT)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        mallopt(_TRIM_THRESHOLD, _kept)
