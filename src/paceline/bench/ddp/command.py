@@ -29,10 +29,11 @@ def command(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
 ) -> None:
-    """Train ResNet-18 on random 64×64 images: alone, and through DDP over nothing, Gloo and Paceline.
+    """Train ResNet-18 on random 64×64 images: alone, through DDP over nothing, Gloo and Paceline, and in the arena.
 
     Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
-    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. The gradients are checked first.
+    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. "arena_hook": DDP
+    with Paceline's communication hook; "gradient_buckets": Paceline without DDP. The gradients are checked first.
     "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
 
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
