@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 JOBS ?= $(shell nproc)
+TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
 CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp')
@@ -14,7 +15,7 @@ PYTHON_FILES := src tests scripts
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -45,6 +46,9 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
 	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select representative
+
+torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
+	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
 
 bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open MPI and MPICH
 	@mkdir -p build

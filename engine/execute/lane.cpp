@@ -74,16 +74,18 @@ void Lane::wake_others() const {
     if (part.link != nullptr) part.link->wake();
 }
 
-bool Lane::last_begun(int rank, Fingerprint& what, std::uint32_t& sequence) const {
-  if (parts_[static_cast<std::size_t>(rank)].memory == nullptr) return false;
+const Cell* Lane::last_begun(int rank) const {
+  if (!knows(rank)) return nullptr;
   const Cell* cells = of(rank).cells;
   const auto even = cells[0].turn.load(std::memory_order_acquire);
   const auto odd = cells[1].turn.load(std::memory_order_acquire);
-  if (even == 0 && odd == 0) return false;
-  const Cell& last = cells[even > odd ? 0 : 1];
-  what = last.what;
-  sequence = last.sequence;
-  return true;
+  if (even == 0 && odd == 0) return nullptr;
+  return &cells[even > odd ? 0 : 1];
+}
+
+const Cell* Lane::last_finished(int rank) const {
+  const auto turn = knows(rank) ? of(rank).done.value.load(std::memory_order_relaxed) : 0;
+  return turn == 0 ? nullptr : &cell(rank, turn);
 }
 
 }  // namespace paceline

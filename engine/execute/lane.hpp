@@ -45,6 +45,7 @@ struct LaneMemory {
   Counter staged;       // rounds, see SharedAllReduce; only the owner counts
   Counter reduced;
   Counter taken;
+  Counter done;      // the last turn that the owner has finished
   Counter departed;  // ranks that look at this memory no more; anybody counts
   alignas(4096) std::byte slots[2][kOneShotBytes];
   alignas(4096) std::byte pipe[kPipeBytes];
@@ -80,7 +81,10 @@ class Lane {
   std::uint64_t next_turn() { return ++last_turn_; }
   // Whether this rank has finished all turns before this one.
   bool is_next(std::uint64_t turn) const { return finished_ + 1 == turn; }
-  void finish(std::uint64_t turn) { finished_ = turn; }
+  void finish(std::uint64_t turn) {
+    finished_ = turn;
+    own_.done.value.store(turn, std::memory_order_relaxed);
+  }
 
   bool begun(int rank, std::uint64_t turn) const {
     return cell(rank, turn).turn.load(std::memory_order_acquire) >= turn;
@@ -95,8 +99,9 @@ class Lane {
   void depart();
   bool forsaken() const;
 
-  // The last collective that `rank` has begun here; false if there was none.
-  bool last_begun(int rank, Fingerprint& what, std::uint32_t& sequence) const;
+  // The last collectives that `rank` has begun and finished here, also when it is gone; null if there was none.
+  const Cell* last_begun(int rank) const;
+  const Cell* last_finished(int rank) const;
 
  private:
   struct Part {

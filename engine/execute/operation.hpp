@@ -63,8 +63,8 @@ class Operation {
   virtual bool read_remotely() const { return false; }
   // Whether it moves on without any link, by looking at memory.
   virtual bool needs_links() const { return true; }
-  // Whether somebody that it waits for was last seen on the CPU that the caller runs on.
-  virtual bool crowded() const { return false; }
+  // The group rank of somebody that it waits for and that was last seen on the CPU of the caller; -1 if there is none.
+  virtual int neighbour() const { return -1; }
 
  protected:
   virtual void begin() = 0;

@@ -8,13 +8,13 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kGrain = 4096;  // regions, pieces and blocks are multiples of it
+constexpr std::size_t kGrain = 4096;  // regions and pieces are multiples of it
 constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
 constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
 constexpr std::size_t kPiecesPerRegion = 4;
 constexpr std::size_t kPass = std::size_t{16} << 10;  // written once, then copied while it is in the first-level cache
-constexpr std::size_t kPipeRounds = 4;
-constexpr std::size_t kLargestBlock = std::size_t{64} << 10;
+constexpr std::size_t kPipeRounds = 3;
+constexpr std::size_t kLargestBlock = std::size_t{128} << 10;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -57,7 +57,7 @@ void SharedAllReduce::choose() {
   } else {
     way_ = Way::staged;
     algorithm = "staged";
-    block_bytes_ = std::min(kLargestBlock, kPipeBytes / (kPipeRounds * ranks) / kGrain * kGrain);
+    block_bytes_ = std::min(kLargestBlock, kPipeBytes / (kPipeRounds * ranks) / kCacheLine * kCacheLine);
     block_bytes_ = std::min(block_bytes_, std::max(kGrain, rounded_up(largest / 2, kGrain)));
     rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
   }

@@ -85,17 +85,17 @@ std::vector<int> SharedOperation::missing() const {
   return ranks;
 }
 
-bool SharedOperation::crowded() const {
+int SharedOperation::neighbour() const {
   const auto last_turn = phase_ == Phase::working ? turn_ : turn_ - 1;
-  if (last_turn == 0) return false;
+  if (last_turn == 0) return -1;
   const int cpu = ::sched_getcpu();
   const auto here = [&](int rank) {
     return lane_->cell(rank, last_turn).cpu.load(std::memory_order_relaxed) == cpu && rank != lane_->rank();
   };
-  if (phase_ == Phase::gathering) return here(next_);
+  if (phase_ == Phase::gathering) return here(next_) ? next_ : -1;
   for (int other = 0; other < lane_->size(); ++other)
-    if (here(other)) return true;
-  return false;
+    if (here(other)) return other;
+  return -1;
 }
 
 bool SharedOperation::has_work() const {

@@ -15,7 +15,7 @@ class SharedOperation : public Operation {
   std::vector<int> absent() const final;
   bool has_work() const final;
   bool needs_links() const final { return lane_ == nullptr || !lane_->ready(); }
-  bool crowded() const final;
+  int neighbour() const final;
 
  protected:
   enum class Result : std::uint8_t { waits, moved, complete };

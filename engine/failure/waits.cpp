@@ -14,9 +14,15 @@ std::vector<int> Engine::absent(const Operation& operation) {
 std::string Engine::last_heard(const Group& group, int rank) const {
   const Member& member = group.members[static_cast<std::size_t>(rank)];
   if (member.peer < 0) return {};
-  Fingerprint what;
-  std::uint32_t sequence = 0;
-  if (group.lane != nullptr && group.lane->last_begun(rank, what, sequence)) return describe(what, sequence);
+  if (group.lane != nullptr) {
+    if (const Cell* begun = group.lane->last_begun(rank)) {
+      const Cell* finished = group.lane->last_finished(rank);
+      const std::string text = describe(begun->what, begun->sequence);
+      if (finished == nullptr) return text;
+      if (finished == begun) return text + ", which it finished";
+      return text + ", and finished " + describe(finished->what, finished->sequence);
+    }
+  }
   const Peer& peer = *peers_[static_cast<std::size_t>(member.peer)];
   return peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
 }

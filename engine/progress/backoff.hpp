@@ -7,8 +7,9 @@
 namespace paceline {
 
 struct WaitBudget {
-  std::chrono::nanoseconds spin{};   // only where this rank has a core of its own
-  std::chrono::nanoseconds yield{};  // giving the core away at each look
+  std::chrono::nanoseconds spin{};                      // only where this rank has a core of its own
+  std::chrono::nanoseconds yield{};                     // giving the core away at each look
+  std::chrono::steady_clock::time_point yield_again{};  // not before
 };
 
 class Backoff {
@@ -30,10 +31,14 @@ class Backoff {
     constexpr unsigned kLooksPerClock = 16;
     if (looks_++ == 0) begin_ = clock::now();
     if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
-      const auto waited = clock::now() - begin_;
+      const auto now = clock::now();
+      const auto waited = now - begin_;
       const Next last = phase_;
+      if (last == Next::yield && now - look_ > kStranger) budget_.yield_again = now + kRetry;
+      look_ = now;
       const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
-      phase_ = waited < spin ? Next::spin : waited < budget_.spin + budget_.yield ? Next::yield : Next::park;
+      const bool may_yield = now >= budget_.yield_again && waited < budget_.spin + budget_.yield;
+      phase_ = waited < spin ? Next::spin : may_yield ? Next::yield : Next::park;
       if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
     return phase_;
@@ -44,11 +49,16 @@ class Backoff {
   // as long as it is seen to help.
   static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
+  // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
+  // it: after an absence as long as this, yielding is left alone for a while.
+  static constexpr std::chrono::nanoseconds kStranger = std::chrono::milliseconds(1);
+  static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(100);
 
   WaitBudget& budget_;
   unsigned looks_ = 0;
   Next phase_ = Next::spin;
   std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::time_point look_;
 };
 
 inline void relax_cpu() {

@@ -21,6 +21,7 @@
 #include "link/shm.hpp"
 #include "memory/arena.hpp"
 #include "progress/backoff.hpp"
+#include "progress/placement.hpp"
 #include "trace/events.hpp"
 
 namespace paceline {
@@ -151,6 +152,7 @@ class Engine final : private Inbox {
   const std::function<bool()> interrupted_;
   WaitBudget caller_budget_;
   WaitBudget server_budget_;
+  Placement placement_;
   std::vector<std::byte> workspace_;
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Link*> shm_links_;

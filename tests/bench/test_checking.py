@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from paceline.bench import bandwidth, sizes
 from paceline.bench.ranks import pattern
-from paceline.bench.ranks.case import IN_PLACE, REDUCING, Buffers, Case
+from paceline.bench.ranks.case import IN_PLACE, REDUCING, Buffers, Case, aligned
 
 SEED = 5
 
@@ -50,7 +50,7 @@ def perform(everybody):
 
 def loaded(collective, ranks, dtype="float32", op="sum", size=40_000, root=0):
     count = sizes.elements(size, dtype, collective, ranks)
-    everybody = [Buffers(Case(collective, dtype, op, count, root, rank, ranks)) for rank in range(ranks)]
+    everybody = [Buffers(Case(collective, dtype, op, count, root, rank, ranks), aligned) for rank in range(ranks)]
     for buffers in everybody:
         buffers.load(SEED)
     return everybody

@@ -112,7 +112,8 @@ def test_a_stall_names_who_is_missing_and_where_the_others_are(
         for line, seconds in zip(errors[rank].read_text().splitlines(), (0.5, 1), strict=False):
             found = re.fullmatch(
                 r"stalled (\S+) s: all_reduce #(\d+) float32\[4096\] AVG; "
-                rf"missing rank 2 \(host \S+, pid {pids[2]}\), last heard of in all_reduce #(\d+) float32\[4096\] AVG; "
+                rf"missing rank 2 \(host \S+, pid {pids[2]}\), last heard of in all_reduce #(\d+) float32\[4096\] AVG, "
+                r"which it finished; "
                 + words_between.format(rank, rf"\(host \S+, pid {pids[rank]}\)")
                 + rf" \S*quiet\.py:{line_with(f'# {how}')}",
                 line,

@@ -39,6 +39,9 @@ def command(
         str,
         typer.Option(help="Ways into Paceline: engine (the raw call), torch (torch.distributed), or none."),
     ] = "engine,torch",
+    buffers: Annotated[
+        str, typer.Option(help="Where Paceline's data lie: any (ordinary memory), arena (paceline.empty).")
+    ] = "any",
     against: Annotated[
         str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
     ] = "",
@@ -79,7 +82,7 @@ def command(
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
-    chosen, missing = choose(collective, paths, against, peers, machines)
+    chosen, missing = choose(collective, paths, against, peers, machines, buffers)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -121,12 +124,13 @@ def _run(request: Request, err: Console) -> Outcome:
 
 
 def choose(
-    collective: str, paths: str, against: str, peers: Path, machines: int
+    collective: str, paths: str, against: str, peers: Path, machines: int, buffers: str = "any"
 ) -> tuple[list[systems.System], list[str]]:
     """The systems to measure, and a sentence for each that can't be."""
     wanted: list[Callable[[], list[systems.System]]] = []
     for path in _words(paths, systems.PATHS, "none", "--paths"):
-        wanted.append(lambda path=path: [systems.paceline(path)])  # type: ignore[misc]
+        for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):
+            wanted.append(lambda path=path, buffer=buffer: [systems.paceline(path, buffer)])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
         wanted.append(lambda name=name: systems.peer(name, peers, machines, collective))  # type: ignore[misc]
     chosen: list[systems.System] = []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 PEERS = ("gloo", "openmpi", "mpich", "intelmpi")
 PATHS = ("engine", "torch")
+BUFFERS = ("any", "arena")
 EXTRA = 'pip install "paceline[bench]"'
 INTEL_REMEDY = "`make bench-peers` brings it, as do `python -m venv {0}` and `{0}/bin/pip install impi-rt mpi4py numpy`"
 
@@ -48,14 +49,14 @@ class System:
         return "/".join(word for word in (self.name, self.path, own, self.variant) if word)
 
 
-def paceline(path: str) -> System:
-    """Paceline itself by one of `PATHS`; raises Missing."""
+def paceline(path: str, buffer: str = "any") -> System:
+    """Paceline itself by one of `PATHS`, on data in one of `BUFFERS`; raises Missing."""
     if importlib.util.find_spec("paceline._engine") is None:
         raise Missing("paceline's engine is not built: install the package, or build it with `make`.")
     if path == "engine":
-        return System("paceline", "engine", ".raw:Raw")
+        return System("paceline", "engine", ".raw:Raw", {"buffer": buffer}, buffer=buffer)
     _need_torch("the torch path")
-    return System("paceline", "torch", ".torch_distributed:PacelineTorch")
+    return System("paceline", "torch", ".torch_distributed:PacelineTorch", {"buffer": buffer}, buffer=buffer)
 
 
 def peer(name: str, prefix: Path, machines: int = 1, collective: str = "all_reduce") -> list[System]:

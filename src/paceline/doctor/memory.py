@@ -23,11 +23,11 @@ def cross_process_reads(here: Surroundings) -> Finding:
         return Finding(
             topic,
             "work",
-            f"tried between two processes ({scope}); ranks read large buffers in place, in one pass",
+            f"tried between two processes ({scope}); ranks read large messages from where they lie",
         )
     advice = "allow ptrace between processes of one user: "
     advice += "set kernel.yama.ptrace_scope to 1 or 0" if yama in ("2", "3") else "docker run --cap-add=SYS_PTRACE"
-    return Finding(topic, "refused", f"tried between two processes ({scope}); large buffers are copied instead", advice)
+    return Finding(topic, "refused", f"tried between two processes ({scope}); large messages are copied instead", advice)
 
 
 def siblings_can_read() -> bool:
@@ -82,6 +82,9 @@ def huge_pages(here: Surroundings) -> Finding:
     advice = ""
     if ordinary == "never":
         advice = "large buffers are faster with them: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
+    elif shared in ("never", "deny"):
+        advice = "large arrays of paceline.empty get them (5 to 10 % faster where this was measured) after: "
+        advice += "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
     return Finding(
         "huge pages", f"{ordinary}, for shared memory {shared or 'unknown'}", "transparent huge pages", advice
     )

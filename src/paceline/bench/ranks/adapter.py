@@ -23,6 +23,9 @@ class Adapter(Protocol):
     about: str
     """Name and version, for the reader."""
 
+    def memory(self, size: int) -> Array:
+        """Where a case's data lie: uint8[size], aligned to 64 bytes."""
+
     def bind(self, case: Case, source: Array, target: Array) -> Call:
         """A function without arguments that runs the case once, blocking; raises ``Unsupported``."""
 

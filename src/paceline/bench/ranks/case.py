@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,13 +75,13 @@ class Case:
 class Buffers:
     """The source and the target of a case on this rank; they are one array where the call works in place.
 
-    Both are NumPy arrays of the dtype's storage, aligned to 64 bytes, the same for every system.
+    Both are NumPy arrays of the dtype's storage in what `memory` gives: uint8[size], aligned to 64 bytes.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, memory: Callable[[int], Array]) -> None:
         self.case = case
-        self.source = _room(case.source(), case.dtype)
-        self.target = self.source if case.collective in IN_PLACE else _room(case.target(), case.dtype)
+        self.source = _room(case.source(), case.dtype, memory)
+        self.target = self.source if case.collective in IN_PLACE else _room(case.target(), case.dtype, memory)
 
     def load(self, seed: int) -> None:
         """Writes the input, and into a separate target what can't be right."""
@@ -112,6 +113,6 @@ def aligned(size: int) -> Array:
     return raw[begin : begin + size]
 
 
-def _room(pieces: list[Piece], dtype: str) -> Array:
+def _room(pieces: list[Piece], dtype: str, memory: Callable[[int], Array]) -> Array:
     kind = pattern.storage(dtype)
-    return aligned(sum(piece.elements for piece in pieces) * kind.itemsize).view(kind)
+    return memory(sum(piece.elements for piece in pieces) * kind.itemsize).view(kind)

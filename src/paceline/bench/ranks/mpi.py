@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from .adapter import Call, Unsupported
-from .case import Case
+from .case import Case, aligned
 from .pattern import Array
 
 DTYPES = {
@@ -34,6 +34,8 @@ class Mpi:
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()
         lines = self._mpi.Get_library_version().splitlines()
         self.about = " ".join(lines[0].split(",")[0].split())
+
+    memory = staticmethod(aligned)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
         mpi, world, root = self._mpi, self._world, case.root

@@ -60,7 +60,7 @@ class Rank:
         self._call = self._buffers = None
         assert self._adapter is not None
         case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size)
-        self._buffers = Buffers(case)
+        self._buffers = Buffers(case, self._adapter.memory)
         self._call = self._adapter.bind(case, self._buffers.source, self._buffers.target)
         return {}
 

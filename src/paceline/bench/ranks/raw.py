@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 import paceline
 
 from .adapter import Call, Unsupported
-from .case import Case
+from .case import Case, aligned
 from .pattern import Array
 from .ring import last_algorithm
+
+
+def memory(options: dict[str, str]) -> Callable[[int], Array]:
+    """Where Paceline's data lie: any memory, or its arena."""
+    return (lambda size: paceline.empty(size, np.uint8)) if options.get("buffer") == "arena" else aligned
 
 
 class Raw:
@@ -17,6 +26,7 @@ class Raw:
         self._group = group = paceline.init(timeout=timeout)
         self.rank, self.size = group.rank, group.size
         self.about = "paceline's raw call"
+        self.memory = memory(options)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
         if case.dtype == "bfloat16":

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .adapter import Call, Unsupported
-from .case import Case
+from .case import Case, aligned
 from .pattern import Array
 
 OPS = {
@@ -30,6 +30,9 @@ class TorchDistributed:
         dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.about = f"{backend} through torch {torch.__version__}"
+
+    def memory(self, size: int) -> Array:
+        return aligned(size)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
         a, b = _tensor(source, case.dtype), _tensor(target, case.dtype)
@@ -80,7 +83,12 @@ class PacelineTorch(TorchDistributed):
         importlib.import_module("paceline.torch")
         super().__init__("paceline", timeout)
         ring = importlib.import_module(".ring", __package__)
+        self._memory = importlib.import_module(".raw", __package__).memory(options)
         self._last_algorithm: Callable[[], str] = ring.last_algorithm
+
+    def memory(self, size: int) -> Array:
+        memory: Array = self._memory(size)
+        return memory
 
     def algorithm(self) -> str:
         return self._last_algorithm()

@@ -1,0 +1,74 @@
+"""`env://` where the launcher tells a rank who it is in Open MPI's words; real launchers are in tests/cli."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+from paceline.torch import register
+
+PROGRAM = """
+import datetime, torch, torch.distributed as dist, paceline.torch
+dist.init_process_group("paceline", timeout=datetime.timedelta(seconds=60))
+tensor = torch.ones(1)
+dist.all_reduce(tensor)
+print(dist.get_rank(), dist.get_world_size(), tensor.item())
+"""
+
+
+def start(rank: int, size: int, **more: str) -> subprocess.Popen[str]:
+    """One rank on a machine of its own, as Open MPI tells it."""
+    told = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PACELINE_PORTS")
+    env = {name: value for name, value in os.environ.items() if name not in told}
+    env |= {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size), "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    env |= {"OMPI_COMM_WORLD_LOCAL_SIZE": "1", "PMIX_NAMESPACE": f"prterun-{os.getpid()}@1", **more}
+    command = [sys.executable, "-c", PROGRAM]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(ranks: list[subprocess.Popen[str]]) -> list[tuple[str, str]]:
+    try:
+        return [rank.communicate(timeout=100) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+
+
+def check_meeting(**more: str) -> None:
+    told = finish([start(rank, 2, MASTER_ADDR="127.0.0.1", **more) for rank in range(2)])
+    assert [out for out, _ in told] == ["0 2 2.0\n", "1 2 2.0\n"], told
+
+
+def test_several_machines_need_only_the_address_of_the_first() -> None:
+    check_meeting()
+
+
+def test_a_port_is_used_if_one_is_given() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    check_meeting(MASTER_PORT=str(port))
+
+
+def test_without_an_address_the_error_says_what_to_set() -> None:
+    ((_, error),) = finish([start(1, 2)])
+    assert "nothing says where rank 0 of the 2 ranks is (launcher: Open MPI): set MASTER_ADDR" in error
+
+
+def test_one_rank_alone() -> None:
+    assert finish([start(0, 1)])[0][0] == "0 1 1.0\n"
+
+
+def test_what_torch_knows_wins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    torchs = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    assert finish([start(1, 2, **torchs)])[0][0] == "0 1 1.0\n"
+
+
+def test_extending_twice_is_extending_once() -> None:
+    register()
+    handler = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers["env"]
+    register()
+    assert sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers["env"] is handler
