@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -26,7 +27,9 @@ def test_the_network_is_resnet_18():
 
 @pytest.mark.parametrize("way", ["alone", "silent"])
 def test_wrong_gradients_are_counted(way, monkeypatch):
-    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 0}.items():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
         monkeypatch.setenv(name, str(value))
     threads = torch.get_num_threads()
     one = training.Training({"way": way, "batch": "2", "pixels": "32"}, timeout=60)

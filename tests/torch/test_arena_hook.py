@@ -77,7 +77,7 @@ def check_training(rank: int, size: int) -> None:
                 check_gradients(hooked, plain)
                 for optimizer in optimizers:
                     optimizer.step()
-                places.append((runtime()._arena.allocated, [p.grad.data_ptr() for p in hooked.parameters()]))
+                places.append([p.grad.data_ptr() for p in hooked.parameters() if p.grad is not None])
             assert algorithms(2) == {"in_place"}
             assert places[-1] == places[-2] == places[-3]
 
