@@ -14,7 +14,7 @@ from torch.autograd import Variable
 from paceline.torch.bucket import Bucket, assign
 from paceline.torch.freed_memory import keep_freed_memory
 
-BUCKET_BYTES = 4 << 20
+BUCKET_BYTES = 25 << 20
 
 
 class GradientBuckets:
