@@ -17,7 +17,7 @@ std::string Engine::last_heard(const Group& group, int rank) const {
   if (group.lane != nullptr) {
     if (const Cell* begun = group.lane->last_begun(rank)) {
       const Cell* finished = group.lane->last_finished(rank);
-      const std::string text = describe(begun->what, begun->sequence);
+      std::string text = describe(begun->what, begun->sequence);
       if (finished == nullptr) return text;
       if (finished == begun) return text + ", which it finished";
       return text + ", and finished " + describe(finished->what, finished->sequence);

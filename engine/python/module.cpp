@@ -11,10 +11,9 @@
 
 #include "kernel/reduce.hpp"
 #include "link/shm.hpp"
-#include "measure/kernels.hpp"
-#include "measure/limit.hpp"
 #include "memory/remote.hpp"
 #include "progress/collectives.hpp"
+#include "python/bindings.hpp"
 #include "python/buffer.hpp"
 
 namespace nb = nanobind;
@@ -23,26 +22,10 @@ using namespace nb::literals;
 namespace paceline {
 namespace {
 
-using Address = std::uint64_t;
-using Release = nb::call_guard<nb::gil_scoped_release>;
 using WireReduce = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<int>, int>;
 using WirePlan = std::tuple<std::int64_t, std::string, bool, std::vector<std::vector<WireReduce>>>;
 using WirePlans = std::map<std::string, std::vector<WirePlan>>;
 using WireBuffer = std::pair<Address, std::size_t>;
-
-std::byte* memory(Address address) { return reinterpret_cast<std::byte*>(address); }
-
-DType dtype_of(int number) {
-  if (number < 0 || number >= static_cast<int>(kDTypeNames.size()))
-    throw Failure(ErrorKind::invalid, "no such dtype: " + std::to_string(number));
-  return static_cast<DType>(number);
-}
-
-Op op_of(int number) {
-  if (number < 0 || number >= static_cast<int>(kOpNames.size()))
-    throw Failure(ErrorKind::invalid, "no such reduction: " + std::to_string(number));
-  return static_cast<Op>(number);
-}
 
 Mode mode_of(int number) {
   if (number < 0 || number > 2) throw Failure(ErrorKind::invalid, "no such mode: " + std::to_string(number));
@@ -73,37 +56,6 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   std::vector<Buffer> buffers;
   for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
   return buffers;
-}
-
-// A piece of an arena that shows itself as a buffer of bytes.
-struct PyArenaBuffer {
-  std::shared_ptr<Arena> arena;
-  std::byte* data;
-  std::size_t size;
-
-  PyArenaBuffer(std::shared_ptr<Arena> home, std::size_t bytes)
-      : arena(std::move(home)), data(arena->allocate(bytes)), size(bytes) {}
-  PyArenaBuffer(const PyArenaBuffer&) = delete;
-  PyArenaBuffer& operator=(const PyArenaBuffer&) = delete;
-  ~PyArenaBuffer() { arena->release(data); }
-};
-
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  auto& buffer = *nb::inst_ptr<PyArenaBuffer>(nb::handle(self));
-  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), 0, flags);
-}
-
-void bind_arena(nb::module_& m) {
-  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
-  nb::class_<PyArenaBuffer>(m, "ArenaBuffer", nb::type_slots(slots));
-  nb::class_<Arena>(m, "Arena")
-      .def(nb::init<>())
-      .def_prop_ro("descriptor", &Arena::descriptor)
-      .def_prop_ro("allocated", &Arena::allocated)
-      .def(
-          "allocate",
-          [](const std::shared_ptr<Arena>& self, std::size_t size) { return new PyArenaBuffer(self, size); },
-          nb::rv_policy::take_ownership);
 }
 
 // A group together with the engine that it lives in, and who wants to hear of its failures before they are raised.
@@ -304,29 +256,6 @@ void bind_group(nb::module_& m) {
       .def(
           "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
       .def("close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
-}
-
-void bind_measure(nb::module_& m) {
-  m.def(
-      "limit_all_reduce",
-      [](int ranks, std::size_t bytes, int iterations) {
-        LimitTimes found = limit_all_reduce(ranks, bytes, iterations);
-        return std::tuple(std::move(found.times), found.cpu, found.wrong);
-      },
-      "ranks"_a, "bytes"_a, "iterations"_a, Release());
-  m.def(
-      "time_reduce",
-      [](int dtype, int op, double divisor, Address out, Address a, Address b, std::size_t count, int calls) {
-        return time_reduce({dtype_of(dtype), op_of(op), divisor}, memory(out), memory(a), memory(b), count, calls);
-      },
-      "dtype"_a, "op"_a, "divisor"_a, "out"_a, "a"_a, "b"_a, "count"_a, "calls"_a, Release());
-  m.def(
-      "time_add",
-      [](Address out, Address a, Address b, std::size_t count, int calls) {
-        return time_add(reinterpret_cast<float*>(out), reinterpret_cast<const float*>(a),
-                        reinterpret_cast<const float*>(b), count, calls);
-      },
-      "out"_a, "a"_a, "b"_a, "count"_a, "calls"_a, Release());
 }
 
 }  // namespace

@@ -14,17 +14,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from paceline import cores
 from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
+from paceline.native import Arena, Engine, EngineModule
 from paceline.rendezvous import (
     Link,
     Meeting,
     Member,
-    Native,
     Process,
     Store,
     meet,
@@ -32,7 +32,7 @@ from paceline.rendezvous import (
     this_machine,
 )
 from paceline.settings import Settings
-from paceline.stalls import DEFAULT_SECONDS, Stalls, Wait
+from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.trace import dump as trace
 from paceline.trace.listener import Name
 from paceline.version import VERSION
@@ -45,44 +45,6 @@ Plans = Callable[[int, bool], Mapping[str, Sequence[Any]]]
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
-
-
-class Engine(Protocol):
-    """What the runtime needs of `paceline._engine.Engine`."""
-
-    def add_tcp_peer(self, fd: int, description: str, /) -> int: ...
-    def add_shm_peer(
-        self, fd: int, memory_fd: int, arena_fd: int, side: int, pid: int, readable: bool, description: str, /
-    ) -> int: ...
-    def group(
-        self,
-        channel: int,
-        rank: int,
-        peers: list[int],
-        timeout: float,
-        plans: Mapping[str, Sequence[Any]],
-        failed: Callable[[str], None],
-        /,
-    ) -> Any: ...
-    def serve(self) -> list[int]: ...
-    def close(self) -> None: ...
-    def events(self) -> list[Any]: ...
-    def waits(self) -> Sequence[Wait]: ...
-
-
-class Arena(Protocol):
-    """What the runtime needs of `paceline._engine.Arena`."""
-
-    @property
-    def descriptor(self) -> int: ...
-    def allocate(self, size: int, /) -> Any: ...
-
-
-class EngineModule(Native, Protocol):
-    """What the runtime needs of the module `paceline._engine`."""
-
-    def Arena(self) -> Arena: ...
-    def Engine(self, arena: Any, spin_us: float, description: str, /) -> Engine: ...
 
 
 @dataclass(frozen=True, slots=True)

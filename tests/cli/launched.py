@@ -37,12 +37,22 @@ time.sleep(600)
 """
 
 # Rank 1 fails at once, the others a little later because of it.
+# The others fail once rank 1 has ended; its pid is in the file that the argument names.
 FAILING = """
-import os, sys, time
+import os, pathlib, sys, time
 print("line of rank", os.environ["RANK"], file=sys.stderr)
+first = pathlib.Path(sys.argv[1])
 if os.environ["RANK"] == "1":
+    first.with_suffix(".part").write_text(str(os.getpid()))
+    first.with_suffix(".part").rename(first)
     raise ValueError("the root cause")
-time.sleep(float(sys.argv[1]))
+def running():
+    try:
+        return pathlib.Path("/proc", first.read_text(), "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return not first.exists()
+while running():
+    time.sleep(0.01)
 raise RuntimeError("a consequence")
 """
 

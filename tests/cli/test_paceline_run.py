@@ -72,7 +72,7 @@ def test_a_killed_launcher_leaves_no_ranks(tmp_path: Path, launcher: tuple[str, 
 
 @pytest.mark.parametrize("launcher", launchers())
 def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) -> None:
-    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, FAILING), "0.3"), 60)
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, FAILING), tmp_path / "first"), 60)
     assert code == 1
     assert err.count("line of rank 1\n") == 1
     lines = err.rpartition("paceline: first to fail on ")[2].splitlines()

@@ -16,7 +16,7 @@ from paceline.runtime import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.trace.event import events
 
-ALGORITHMS = {"replicated", "direct", "dissemination", "ring", "flat", "none"}
+ALGORITHMS = {"one_shot", "in_place", "staged", "direct", "dissemination", "ring", "flat", "none"}
 
 
 def _sum_over(group: Any) -> float:

@@ -28,9 +28,8 @@ def waiting(here: Surroundings) -> Finding:
     fits = spin_budget(budget, [frozenset(budget.affinity)] * (ranks - 1), here.settings.spin_us)
     if here.settings.spin_us is not None:
         return Finding("waiting", f"spins {fits.microseconds:g} µs, yields, then sleeps", fits.reason)
-    value = (
-        f"up to {ranks} rank{'s' if ranks > 1 else ''}: spins {fits.microseconds:g} µs, yields, sleeps; more: does not spin"
-    )
+    few = f"up to {ranks} rank{'s' if ranks > 1 else ''}"
+    value = f"{few}: spins {fits.microseconds:g} µs, yields, then sleeps; more: does not spin"
     return Finding("waiting", value, "a rank that spins without a CPU of its own slows the rank that it waits for")
 
 

@@ -27,7 +27,8 @@ def cross_process_reads(here: Surroundings) -> Finding:
         )
     advice = "allow ptrace between processes of one user: "
     advice += "set kernel.yama.ptrace_scope to 1 or 0" if yama in ("2", "3") else "docker run --cap-add=SYS_PTRACE"
-    return Finding(topic, "refused", f"tried between two processes ({scope}); large messages are copied instead", advice)
+    reason = f"tried between two processes ({scope}); large messages are copied instead"
+    return Finding(topic, "refused", reason, advice)
 
 
 def siblings_can_read() -> bool:

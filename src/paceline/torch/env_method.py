@@ -13,6 +13,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from paceline.errors import ConfigurationError
 from paceline.settings import Settings
 
 Handler = Callable[..., Iterator[tuple[dist.Store, int, int]]]
@@ -30,11 +31,20 @@ def extend() -> None:
 def _handler(
     torchs: Handler, url: str, timeout: timedelta = dist.default_pg_timeout, **others: Any
 ) -> Iterator[tuple[dist.Store, int, int]]:
-    settings = Settings.from_environment()
-    if "rank=" in url or settings.rank_variable in (None, "RANK"):
+    settings = None if "rank=" in url else _told_otherwise()
+    if settings is None:
         yield from torchs(url, timeout=timeout, **others)
     else:
         yield _store(settings, timeout), settings.rank, settings.size
+
+
+def _told_otherwise() -> Settings | None:
+    """What another launcher than torch's says; None where it says nothing, or what torch should complain about."""
+    try:
+        settings = Settings.from_environment()
+    except ConfigurationError:
+        return None
+    return None if settings.rank_variable in (None, "RANK") else settings
 
 
 def _store(settings: Settings, timeout: timedelta) -> dist.Store:

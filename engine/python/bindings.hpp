@@ -1,0 +1,37 @@
+// What the files of the nanobind module share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "failure/error.hpp"
+#include "kernel/types.hpp"
+
+namespace paceline {
+
+namespace nb = nanobind;
+
+using Address = std::uint64_t;
+using Release = nb::call_guard<nb::gil_scoped_release>;
+
+inline std::byte* memory(Address address) { return reinterpret_cast<std::byte*>(address); }
+
+inline DType dtype_of(int number) {
+  if (number < 0 || number >= static_cast<int>(kDTypeNames.size()))
+    throw Failure(ErrorKind::invalid, "no such dtype: " + std::to_string(number));
+  return static_cast<DType>(number);
+}
+
+inline Op op_of(int number) {
+  if (number < 0 || number >= static_cast<int>(kOpNames.size()))
+    throw Failure(ErrorKind::invalid, "no such reduction: " + std::to_string(number));
+  return static_cast<Op>(number);
+}
+
+void bind_arena(nb::module_& m);
+void bind_measure(nb::module_& m);
+
+}  // namespace paceline
