@@ -31,7 +31,7 @@ class GradientBuckets:
     `bucket_bytes`. The constructor is a collective: parameters and buffers become rank 0's.
 
     A parameter without a gradient on some ranks counts as zero there and then has the mean everywhere; where no rank
-    has one, it stays None. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
+    has one, it stays as it was. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
 
     Raises ValueError if a parameter that requires a gradient is not on the CPU, or if there is none; `backward` raises
     what the collectives raise, TypeError for sparse gradients, and RuntimeError after a pass that did not finish.
