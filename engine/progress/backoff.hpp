@@ -8,7 +8,7 @@ namespace paceline {
 
 struct WaitBudget {
   std::chrono::nanoseconds spin{};                      // only where this rank has a core of its own
-  std::chrono::nanoseconds yield{};                     // giving the core away at each look
+  std::chrono::nanoseconds yield{};                     // offering the core at each look, with nobody taking it
   std::chrono::steady_clock::time_point yield_again{};  // not before
 };
 
@@ -29,15 +29,23 @@ class Backoff {
   Next next(Crowded&& crowded) {
     using clock = std::chrono::steady_clock;
     constexpr unsigned kLooksPerClock = 16;
-    if (looks_++ == 0) begin_ = clock::now();
+    if (looks_++ == 0) {
+      begin_ = clock::now();
+      in_vain_ = {};
+    }
     if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
       const auto now = clock::now();
       const auto waited = now - begin_;
       const Next last = phase_;
-      if (last == Next::yield && now - look_ > kStranger) budget_.yield_again = now + kRetry;
+      if (last == Next::yield) {
+        const auto away = now - look_;
+        if (away < kSwitch) in_vain_ += away;
+        if (away > kStranger) budget_.yield_again = now + kRetry;
+      }
       look_ = now;
       const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
-      const bool may_yield = now >= budget_.yield_again && waited < budget_.spin + budget_.yield;
+      const bool may_yield =
+          now >= budget_.yield_again && in_vain_ < budget_.yield && waited < budget_.spin + kLongestWait;
       phase_ = waited < spin ? Next::spin : may_yield ? Next::yield : Next::park;
       if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
@@ -45,8 +53,10 @@ class Backoff {
   }
 
  private:
-  // Where the kernel groups tasks by session, a rank in a session of its own yields to nobody: yielding is kept up only
-  // as long as it is seen to help.
+  // A yield that returns sooner was taken by nobody. Where the kernel groups tasks by session, a rank in a session of
+  // its own always yields in vain: that is kept up only as long as it is seen to help.
+  static constexpr std::chrono::nanoseconds kSwitch = std::chrono::microseconds(1);
+  static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::microseconds(200);
   static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
   // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
@@ -59,6 +69,7 @@ class Backoff {
   Next phase_ = Next::spin;
   std::chrono::steady_clock::time_point begin_;
   std::chrono::steady_clock::time_point look_;
+  std::chrono::nanoseconds in_vain_{};
 };
 
 inline void relax_cpu() {
