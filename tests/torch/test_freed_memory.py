@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+# Whether glibc keeps large blocks by itself depends on what else lies on its heap: at first it is told to map each.
 PROGRAM = """
-import resource, torch
+import ctypes, resource, torch
 from paceline.torch.freed_memory import keep_freed_memory
 
 def faults():
@@ -20,6 +21,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 torch.set_num_threads(1)
+M_MMAP_THRESHOLD = -3
+ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 128 << 10)
 faults()
 usual = faults()
 keep_freed_memory(60_000_000)
