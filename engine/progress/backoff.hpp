@@ -62,7 +62,7 @@ class Backoff {
   // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
   // it: after an absence as long as this, yielding is left alone for a while.
   static constexpr std::chrono::nanoseconds kStranger = std::chrono::milliseconds(1);
-  static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(100);
+  static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(500);
 
   WaitBudget& budget_;
   unsigned looks_ = 0;
