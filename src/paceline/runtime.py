@@ -177,7 +177,12 @@ class Runtime:
 
         Raises MemoryError if there is no room, CommunicationError if the runtime is closed.
         """
-        return self._shared_memory().allocate(size)
+        try:
+            return self._shared_memory().allocate(size)
+        except MemoryError:
+            raise MemoryError(
+                f"no room for {size} bytes in this process's arena, which is as large as memory"
+            ) from None
 
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""

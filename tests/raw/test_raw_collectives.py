@@ -43,6 +43,13 @@ def test_what_is_not_an_array_is_refused() -> None:
         write(frozen)
 
 
+def test_impossible_arrays_are_refused_in_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"no negative lengths, got \(2, -3\)"):
+        paceline.empty((2, -3))
+    with pytest.raises(MemoryError, match="no room for 4000000000000000 bytes in this process's arena"):
+        paceline.empty(10**15)
+
+
 def test_wrong_arguments_get_one_sentence() -> None:
     with paceline.init(0, 1, timeout=10) as group:
         array = np.zeros(4, np.float32)
