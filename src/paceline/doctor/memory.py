@@ -84,7 +84,7 @@ def huge_pages(here: Surroundings) -> Finding:
     if ordinary == "never":
         advice = "large buffers are faster with them: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
     elif shared in ("never", "deny"):
-        advice = "large arrays of paceline.empty get them (5 to 10 % faster where this was measured) after: "
+        advice = "large arrays of paceline.empty can have them: "
         advice += "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
     return Finding(
         "huge pages", f"{ordinary}, for shared memory {shared or 'unknown'}", "transparent huge pages", advice
