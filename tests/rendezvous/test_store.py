@@ -306,10 +306,10 @@ def test_rank_0_listens_on_its_own_address_only(monkeypatch: pytest.MonkeyPatch)
     names = [candidate.address for candidate in store_server.interfaces.addresses() if not candidate.loopback]
     if not names:
         pytest.skip("this machine has loopback only")
-    found = store_server._bind_addresses("myself", settings(0, 2))
+    found = store_server.bind_addresses("myself", settings(0, 2))
     assert found[0] in names
     assert found[1:] == ["127.0.1.1"]
-    assert store_server._bind_addresses("127.0.1.1", settings(0, 2)) == ["127.0.1.1"]
+    assert store_server.bind_addresses("127.0.1.1", settings(0, 2)) == ["127.0.1.1"]
 
 
 def test_a_rank_that_never_came_is_not_waited_for_long() -> None:

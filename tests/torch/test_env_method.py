@@ -10,11 +10,13 @@ import sys
 from paceline.torch import register
 
 PROGRAM = """
-import datetime, torch, torch.distributed as dist, paceline.torch
+import datetime, psutil, sys, torch, torch.distributed as dist, paceline.torch
 dist.init_process_group("paceline", timeout=datetime.timedelta(seconds=60))
 tensor = torch.ones(1)
 dist.all_reduce(tensor)
 print(dist.get_rank(), dist.get_world_size(), tensor.item())
+listening = [c.laddr.ip for c in psutil.Process().net_connections("tcp") if c.status == "LISTEN"]
+print(*listening, file=sys.stderr)
 """
 
 
@@ -36,13 +38,15 @@ def finish(ranks: list[subprocess.Popen[str]]) -> list[tuple[str, str]]:
             rank.kill()
 
 
-def check_meeting(**more: str) -> None:
+def check_meeting(**more: str) -> list[list[str]]:
+    """Two ranks meet; on which addresses each listens then."""
     told = finish([start(rank, 2, MASTER_ADDR="127.0.0.1", **more) for rank in range(2)])
     assert [out for out, _ in told] == ["0 2 2.0\n", "1 2 2.0\n"], told
+    return [error.splitlines()[-1].split() for _, error in told]
 
 
 def test_several_machines_need_only_the_address_of_the_first() -> None:
-    check_meeting()
+    assert check_meeting() == [["127.0.0.1"], []]  # torch's store, on this address alone
 
 
 def test_a_port_is_used_if_one_is_given() -> None:

@@ -162,7 +162,7 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.so
         try:
             if isinstance(endpoint, UnixName):
                 return [listen_unix(endpoint)]
-            for address in _bind_addresses(endpoint.host, settings):
+            for address in bind_addresses(endpoint.host, settings):
                 doors.append(bind_tcp(address, endpoint.port))
             return doors
         except OSError as error:
@@ -172,8 +172,10 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.so
     raise RendezvousError("rank 0 cannot open the store: " + "; ".join(troubles))
 
 
-def _bind_addresses(host: str, settings: Settings) -> list[str]:
+def bind_addresses(host: str, settings: Settings) -> list[str]:
     """What the other ranks mean by MASTER_ADDR: an address of this machine, and loopback where the name says so here.
+
+    The first is the one that ranks elsewhere reach, if there are any. Raises RendezvousError.
 
     Debian lets a machine's own name resolve to 127.0.1.1 on that machine only: ranks here then call there,
     others do not.

@@ -55,19 +55,21 @@ def _store(settings: Settings, timeout: timedelta) -> dist.Store:
     from paceline.rendezvous.assembly import Assembly
     from paceline.rendezvous.deadline import Deadline
     from paceline.rendezvous.listener import listen_tcp
+    from paceline.rendezvous.store_server import bind_addresses
 
     deadline = Deadline(timeout.total_seconds())
     board = open_store(settings, deadline.seconds)  # raises where nothing says where rank 0 is
-    host = host or "127.0.0.1"
     store: dist.Store | None = None
-    port = 0
+    place: dict[str, Any] = {}
     try:
         if rank == 0:
-            door, address = listen_tcp("127.0.0.1" if settings.one_machine else "0.0.0.0", settings.ports)
-            port = address.port
+            door, at = listen_tcp(bind_addresses(host or "127.0.0.1", settings)[0], settings.ports)
+            place = {"host": at.host, "port": at.port}
             listening = door.detach()
-            store = dist.TCPStore(host, port, size, True, timeout, wait_for_workers=False, master_listen_fd=listening)
-        port = int(Assembly(board, rank, size, deadline).gather("torch", {"port": port})[0]["port"])
-        return store or dist.TCPStore(host, port, size, False, timeout, wait_for_workers=False)
+            store = dist.TCPStore(
+                at.host, at.port, size, True, timeout, wait_for_workers=False, master_listen_fd=listening
+            )
+        place = Assembly(board, rank, size, deadline).gather("torch", place)[0]
+        return store or dist.TCPStore(place["host"], int(place["port"]), size, False, timeout, wait_for_workers=False)
     finally:
         board.close(deadline)
