@@ -63,13 +63,15 @@ void Lane::begin(std::uint64_t turn, bool awaited) {
   own_.cells[turn % 2].turn.store(turn, std::memory_order_release);
   // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!awaited && !all_begun(turn)) return;
-  for (const Part& part : parts_)
-    if (part.link != nullptr) part.link->wake();
+  if (awaited || all_begun(turn)) ring();
 }
 
 void Lane::wake_others() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring();
+}
+
+void Lane::ring() const {
   for (const Part& part : parts_)
     if (part.link != nullptr) part.link->wake();
 }

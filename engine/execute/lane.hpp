@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "link/header.hpp"
@@ -108,6 +107,8 @@ class Lane {
     LaneMemory* memory = nullptr;
     Link* link = nullptr;
   };
+
+  void ring() const;
 
   Arena& arena_;
   LaneMemory& own_;

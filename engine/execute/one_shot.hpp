@@ -29,11 +29,10 @@ class OneShot final : public SharedOperation {
   void clear() override;
   void give(Cell& own) override;
   bool needs(int rank) const override { return everybody || (take == Take::roots && rank == what.root); }
-  bool awaited() const override { return what.root == group_rank(); }
+  bool awaited() const override { return what.root == lane_->rank(); }
   Result work() override;
 
  private:
-  int group_rank() const { return lane_->rank(); }
   const std::byte* part_of(int rank) const;
 
   std::vector<const std::byte*> inputs_;

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
+#include <limits>
 #include <new>
 #include <system_error>
 
@@ -20,15 +20,18 @@ constexpr std::size_t kSmallest = kHugePage * 2;
 
 std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
-// Address space costs nothing, unless somebody has limited it.
+std::size_t limited(auto resource) {
+  rlimit limit{};
+  const bool known = ::getrlimit(resource, &limit) == 0;
+  return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : std::numeric_limits<std::size_t>::max();
+}
+
+// Address space and sparse files cost nothing, unless somebody has limited them.
 std::size_t default_size() {
   const auto memory =
       static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  rlimit limit{};
-  constexpr rlim_t kShare = 32;
-  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-    return std::min(memory, static_cast<std::size_t>(limit.rlim_cur / kShare));
-  return memory;
+  constexpr std::size_t kShare = 32;  // peers' arenas are mapped, too
+  return std::min({memory, limited(RLIMIT_AS) / kShare, limited(RLIMIT_FSIZE) / kHugePage * kHugePage});
 }
 
 // Small blocks lie in the first part, so that a huge page is never touched for their sake.

@@ -1,4 +1,5 @@
 // What ranks of one machine do in the memory that they share: arenas, turns, and all-reduces of every kind of buffer.
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -85,6 +86,20 @@ TEST(an_arena_that_is_full_says_so) {
     refused = true;
   }
   CHECK(refused && arena.allocated() == 0);
+}
+
+TEST(an_arena_keeps_to_the_users_limits) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr rlim_t kMost = 64 * kMegabyte;
+    const rlimit limit{kMost, kMost};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const Arena arena;
+    ::_exit(arena.size() <= kMost ? 7 : 1);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
 TEST(retired_memory_is_never_given_again) {
