@@ -30,7 +30,7 @@ def test_a_rank_that_spins_is_told_from_one_that_sleeps():
         started(Request([alone("spin"), alone("sleep")], 2, timeout=60), os.environ, complaints.append) as sessions,
     ):
         found = measure.cost(sessions, busy[0], (first, [first, *others][-1]), 3, lambda text: None)
-        spinning, sleeping = (measure.row(one) for one in found)
+        spinning, sleeping = (measure.figures(one) for one in found)
     assert complaints == []
     assert spinning.system == "spin"
     assert sleeping.time_us >= 100_000
@@ -42,7 +42,7 @@ def test_a_rank_that_spins_is_told_from_one_that_sleeps():
 def test_the_loss_is_the_median_over_the_rounds():
     with started(Request([alone("sleep")], 2, timeout=60), os.environ, pytest.fail) as (session,):
         seen = measure.Waited(session, "none", 0, [0.1, 0.2, 0.3], [0.001, 0.002, 0.003], [0.5, -0.02, 0.01])
-        row = measure.row(seen)
+        row = measure.figures(seen)
     assert (row.loss_percent, row.time_us, row.cpu_us) == (1.0, 200_000, 2_000)
     assert row.loss_percent_q1 < row.loss_percent < row.loss_percent_q3
 

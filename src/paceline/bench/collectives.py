@@ -12,13 +12,11 @@ import typer
 from rich.console import Console
 
 from paceline.bench import bandwidth, option, report, sizes, systems
+from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.ranks import pattern
+from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
-from paceline.lab.namespaces import Unavailable
-
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -101,7 +99,7 @@ def command(
     outcome = _run(request, err)
     report.show(out, report.table(outcome.rows, root=0))
     if json_file is not None:
-        report.write_json(outcome.rows, json_file)
+        write_json(records(outcome.rows), json_file)
     if outcome.failed or any(row.wrong for row in outcome.rows):
         raise typer.Exit(FAILED)
     if refused or outcome.refused:
@@ -109,18 +107,8 @@ def command(
 
 
 def _run(request: Request, err: Console) -> Outcome:
-    def complain(text: str) -> None:
-        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-
-    try:
-        with err.status("") as status:
-            return run(request, os.environ, complain, status.update)
-    except KeyboardInterrupt:
-        err.print("Interrupted; every rank was ended.")
-        raise typer.Exit(INTERRUPTED) from None
-    except Unavailable as reason:
-        complain(str(reason))
-        raise typer.Exit(REFUSED) from None
+    with ending(err) as complain, err.status("") as status:
+        return run(request, os.environ, complain, status.update)
 
 
 def choose(

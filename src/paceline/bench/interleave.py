@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from paceline.bench.ranks.wire import Message
 from paceline.bench.session import SessionFailed, Unsupported
@@ -73,6 +73,13 @@ class Work:
 
 
 Complain = Callable[[str], None]
+T = TypeVar("T")
+
+
+def turns(all_of_them: list[T], round_number: int) -> list[T]:
+    """Their order in this round: the first place changes."""
+    first = round_number % max(1, len(all_of_them))
+    return all_of_them[first:] + all_of_them[:first]
 
 
 class Interleaved:
@@ -92,9 +99,7 @@ class Interleaved:
         for number in range(self._effort.rounds):
             if number >= _LEAST_ROUNDS and time.monotonic() > deadline:
                 break
-            # The first place changes, so that nobody always follows the same neighbour.
-            first = number % max(1, len(measured))
-            measured = self._each(measured[first:] + measured[:first], self._time)
+            measured = self._each(turns(measured, number), self._time)
             progress(number + 1)
         measured = self._each(measured, lambda one: _check(one, _SEEDS_AFTER))
         order = {id(session): place for place, session in enumerate(self.sessions)}

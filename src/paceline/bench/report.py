@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median, quantiles
 
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench import bandwidth
+from paceline.bench import bandwidth, row
 from paceline.bench.interleave import Measured, Work
 from paceline.bench.ranks import case, pattern
 
 
-@dataclass(frozen=True)
-class Row:
-    """One system at one size; the fields are the JSON's keys.
+@dataclass(frozen=True, kw_only=True)
+class Row(row.Row):
+    """One system at one size. q1, q3: quartiles of the time. bandwidths: 10^9 bytes/s."""
 
-    bytes: S of nccl-tests. time_us: median over rounds of the slowest rank's mean per call; q1, q3: its quartiles.
-    cpu_us: median of the process CPU time, user and system, of all ranks together, per call. bandwidths: 10^9 bytes/s.
-    wrong: elements, over all ranks, in the checks before and after. iterations: timed calls, all rounds together.
-    """
-
-    collective: str
-    algorithm: str
-    system: str
-    path: str
-    dtype: str
     op: str
-    bytes: int
-    ranks: int
     machines: int
-    buffer: str
-    time_us: float
     time_us_q1: float
     time_us_q3: float
-    cpu_us: float
     algbw_gbps: float
     busbw_gbps: float
-    wrong: int
-    iterations: int
 
 
-def row(one: Measured, work: Work, machines: int) -> Row:
+def figures(one: Measured, work: Work, machines: int) -> Row:
     """The figures of one measured system."""
     system, ranks = one.session.system, one.session.ranks
     size = work.elements * pattern.storage(work.dtype).itemsize
@@ -77,27 +58,22 @@ def row(one: Measured, work: Work, machines: int) -> Row:
 def best(rows: Sequence[Row]) -> list[Row]:
     """Of each system the fastest row per size; one with wrong results is never dropped."""
     fastest: dict[tuple[str, str, str, int], Row] = {}
-    for row in rows:
-        kept = fastest.setdefault(_key(row), row)
-        if row.time_us < kept.time_us:
-            fastest[_key(row)] = row
-    return [row for row in rows if row.wrong or fastest[_key(row)] is row]
+    for one in rows:
+        kept = fastest.setdefault(_key(one), one)
+        if one.time_us < kept.time_us:
+            fastest[_key(one)] = one
+    return [one for one in rows if one.wrong or fastest[_key(one)] is one]
 
 
-def _key(row: Row) -> tuple[str, str, str, int]:
-    return row.system, row.path, row.buffer, row.bytes
+def _key(one: Row) -> tuple[str, str, str, int]:
+    return one.system, one.path, one.buffer, one.bytes
 
 
-def write_json(rows: Sequence[Row], file: Path) -> None:
-    """A list of rows."""
-    file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-
-
-def ratio(row: Row, rows: Sequence[Row], peer: str) -> float | None:
+def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
     """How many times faster than `peer` at the same size; None where there is no such figure."""
     for other in rows:
-        if other.system == peer and other.bytes == row.bytes and row.system != peer and row.time_us > 0:
-            return other.time_us / row.time_us
+        if other.system == peer and other.bytes == one.bytes and one.system != peer and one.time_us > 0:
+            return other.time_us / one.time_us
     return None
 
 

@@ -64,7 +64,7 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
             name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
             progress(name)
             measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += report.best([report.row(one, work, request.machines) for one in measured])
+            rows += report.best([report.figures(one, work, request.machines) for one in measured])
         return Outcome(rows, interleaved.failed, interleaved.refused)
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
+from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.report import show
+from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
-from paceline.bench.session import SessionFailed
-
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 
 def command(
@@ -43,24 +40,18 @@ def command(
         err.print("paceline bench ddp needs torch.", highlight=False)
         raise typer.Exit(REFUSED)
 
-    def complain(text: str) -> None:
-        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-
     request = Request([system(way, batch) for way in WAYS], ranks, timeout=timeout)
-    try:
-        with err.status("starting") as status, started(request, os.environ, complain) as sessions:
-            if len(sessions) < len(WAYS):
-                raise typer.Exit(FAILED)
-            found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
-    except SessionFailed as error:
-        complain(str(error))
-        raise typer.Exit(FAILED) from None
-    except KeyboardInterrupt:
-        err.print("Interrupted; every rank was ended.")
-        raise typer.Exit(INTERRUPTED) from None
+    with (
+        ending(err) as complain,
+        err.status("starting") as status,
+        started(request, os.environ, complain) as sessions,
+    ):
+        if len(sessions) < len(WAYS):
+            raise typer.Exit(FAILED)
+        found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
     show(out, table(found))
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
+        write_json(records(found), json_file)
     if any(row.wrong for row in found):
         raise typer.Exit(FAILED)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
+from paceline.bench import row
+from paceline.bench.interleave import turns
 from paceline.bench.session import Session
 from paceline.bench.systems import System
 
@@ -22,9 +24,9 @@ WAYS = {
 PIXELS = 64
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way to train; the fields are the JSON's keys, those of `paceline bench all_reduce` where they fit.
+@dataclass(frozen=True, kw_only=True)
+class Row(row.Row):
+    """One way to train.
 
     bytes: of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step; cpu_us: of
     all ranks' processes together, per step. images_per_second: all ranks together. to_silent, to_alone: medians over
@@ -32,18 +34,8 @@ class Row:
     quartiles of each. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
     """
 
-    collective: str
-    algorithm: str
-    system: str
-    path: str
-    dtype: str
-    bytes: int
-    ranks: int
-    buffer: str
-    time_us: float
     time_us_q1: float
     time_us_q3: float
-    cpu_us: float
     images_per_second: float
     images_per_second_q1: float
     images_per_second_q3: float
@@ -53,8 +45,6 @@ class Row:
     to_alone: float
     to_alone_q1: float
     to_alone_q3: float
-    wrong: int
-    iterations: int
 
 
 @dataclass
@@ -83,9 +73,7 @@ def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable
         found.append(Rates(session, replies[0]["bytes"], sum(reply["wrong"] for reply in replies)))
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
-        # The first place changes, so that nobody always follows the same neighbour.
-        first = number % len(found)
-        for rates in found[first:] + found[:first]:
+        for rates in turns(found, number):
             replies = rates.session.ask(do="train", steps=steps)
             rates.times.append(max(reply["seconds"] for reply in replies) / steps)
             rates.cpu.append(sum(reply["cpu_seconds"] for reply in replies) / steps)

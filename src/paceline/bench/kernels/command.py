@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench import option, sizes
+from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
 from paceline.bench.report import show
-
-FAILED = 1
+from paceline.bench.row import records, write_json
 
 
 def command(
@@ -39,7 +37,7 @@ def command(
             rows += measure(size, buffer, every_kernel(), rounds, status.update)
     show(out, table(rows))
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_json(records(rows), json_file)
     if any(row.wrong for row in rows):
         raise typer.Exit(FAILED)
 

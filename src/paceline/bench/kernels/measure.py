@@ -9,7 +9,7 @@ from statistics import median, quantiles
 import numpy as np
 
 from paceline import _engine
-from paceline.bench import bandwidth
+from paceline.bench import bandwidth, row
 from paceline.bench.ranks import case, pattern
 from paceline.bench.ranks.pattern import Array
 
@@ -35,33 +35,21 @@ class Kernel:
         return "uint8" if self.dtype == "bool" else self.dtype
 
 
-@dataclass(frozen=True)
-class Row:
-    """One kernel at one size; the fields are the JSON's keys, those of `paceline bench all_reduce` where they fit.
+@dataclass(frozen=True, kw_only=True)
+class Row(row.Row):
+    """One kernel at one size.
 
     bytes: of one operand; there are two inputs and one output. buffer: where they lie, "cache" or "memory".
     algbw_gbps: 10^9 bytes of all three per second; add_gbps: the same of the plain addition in the same rounds.
     to_add: median over the rounds of the kernel's time over the addition's.
     """
 
-    collective: str
-    algorithm: str
-    system: str
-    path: str
-    dtype: str
     op: str
-    bytes: int
-    ranks: int
-    buffer: str
-    time_us: float
     time_us_q1: float
     time_us_q3: float
-    cpu_us: float
     algbw_gbps: float
     add_gbps: float
     to_add: float
-    wrong: int
-    iterations: int
 
 
 def every_kernel() -> list[Kernel]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,13 +14,14 @@ from rich.status import Status
 from rich.table import Table
 
 from paceline.bench import collectives, report, sizes, systems
+from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Interleaved, Work
+from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
-from paceline.bench.session import SessionFailed, Unsupported
+from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
 
-FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 SIZES = (8, 1 << 20)
 
 
@@ -53,26 +52,15 @@ def command(
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
-    def complain(text: str) -> None:
-        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-
-    try:
-        with err.status("starting") as status:
-            waits = _waits(chosen, rounds, timeout, complain, status)
-            latencies, failed = _latencies(chosen, (ranks, computing, rounds), timeout, complain, status)
-    except (SessionFailed, Unsupported) as error:
-        complain(str(error))
-        raise typer.Exit(FAILED) from None
-    except KeyboardInterrupt:
-        err.print("Interrupted; every rank was ended.")
-        raise typer.Exit(INTERRUPTED) from None
+    with ending(err) as complain, err.status("starting") as status:
+        waits = _waits(chosen, rounds, timeout, complain, status)
+        latencies, failed = _latencies(chosen, (ranks, computing, rounds), timeout, complain, status)
     report.show(out, table(waits))
     out.print(f"\nall_reduce on {ranks} ranks while {computing} processes compute:")
     report.show(out, report.table(latencies, root=0))
     if json_file is not None:
-        found: list[dict[str, Any]] = [{"measurement": "waiting", "computing": 1, **asdict(row)} for row in waits]
-        found += [{"measurement": "latency", "computing": computing, **asdict(row)} for row in latencies]
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        found = records(waits, measurement="waiting", computing=1)
+        write_json(found + records(latencies, measurement="latency", computing=computing), json_file)
     if failed or sum(row.wrong for row in waits) + sum(row.wrong for row in latencies):
         raise typer.Exit(FAILED)
     if missing and against != "all":
@@ -92,7 +80,7 @@ def _waits(
     ):
         if not busy:
             raise SessionFailed("the computing process did not start")
-        return [measure.row(one) for one in measure.cost(sessions, busy[0], cpus, rounds, status.update)]
+        return [measure.figures(one) for one in measure.cost(sessions, busy[0], cpus, rounds, status.update)]
 
 
 def _latencies(
@@ -114,7 +102,7 @@ def _latencies(
                 status.update(f"all_reduce {sizes.show(size)} among computing processes")
                 work = Work("all_reduce", "float32", "sum", sizes.elements(size, "float32", "all_reduce", ranks))
                 measured = interleaved.measure(work, lambda done: None)
-                rows += report.best([report.row(one, work, machines=1) for one in measured])
+                rows += report.best([report.figures(one, work, machines=1) for one in measured])
             for session in busy:
                 session.stop(gently=False)
     return rows, interleaved.failed

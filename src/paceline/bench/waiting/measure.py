@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
-from paceline.bench import bandwidth
-from paceline.bench.interleave import Work
+from paceline.bench import bandwidth, row
+from paceline.bench.interleave import Work, turns
 from paceline.bench.ranks import pattern
 from paceline.bench.session import Session
 from paceline.bench.systems import System
@@ -18,32 +18,20 @@ _WAITING, _LATE = 0, 1
 SMALL = Work("all_reduce", "float32", "sum", 2)
 
 
-@dataclass(frozen=True)
-class Row:
-    """What one system's waiting rank costs; the keys are those of `paceline bench all_reduce` where they fit.
+@dataclass(frozen=True, kw_only=True)
+class Row(row.Row):
+    """What one system's waiting rank costs.
 
     time_us: median of the call of the rank that waits; cpu_us: of its process's CPU time in it. loss_percent: median
     over the rounds of the throughput that the computing process loses meanwhile, with its quartiles; below 0 it gained.
     """
 
-    collective: str
-    algorithm: str
-    system: str
-    path: str
-    dtype: str
     op: str
-    bytes: int
-    ranks: int
-    buffer: str
-    time_us: float
-    cpu_us: float
     algbw_gbps: float
     busbw_gbps: float
     loss_percent: float
     loss_percent_q1: float
     loss_percent_q3: float
-    wrong: int
-    iterations: int
 
 
 @dataclass
@@ -84,8 +72,7 @@ def cost(
         found.append(Waited(session, str(replies[0]["algorithm"]), wrong))
     for number in range(rounds):
         progress(f"waiting, round {number + 1} of {rounds}")
-        first = number % len(found)
-        for one in found[first:] + found[:first]:
+        for one in turns(found, number):
             _wait_once(one, computing)
     return found
 
@@ -105,7 +92,7 @@ def _rate(computing: Session) -> float:
     return float(computing.ask(do="work", seconds=_WORK_SECONDS)[0]["rate"])
 
 
-def row(one: Waited) -> Row:
+def figures(one: Waited) -> Row:
     """The figures of one system."""
     system, seconds = one.session.system, median(one.times)
     size = SMALL.elements * pattern.storage(SMALL.dtype).itemsize

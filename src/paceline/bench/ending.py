@@ -1,0 +1,35 @@
+"""How a benchmark's command ends when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+
+from paceline.bench.session import SessionFailed, Unsupported
+from paceline.lab.namespaces import Unavailable
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: a result was wrong or a system failed; what was asked for can't be measured; Ctrl-C."""
+
+
+@contextmanager
+def ending(err: Console) -> Iterator[Callable[[str], None]]:
+    """Gives the function that complains on `err`; what is raised inside becomes a sentence and an exit code."""
+
+    def complain(text: str) -> None:
+        err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+
+    try:
+        yield complain
+    except (SessionFailed, Unsupported) as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except Unavailable as reason:
+        complain(str(reason))
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        err.print("Interrupted; every rank was ended.")
+        raise typer.Exit(INTERRUPTED) from None
