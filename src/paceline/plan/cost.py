@@ -2,8 +2,8 @@
 
 The α–β model with shared links. In the reduce-scatter half, a Reduce sends a copy of its range from every holder but
 the owner to the owner; in the all-gather half they come back. A message loads every link of its path: upwards from
-the holder to the common ancestor, downwards from there. A level takes what the busiest link takes, and the latency of
-the messages that its busiest rank sends or receives one after another.
+the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, the latency of its
+longest path, and what a rank takes for every message after its first.
 
 Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
 reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
@@ -25,6 +25,9 @@ from paceline.topology import Topology
 
 CHUNK_BYTES = 1 << 20
 """What one chunk holds unless said otherwise."""
+
+MESSAGE_SECONDS = 5e-6
+"""What one more message takes of a rank's time, whatever its size."""
 
 _PAIRS = 1 << 22  # messages that are looked at together
 
@@ -135,6 +138,7 @@ class _Load:
         self.up, self.down = np.zeros(len(network.up)), np.zeros(len(network.up))
         sent, received = np.zeros(network.world), np.zeros(network.world)
         self.messages = 0
+        longest = 0.0
         for holders, owners, share in _messages(level):
             self.messages += len(share)
             seconds = np.zeros(len(share))
@@ -145,10 +149,11 @@ class _Load:
                 self.up += np.bincount(start, part, len(self.up))
                 self.down += np.bincount(end, part, len(self.down))
                 seconds[crossed] += network.latency[start] + network.latency[end]
-            sent += np.bincount(holders, seconds, network.world)
-            received += np.bincount(owners, seconds, network.world)
+            sent += np.bincount(holders, minlength=network.world)
+            received += np.bincount(owners, minlength=network.world)
+            longest = max(longest, float(seconds.max(initial=0.0)))
         self.up[-1] = self.down[-1] = 0
-        self.latency = float(max(sent.max(), received.max()))
+        self.latency = longest + MESSAGE_SECONDS * max(0.0, float(max(sent.max(), received.max())) - 1)
 
 
 def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:

@@ -13,38 +13,50 @@ it had to on the links below.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import pairwise
 
-from paceline.plan.ir import WHOLE, Level, Plan, Range, Reduce
+from paceline.plan.calls import Piece, calls
+from paceline.plan.ir import Level, Plan, Reduce
 from paceline.plan.network import Network
 from paceline.topology import Topology
 
 
 @dataclass(slots=True)
 class _Leaf:
+    """Portion and ranges in whole parts of the buffer."""
+
     rank: int
-    portion: Fraction
-    range: Range
-    next_range: Range
+    portion: int
+    range: tuple[int, int]
+    next_range: tuple[int, int]
+
+    @property
+    def piece(self) -> Piece:
+        return (*self.range, self.rank)
+
+    @property
+    def next_piece(self) -> Piece:
+        return (*self.next_range, self.rank)
 
 
 def flexreduce(topology: Topology) -> Plan:
     """Every rank owns the product of 1/degree over the nodes above it."""
     network = Network(topology)
-    leaves = [_Leaf(rank, Fraction(1), WHOLE, WHOLE) for rank in range(network.world)]
+    parts = _parts(network)
+    leaves = [_Leaf(rank, parts, (0, parts), (0, parts)) for rank in range(network.world)]
     levels: list[Level] = []
     for _, nodes in network.branches():
         level_plan: list[Reduce] = []
         for node in nodes:
-            below = [leaves[rank] for rank in network.span[node]]
             children = network.children[node]
+            below = [leaves[rank] for rank in network.span[node]]
             for leaf in below:
-                leaf.portion /= len(children)
+                leaf.portion //= len(children)
             _assign_range(below)
             if len(children) > 1:
-                level_plan += _calls(below, [[leaves[rank] for rank in network.span[child]] for child in children])
+                held = [[leaves[rank].piece for rank in network.span[child]] for child in children]
+                level_plan += calls(held, [leaf.next_piece for leaf in below], parts)
         for leaf in leaves:
             leaf.range = leaf.next_range
         if level_plan:
@@ -52,26 +64,16 @@ def flexreduce(topology: Topology) -> Plan:
     return Plan(network.world, "flexreduce", tuple(levels))
 
 
+def _parts(network: Network) -> int:
+    """Parts of the buffer in which every portion is a whole number."""
+    parts = 1
+    for leaf in network.leaves:
+        parts = math.lcm(parts, math.prod(len(network.children[node]) for node in network.above(leaf)))
+    return parts
+
+
 def _assign_range(leaves: list[_Leaf]) -> None:
-    progress = Fraction(0)
-    for leaf in sorted(leaves, key=lambda leaf: (leaf.range.hi, leaf.range.lo, leaf.rank)):
-        leaf.next_range = Range(progress, progress + leaf.portion)
+    progress = 0
+    for leaf in sorted(leaves, key=lambda leaf: (leaf.range[1], leaf.range[0], leaf.rank)):
+        leaf.next_range = (progress, progress + leaf.portion)
         progress += leaf.portion
-
-
-def _calls(leaves: list[_Leaf], children: list[list[_Leaf]]) -> list[Reduce]:
-    """find_bounds for all next ranges at once: a new call begins where a holder or the owner changes."""
-    held = [sorted(child, key=lambda leaf: leaf.range.lo) for child in children]
-    owners = sorted(leaves, key=lambda leaf: leaf.next_range.lo)
-    cuts = sorted({leaf.range.lo for leaf in leaves} | {leaf.next_range.lo for leaf in leaves} | {Fraction(1)})
-    at, mine = [0] * len(held), 0
-    calls: list[Reduce] = []
-    for begin, end in pairwise(cuts):
-        while owners[mine].next_range.hi <= begin:
-            mine += 1
-        for child, child_leaves in enumerate(held):
-            while child_leaves[at[child]].range.hi <= begin:
-                at[child] += 1
-        holders = tuple(child_leaves[at[child]].rank for child, child_leaves in enumerate(held))
-        calls.append(Reduce(Range(begin, end), holders, owners[mine].rank))
-    return calls

@@ -85,6 +85,19 @@ class Network:
                 node = self.parent[node]
         return table
 
+    @cached_property
+    def combining(self) -> list[int]:
+        """The nodes with several children, parents first."""
+        return [index for index, below in enumerate(self.children) if len(below) > 1]
+
+    def above(self, index: int) -> Iterator[int]:
+        """The nodes above this one that have several children, from below."""
+        node = self.parent[index]
+        while node >= 0:
+            if len(self.children[node]) > 1:
+                yield node
+            node = self.parent[node]
+
     def branches(self) -> Iterator[tuple[int, list[int]]]:
         """Depth by depth, the deepest first: the nodes with children."""
         by_depth: dict[int, list[int]] = {}
