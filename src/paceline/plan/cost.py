@@ -60,6 +60,8 @@ class LinkCost:
     up: float
     down: float
     seconds: float
+    all_gather: float
+    """Seconds of that half alone."""
 
     @property
     def bytes(self) -> float:
@@ -90,11 +92,39 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Seconds in chunks: the first through all levels, the others as fast as the busiest link takes them."""
-        if not self.nbytes or self.busiest is None:
-            return self.barrier
-        first = min(1.0, self.chunk / self.nbytes)
+        return self.line.seconds(self.nbytes)
+
+    @property
+    def line(self) -> Line:
+        """The seconds for any size."""
+        busiest = max((link.seconds for link in self.links), default=0.0)
         latency = sum(2 * level.times * level.latency for level in self.levels)
-        return latency + first * (self.barrier - latency) + (1 - first) * self.busiest.seconds
+        return self._line(latency, self.barrier - latency, busiest)
+
+    @property
+    def all_gather(self) -> Line:
+        """The seconds of the all-gather half alone, for any size: also those of a broadcast."""
+        busiest = max((link.all_gather for link in self.links), default=0.0)
+        latency = sum(level.times * level.latency for level in self.levels)
+        return self._line(latency, sum(level.times * level.all_gather for level in self.levels), busiest)
+
+    def _line(self, latency: float, first: float, rest: float) -> Line:
+        nbytes = max(1, self.nbytes)
+        return Line(latency, first / nbytes, rest / nbytes, self.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Seconds as a function of size: a constant, seconds per byte within the first chunk, and after it."""
+
+    latency: float
+    first: float
+    rest: float
+    chunk: int
+
+    def seconds(self, nbytes: int) -> float:
+        """For a buffer of this size."""
+        return self.latency + self.first * min(nbytes, self.chunk) + self.rest * max(0, nbytes - self.chunk)
 
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int = CHUNK_BYTES) -> Cost:
@@ -123,8 +153,13 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         )
     up, down = nbytes * up, nbytes * down
     busy = (up + down) / np.minimum(network.up, network.down)
+    half = np.maximum(down / network.up, up / network.down)
     links = [
-        LinkCost(network.name(index), node.kind, float(up[index]), float(down[index]), float(busy[index]))
+        LinkCost(
+            network.name(index),
+            node.kind,
+            *(float(each[index]) for each in (up, down, busy, half)),
+        )
         for index, node in enumerate(network.nodes)
         if network.joins(index)
     ]
@@ -144,11 +179,10 @@ class _Load:
             seconds = np.zeros(len(share))
             for above in network.ancestors[1:]:
                 start, end = above[holders], above[owners]
-                crossed = start != end
-                start, end, part = start[crossed], end[crossed], share[crossed]
+                part = np.where(start == end, 0.0, share)
                 self.up += np.bincount(start, part, len(self.up))
                 self.down += np.bincount(end, part, len(self.down))
-                seconds[crossed] += network.latency[start] + network.latency[end]
+                seconds += np.where(start == end, 0.0, network.latency[start] + network.latency[end])
             sent += np.bincount(holders, minlength=network.world)
             received += np.bincount(owners, minlength=network.world)
             longest = max(longest, float(seconds.max(initial=0.0)))

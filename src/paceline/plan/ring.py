@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from paceline.plan.ir import Level, Plan, Reduce, block
+from paceline.plan.ir import Level, Plan, Range, Reduce, block
 from paceline.plan.outline import Outline, Step
 
 
@@ -23,8 +23,16 @@ def ring(world: int) -> Plan:
 
 def ring_levels(ranks: Sequence[int]) -> Iterator[Level]:
     """The levels of a ring of `ranks`, in that order; the i-th ends as the owner of part i of as many."""
+    return _levels(ranks, [block(index, len(ranks)) for index in range(len(ranks))])
+
+
+def ring_of_blocks(ranks: Sequence[int]) -> Plan:
+    """A ring in the order of `ranks` (each of the world once) in which rank i ends as the owner of `[i/n, (i+1)/n)`."""
+    return Plan(len(ranks), "ring", tuple(_levels(ranks, [block(rank, len(ranks)) for rank in ranks])))
+
+
+def _levels(ranks: Sequence[int], blocks: Sequence[Range]) -> Iterator[Level]:
     size = len(ranks)
-    blocks = [block(index, size) for index in range(size)]
     # The neighbours between whom a block moves when it comes to a rank; made once, shared by all levels.
     pairs = [tuple(sorted((ranks[stop - 1], ranks[stop]))) for stop in range(size)]
     for step in range(size - 1):
