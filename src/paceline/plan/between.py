@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from paceline.plan.algorithms import ALGORITHMS, named
@@ -32,7 +33,7 @@ ONE_SHOT_RANKS = 8
 SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
 _TIE = 1.02
-"""What costs hardly more than the cheapest is as good: the model is no better than that, and one plan fits all sizes."""
+"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many."""
 _PREFERRED = ("paceline", "flexreduce")
 
 
@@ -50,7 +51,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason),)
     network = Network(topology)
     candidates = [
-        _Candidate(one.name, cost(one.lines(topology), network, SIZES[-1]).line, lambda one=one: one.plan(topology))
+        _Candidate(one.name, cost(one.lines(topology), network, SIZES[-1]).line, partial(one.plan, topology))
         for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS)))
     ]
     choices = _cheapest(candidates, ranks)
@@ -64,18 +65,14 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     """Rank i owns block i."""
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
     network = Network(topology)
-    plans = (
-        relabel(blocks(topology, ranks), ranks),
-        ring_of_blocks(ranks),
-        direct(len(ranks)),
-    )
-    return _cheapest(
-        [
-            _Candidate(plan.name, cost(relabel(plan, places), network, SIZES[-1]).all_gather, lambda plan=plan: plan)
-            for plan in plans
-        ],
-        range(len(ranks)),
-    )
+    plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
+    lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
+    candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
+    return _cheapest(candidates, range(len(ranks)))
+
+
+def _same(plan: Plan) -> Plan:
+    return plan
 
 
 def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:

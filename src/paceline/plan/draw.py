@@ -23,7 +23,7 @@ from paceline.plan.words import show_bytes, show_seconds
 
 MOST_RANKS = 24
 """Of more, rows are machines."""
-MOST_ROWS = 24
+MOST_ROWS = 16
 MOST_LEVELS = 8
 _MOST_LINKS = 12
 _SAMPLES = 240
@@ -87,9 +87,9 @@ class _Picture:
         )
         ratio = f", T* {show_seconds(bound.seconds)}, ratio {cost.seconds / bound.seconds:.2f}" if bound.seconds else ""
         self._text(f"predicted {show_seconds(cost.seconds)}{ratio}", 12, 16, 46, INK)
-        each = "A row is a machine. " if self.folded else ""
-        note = f"{each}The width is the buffer. Pale: sends its copy; full: combines the copies and keeps the result."
-        self._text(note + " Then the same backwards, as all-gather.", 11, 16, 64, FAINT)
+        row = "A row is a machine, the width is the buffer." if self.folded else "The width is the buffer."
+        note = "Pale: sends its copy; full: combines the copies. Then the same backwards, as all-gather."
+        self._text(f"{row} {note}", 11, 16, 64, FAINT)
 
     def _panel(self, step: Step, level: LevelCost, number: int, y: float) -> None:
         last = number + step.times - 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from paceline.drawing import shortened
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 from paceline.plan.words import show_bytes, show_seconds
@@ -14,12 +16,13 @@ from paceline.plan.words import show_bytes, show_seconds
 MOST_LINKS = 24
 """More machines' and switches' links than that are left out of the table, the least busy ones."""
 _MOST_LEVELS = 16
-_BAR = 16
+_BAR = 10
+_LONGEST_NAME = 12
 
 
 def levels(cost: Cost) -> Table:
     """One row for each level of the reduce-scatter, with its mirror image in the all-gather."""
-    table = Table("level", title="level by level, on the whole buffer", title_justify="left")
+    table = Table("level", title="level by level, on the whole buffer", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("messages", "reduce-scatter", "all-gather", "latency"):
         table.add_column(name, justify="right")
     first = 0
@@ -56,8 +59,8 @@ def _sums(rest: Sequence[LevelCost]) -> tuple[str, ...]:
 
 def links(cost: Cost) -> Table:
     """The bytes on every link, the busiest first; of the ranks' own links the busiest one stands for all."""
-    table = Table(title="bytes on every link", title_justify="left")
-    table.add_column("link", overflow="ellipsis", no_wrap=True)
+    table = Table(title="bytes on every link", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("link", overflow="fold")
     for name in ("each way", "busy", "of the time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=_BAR)
@@ -81,11 +84,11 @@ def _row(table: Table, name: str, link: LinkCost, seconds: float) -> None:
 
 def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
     """All algorithms, the quickest first, with a bar each."""
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("algorithm", no_wrap=True)
-    for name in ("predicted", "of T*", "barriers", "messages"):
+    for name in ("predicted", "of T*", "barriers"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("busiest link", overflow="ellipsis", no_wrap=True)
+    table.add_column("busiest link", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=_BAR)
     slowest = max((cost.seconds for cost in costs), default=0.0)
     for cost in sorted(costs, key=lambda cost: cost.seconds):
@@ -95,8 +98,7 @@ def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
             show_seconds(cost.seconds),
             f"{ratio(cost, bound):.2f}",
             show_seconds(cost.barrier),
-            str(sum(level.messages * level.times for level in cost.levels)),
-            busiest.name if busiest is not None else "",
+            shortened(busiest.name, _LONGEST_NAME) if busiest is not None else "",
             _bar(cost.seconds / slowest if slowest else 0.0),
         )
     return table
