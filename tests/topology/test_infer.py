@@ -72,7 +72,8 @@ def test_a_known_network_is_found_again(network: tuple[list[Link], list[Link], l
         assert (node.kind, node.name) == (expected.kind, expected.name)
         if expected.uplink is not None:
             assert (node.uplink.up, node.uplink.down) == (expected.uplink.up, expected.uplink.down)
-            assert node.uplink.latency == pytest.approx(expected.uplink.latency, rel=0.01, abs=1e-8)
+            if node.kind == "rank" or max(link.latency for link in locals) < min(link.latency for link in links):
+                assert node.uplink.latency == pytest.approx(expected.uplink.latency, rel=0.01, abs=1e-8)
 
 
 @given(networks(st.floats(10 * MBIT, FASTEST)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
 
 
 def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
-    """Best rate and median latency between the first rank and the others; nan where it is alone.
+    """Best rate and latency between the first rank and the others; nan where it is alone.
 
     The best: all of them share the machine's memory, and what is slower waited for a core.
     """
@@ -64,7 +63,7 @@ def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
             send_stream(group, ranks[0], seconds, _ENOUGH_WITHIN)
     if not found:
         return np.nan, np.nan
-    return max(rate for rate, _ in found), median(delay for _, delay in found)
+    return max(rate for rate, _ in found), min(delay for _, delay in found)
 
 
 def _between(

@@ -45,7 +45,9 @@ def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
     locals = _locals(measured)
     count = len(locals)
     own = np.array([link.latency for link in locals])
-    latencies = _latencies(measured.latency - own[:, None] - own[None, :])
+    inside = np.add.outer(own, own)
+    # Inside a machine it is mostly waking up, which varies; that must not use up all of what is between machines.
+    latencies = _latencies(measured.latency - np.minimum(inside, measured.latency / 2))
     uplinks = []
     for machine in range(count):
         up, down = _same_link(measured.rate[machine]), _same_link(measured.rate[:, machine])
