@@ -23,6 +23,10 @@ _ELSEWHERE = {
         "paceline.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
     ),
+    "check": (
+        "paceline.check.command",
+        "Measure the links between a job's ranks, and name what is slow.",
+    ),
     "plan": (
         "paceline.plan.command",
         "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
