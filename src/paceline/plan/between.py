@@ -21,6 +21,7 @@ from paceline.plan.ir import Plan
 from paceline.plan.network import Network
 from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring_of_blocks
+from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
@@ -50,10 +51,12 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         reason = f"The algorithm {algorithm} was asked for."
         return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason),)
     network = Network(topology)
-    candidates = [
-        _Candidate(one.name, cost(one.lines(topology), network, SIZES[-1]).line, partial(one.plan, topology))
-        for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS)))
-    ]
+    candidates: list[_Candidate] = []
+    for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
+        lines = one.lines(topology)
+        if all(fits(step.level) for step in lines.steps):
+            line = cost(lines, network, SIZES[-1]).line
+            candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
     choices = _cheapest(candidates, ranks)
     if len(ranks) > ONE_SHOT_RANKS:
         return choices
