@@ -160,6 +160,18 @@ def test_a_slow_path_is_named() -> None:
     ]
 
 
+def test_of_many_slow_paths_the_slowest_are_named() -> None:
+    ranks, links = [2] * 20, even(20)
+    result = measured(links, [Link(8e9, 8e9, 1e-6)] * 20, ranks)
+    for machine in range(12):
+        result.rate[machine, machine + 1] = (30 + machine) * MBIT
+    sentences = findings(infer(facts_of(ranks), result).topology, result)
+    assert [sentence.split(", ")[0] for sentence in sentences] == [
+        *(f"slow path: m{machine} to m{machine + 1} carries {30 + machine} Mbit/s" for machine in range(8)),
+        "slow paths: 4 more",
+    ]
+
+
 def test_speeds_have_no_more_digits_than_a_measurement() -> None:
     result = Measured(
         np.array([[math.nan, 25123456.7], [24987654.3, math.nan]]),
