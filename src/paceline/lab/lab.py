@@ -86,6 +86,8 @@ class Lab:
         self.uplinks: tuple[Uplink, ...] = ()
         self.machines: tuple[Machine, ...] = ()
         placed = list(topology.machines())
+        if len({node.name for node, _ in placed}) != len(placed):
+            raise ValueError("a lab needs a name of its own for every machine")
         if sum(len(ranks) for _, ranks in placed) != topology.world:
             raise ValueError("a lab needs every rank in a machine")
         if sum(node.kind in ("switch", "machine") for node in topology.root.walk()) > MOST_NODES:
@@ -94,8 +96,10 @@ class Lab:
             namespace, address = f"{self.prefix}-{number}", f"10.77.0.{number + 1}"
             self.machines += (Machine(node.name, self._host(node.name), namespace, address, ranks),)
         self._walk(topology.root, None)
-        hosts = [f"{machine.address} {machine.host}" for machine in self.machines]
-        self._hosts = "\n".join(hosts)
+        # Sockets that take IPv4 and IPv6 look for the second form; it must not be found under the machine's own name.
+        self._hosts = "\n".join(
+            f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab" for machine in self.machines
+        )
 
     @classmethod
     def inside(cls, environ: Mapping[str, str]) -> tuple[Lab, int] | None:
