@@ -12,21 +12,31 @@ from rich.table import Table
 from paceline.bench import bandwidth, row
 from paceline.bench.interleave import Measured, Work
 from paceline.bench.ranks import case, pattern
+from paceline.lab.lab import Traffic
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row(row.Row):
-    """One system at one size. q1, q3: quartiles of the time. bandwidths: 10^9 bytes/s."""
+    """One system at one size. q1, q3: quartiles of the time. bandwidths: 10^9 bytes/s.
+
+    asked: the algorithm that the system was told to use, "default" where it chooses; `algorithm` is what it used.
+    bytes_per_link: in a lab, what one call sends over each uplink towards the parent and from it, by the kernel's
+    counters, headers and the benchmark's own barrier included. link_efficiency: the share of their rates that the
+    lab's links carried as iperf3's payload in this run; None where there is no such link, or no iperf3.
+    """
 
     op: str
+    asked: str
     machines: int
     time_us_q1: float
     time_us_q3: float
     algbw_gbps: float
     busbw_gbps: float
+    bytes_per_link: dict[str, dict[str, int]]
+    link_efficiency: float | None
 
 
-def figures(one: Measured, work: Work, machines: int) -> Row:
+def figures(one: Measured, work: Work, machines: int = 1, link_efficiency: float | None = None) -> Row:
     """The figures of one measured system."""
     system, ranks = one.session.system, one.session.ranks
     size = work.elements * pattern.storage(work.dtype).itemsize
@@ -36,6 +46,7 @@ def figures(one: Measured, work: Work, machines: int) -> Row:
     return Row(
         collective=work.collective,
         algorithm=one.algorithm,
+        asked=system.asked or "default",
         system=system.name,
         path=system.path,
         dtype=work.dtype,
@@ -50,14 +61,27 @@ def figures(one: Measured, work: Work, machines: int) -> Row:
         cpu_us=round(median(one.cpu) * 1e6, 4),
         algbw_gbps=round(speed, 6),
         busbw_gbps=round(speed * bandwidth.bus_factor(work.collective, ranks), 6),
+        bytes_per_link=_per_link(one.carried),
+        link_efficiency=None if link_efficiency is None else round(link_efficiency, 4),
         wrong=one.wrong,
         iterations=one.timed,
     )
 
 
+def _per_link(rounds: list[list[Traffic]]) -> dict[str, dict[str, int]]:
+    """The medians over the rounds."""
+    return {
+        link[0].name: {"up": round(median(one.up for one in link)), "down": round(median(one.down for one in link))}
+        for link in zip(*rounds, strict=True)
+    }
+
+
 def best(rows: Sequence[Row]) -> list[Row]:
-    """Of each system the fastest row per size; one with wrong results is never dropped."""
-    fastest: dict[tuple[str, str, str, int], Row] = {}
+    """Of each system the fastest row per size; one with wrong results is never dropped.
+
+    A system that was told to use several algorithms counts as several.
+    """
+    fastest: dict[tuple[str, str, str, str, int], Row] = {}
     for one in rows:
         kept = fastest.setdefault(_key(one), one)
         if one.time_us < kept.time_us:
@@ -65,8 +89,8 @@ def best(rows: Sequence[Row]) -> list[Row]:
     return [one for one in rows if one.wrong or fastest[_key(one)] is one]
 
 
-def _key(one: Row) -> tuple[str, str, str, int]:
-    return one.system, one.path, one.buffer, one.bytes
+def _key(one: Row) -> tuple[str, str, str, str, int]:
+    return one.system, one.path, one.asked, one.buffer, one.bytes
 
 
 def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
@@ -81,8 +105,20 @@ def table(rows: Sequence[Row], root: int) -> Table:
     """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     result = Table(box=None, header_style="bold", pad_edge=False)
-    left = ("type", "redop", "system", "path", "buffer")
-    plain = ("size(B)", "count", "type", "redop", "root", "system", "path", "buffer", "time(us)", "cpu(us)")
+    left = ("type", "redop", "system", "path", "algorithm", "buffer")
+    plain = (
+        "size(B)",
+        "count",
+        "type",
+        "redop",
+        "root",
+        "system",
+        "path",
+        "algorithm",
+        "buffer",
+        "time(us)",
+        "cpu(us)",
+    )
     for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *(f"vs {peer}" for peer in peers)):
         result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     for number, one in enumerate(rows):
@@ -91,6 +127,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
             *_nccl_words(one, root),
             one.system,
             one.path,
+            one.algorithm if one.asked in ("default", one.algorithm) else f"{one.asked}: {one.algorithm}",
             one.buffer,
             f"{one.time_us:.2f}",
             f"{one.cpu_us:.2f}",

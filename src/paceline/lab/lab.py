@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from paceline import topology as trees
 from paceline.lab import shaping
-from paceline.lab.namespaces import Unavailable, delete, enter, ip, new_prefix, remove_abandoned, require
+from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
 from paceline.topology import Link, Node, Topology
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 INSIDE = "PACELINE_LAB"
-"""The variable that tells a process that it is in a lab: the namespaces' common prefix, a slash, its machine's number."""
+"""The variable that tells a process where it is in a lab: the namespaces' prefix, a slash, its machine's number."""
 INTERFACE = "eth0"
 """A machine's only network interface besides loopback."""
 MOST_NODES = 250
@@ -81,6 +81,7 @@ class Lab:
         self.topology = topology
         self.file = file
         self.prefix = prefix or new_prefix()
+        self._made_elsewhere = prefix is not None
         self._secret = secrets.token_hex(32)
         self._switches: list[str] = []
         self.uplinks: tuple[Uplink, ...] = ()
@@ -98,14 +99,15 @@ class Lab:
         self._walk(topology.root, None)
         # Sockets that take IPv4 and IPv6 look for the second form; it must not be found under the machine's own name.
         self._hosts = "\n".join(
-            f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab" for machine in self.machines
+            f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab"
+            for machine in self.machines
         )
 
     @classmethod
     def inside(cls, environ: Mapping[str, str]) -> tuple[Lab, int] | None:
         """The lab that a process with this environment runs in and the number of its machine, None outside of labs.
 
-        That lab must not be entered: it is there already.
+        Somebody else made it and removes it: to enter and to leave it changes nothing.
         """
         prefix, _, number = environ.get(INSIDE, "").partition("/")
         file = environ.get("PACELINE_TOPOLOGY")
@@ -134,6 +136,12 @@ class Lab:
         }
         return said if self.file is None else {**said, "PACELINE_TOPOLOGY": str(self.file.resolve())}
 
+    def rate(self, source: int, target: int) -> float:
+        """Bytes/s of the slowest link on the way from one machine to another."""
+        up, down = (self._way(self.machines[number]) for number in (source, target))
+        rates = [one.link.up for one in up if one not in down] + [one.link.down for one in down if one not in up]
+        return min(rates, default=math.inf)
+
     def traffic(self) -> list[Traffic]:
         """What has crossed each uplink since the lab was made, in the order of the topology."""
         counted = {}
@@ -147,6 +155,8 @@ class Lab:
         ]
 
     def __enter__(self) -> Self:
+        if self._made_elsewhere:
+            return self
         require()
         remove_abandoned()
         try:
@@ -159,12 +169,22 @@ class Lab:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._remove()
+        if not self._made_elsewhere:
+            self._remove()
 
     def _host(self, name: str) -> str:
         host = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:60] or "machine"
         taken = {machine.host for machine in self.machines}
         return host if host not in taken else f"{host[:55]}-{len(taken)}"
+
+    def _way(self, machine: Machine) -> list[Uplink]:
+        """The links from a machine to the root."""
+        way = []
+        below = machine.namespace
+        while above := [one for one in self.uplinks if one.below == below]:
+            way += above
+            below = above[0].switch
+        return way
 
     def _walk(self, node: Node, parent: str | None) -> None:
         if node.kind == "machine":
@@ -213,7 +233,9 @@ class Lab:
 def switched(ranks: Sequence[int], link: Link = UNLIMITED) -> Topology:
     """Machines with so many ranks each, all on one switch by equal links."""
     machines = [
-        Node("machine", f"machine-{number}", link, tuple(Node("rank", f"rank-{local}", UNLIMITED) for local in range(n)))
+        Node(
+            "machine", f"machine-{number}", link, tuple(Node("rank", f"rank-{local}", UNLIMITED) for local in range(n))
+        )
         for number, n in enumerate(ranks)
     ]
     return Topology(f"{len(machines)} machines", Node("switch", "switch", None, tuple(machines)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 from paceline.lab.namespaces import Unavailable, tc
-from paceline.topology import Link
 
 BUCKET_SECONDS = 0.001
 QUEUE_SECONDS = 0.010
@@ -56,4 +55,6 @@ def bucket(rate: float) -> int:
 
 def longest_packet(rates: list[float]) -> int:
     """Bytes of the longest packet that senders should make where links have these rates, so that it fits in buckets."""
-    return min(_LONGEST_PACKET, *(round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate)), _LONGEST_PACKET)
+    return min(
+        _LONGEST_PACKET, *(round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate)), _LONGEST_PACKET
+    )

@@ -80,7 +80,7 @@ def command(
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
     """What a rank executes: the script by Python (unbuffered, as torchrun does), a module, or the program itself.
 
-    A word that is no file here but a command, such as python, is the program itself.
+    A command or binary, such as python, is the program itself; any other file is a script.
     """
     if arguments.gives("--no-python") or (not arguments.gives("-m", "--module") and is_command(arguments.program[0])):
         return arguments.program
@@ -89,8 +89,12 @@ def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str,
 
 
 def is_command(word: str) -> bool:
-    """True for what is no file here, but is found on the PATH."""
-    return not Path(word).is_file() and shutil.which(word) is not None
+    """True for what is no file here, but is found on the PATH, and for a binary such as a python of another place."""
+    file = Path(word)
+    if not file.is_file():
+        return shutil.which(word) is not None
+    with file.open("rb") as opened:
+        return opened.read(4) == b"\x7fELF"
 
 
 def failures(report: str) -> list[Ended]:

@@ -48,7 +48,7 @@ def command(
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
     out, err = Console(), Console(stderr=True)
-    chosen, missing = collectives.choose("all_reduce", "engine", against, peers, 1)
+    chosen, missing = collectives.choose("all_reduce", "engine", against, peers)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
