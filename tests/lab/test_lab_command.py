@@ -30,7 +30,7 @@ import os, signal, subprocess, sys, time
 helper = subprocess.Popen(["sleep", "600"], start_new_session=True)
 name = os.path.join(sys.argv[1], os.uname().nodename)
 with open(name + ".part", "w") as file:
-    file.write(f"{os.getpid()} {helper.pid} {os.environ['PACELINE_LAB']}")
+    file.write(f"{os.getpid()} {helper.pid}")
 os.rename(name + ".part", name + ".pids")
 time.sleep(600)
 """
@@ -47,12 +47,25 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "paceline", *map(str, words)]
 
 
+def start(*words: object) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command("lab", *words), stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT)
+
+
 def lab(*words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command("lab", *words), capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    """Runs it to its end, after which none of its namespaces may be there."""
+    running = start(*words)
+    try:
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    if os.geteuid() == 0:
+        assert not namespaces(running)
+    return subprocess.CompletedProcess(running.args, running.returncode, out, err)
 
 
-def ours() -> list[str]:
-    return [name for name in existing() if name.startswith("paceline-")]
+def namespaces(running: subprocess.Popen[str]) -> list[str]:
+    return [name for name in existing() if name.startswith(f"paceline-{running.pid}-")]
 
 
 def alive(pid: int) -> bool:
@@ -69,13 +82,12 @@ def wait_until(true, what: str) -> None:  # type: ignore[no-untyped-def]
         time.sleep(0.02)
 
 
-def start_sleepers(cluster: Path) -> tuple[subprocess.Popen[str], list[int], str]:
-    """The command, the machines' processes and their helpers, and the prefix of its namespaces."""
-    words = command("lab", cluster, "--", sys.executable, "-c", SLEEPER, cluster.parent)
-    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+def start_sleepers(cluster: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """The command, and the pids of each machine's process and its helper."""
+    running = start(cluster, "--", sys.executable, "-c", SLEEPER, cluster.parent)
     wait_until(lambda: len(list(cluster.parent.glob("*.pids"))) == 2, "the machines did not start")
     said = [file.read_text().split() for file in cluster.parent.glob("*.pids")]
-    return running, [int(pid) for words in said for pid in words[:2]], said[0][2].partition("/")[0]
+    return running, [int(pid) for words in said for pid in words]
 
 
 @pytest.mark.requires_root_network
@@ -88,7 +100,6 @@ def test_every_machine_runs_the_command_with_its_environment(cluster: Path, tmp_
     links = json.loads((tmp_path / "links.json").read_text())
     assert [link["name"] for link in links] == ["alpha", "rack", "beta"]
     assert all(link["rate_up"] == link["rate_down"] == 12.5e6 for link in links)
-    assert not ours()
 
 
 @pytest.mark.requires_root_network
@@ -116,7 +127,6 @@ def test_a_failing_machine_ends_the_lab_with_its_code(cluster: Path) -> None:
     done = lab(cluster, "--", "sh", "-c", '[ "$PET_NODE_RANK" = 0 ] && sleep 2 || exit 7')
     assert done.returncode == 7
     assert "first to fail: beta" in done.stderr
-    assert not ours()
 
 
 @pytest.mark.requires_root_network
@@ -126,30 +136,29 @@ def test_it_ends_after_the_timeout(cluster: Path) -> None:
     assert done.returncode == 124
     assert "stopped after 1 s" in done.stderr
     assert time.monotonic() - begin < 20
-    assert not ours()
 
 
 @pytest.mark.requires_root_network
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals) -> None:
-    running, pids, _ = start_sleepers(cluster)
+    running, pids = start_sleepers(cluster)
     running.send_signal(number)
     running.communicate(timeout=30)
     assert running.returncode == 128 + number
     assert not [pid for pid in pids if alive(pid)]
-    assert not ours()
+    assert not namespaces(running)
 
 
 @pytest.mark.requires_root_network
 def test_a_killed_lab_ends_its_machines_and_the_next_removes_the_rest(cluster: Path) -> None:
-    running, pids, prefix = start_sleepers(cluster)
+    running, pids = start_sleepers(cluster)
     running.kill()
     running.communicate(timeout=30)
     programs, helpers = pids[::2], pids[1::2]
     wait_until(lambda: not [pid for pid in programs if alive(pid)], "the machines' programs go on")
-    assert all(name.startswith(prefix) for name in remove_abandoned())
+    remove_abandoned()
     wait_until(lambda: not [pid for pid in helpers if alive(pid)], "what the programs left goes on")
-    assert not ours()
+    assert not namespaces(running)
 
 
 @pytest.mark.requires_root_network

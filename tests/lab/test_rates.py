@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from test_lab import MBIT, machine
 
 from paceline.lab.lab import Lab
 from paceline.lab.namespaces import Unavailable
-from paceline.lab.speed import flows, together
+from paceline.lab.speed import Flow, flows, together
 from paceline.topology import Link, Node, Topology
 
 pytestmark = [pytest.mark.requires_root_network, pytest.mark.needs_package("iperf3")]
@@ -38,28 +39,33 @@ print(time.perf_counter() - begin)
 def test_two_machines_send_to_each_other_at_the_links_rate(rate: float) -> None:
     link = Link(rate * MBIT, rate * MBIT)
     with Lab(Topology("pair", Node("switch", "s", None, (machine("a", link), machine("b", link))))) as lab:
-        measured = together(lab, [(0, 1), (1, 0)])
-    assert [(flow.source, flow.target) for flow in measured] == [("a", "b"), ("b", "a")]
-    for flow in measured:
-        assert flow.rate == rate * MBIT
-        assert flow.efficiency == pytest.approx(PAYLOAD, rel=0.03)
+        check(lambda: together(lab, [(0, 1), (1, 0)]), [rate, rate])
 
 
 def test_each_direction_and_a_nested_switch_have_their_own_rates() -> None:
     fast = Link(200 * MBIT, 200 * MBIT)
     rack = Node("switch", "rack", Link(80 * MBIT, 40 * MBIT), (machine("b", fast), machine("c", fast)))
     with Lab(Topology("nested", Node("switch", "top", None, (machine("a", fast), rack)))) as lab:
-        both = together(lab, [(0, 1), (1, 0)])
+        check(lambda: together(lab, [(0, 1), (1, 0)]), [40, 80])
         crossed = {traffic.name: traffic for traffic in lab.traffic()}
-        alone = flows(lab)
-    assert [flow.rate / MBIT for flow in both] == [40, 80]
-    assert [flow.rate / MBIT for flow in alone] == [40, 200, 80]
-    for flow in both + alone:
-        assert flow.efficiency == pytest.approx(PAYLOAD, rel=0.03)
-    for name in ("rack", "b"):  # for 2 s
-        assert crossed[name].down == pytest.approx(2 * 40 * MBIT, rel=0.1)
-        assert crossed[name].up == pytest.approx(2 * 80 * MBIT, rel=0.1)
+        check(lambda: flows(lab), [40, 200, 80])
+    for there, back in (("up", "down"), ("down", "up")):  # what leaves a comes to the rack and to b, and the reverse
+        sent = getattr(crossed["a"], there)
+        assert sent > 2 * 40 * MBIT
+        assert getattr(crossed["rack"], back) == pytest.approx(sent, rel=0.01)
+        assert getattr(crossed["b"], back) == pytest.approx(sent, rel=0.01)
     assert crossed["c"].up < 100_000
+
+
+def check(measure: Callable[[], list[Flow]], rates: list[float]) -> None:
+    """No stream is ever faster than its link, and in one of a few tries (a busy CPU slows streams) all reach it."""
+    for _ in range(4):
+        measured = measure()
+        assert [flow.rate / MBIT for flow in measured] == rates
+        assert all(flow.efficiency < 1.01 * PAYLOAD for flow in measured)
+        if all(flow.efficiency == pytest.approx(PAYLOAD, rel=0.03) for flow in measured):
+            return
+    pytest.fail(f"the links carry {[flow.efficiency for flow in measured]} of their rates")
 
 
 def test_machines_without_limits_are_not_measured() -> None:

@@ -1,19 +1,22 @@
 """How one direction of a link is held to its rate, and given its latency, with `tc`.
 
-A token bucket (tbf) holds the rate. Its bucket is what the link carries in 1 ms: long packets (GSO) fit in, and yet a
-message is slowed from its first kilobytes on. Its queue is 10 ms, as that of a switch: long enough for TCP to fill the
-link, short enough that nothing waits behind a flow for long.
+Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in 1 ms: long packets (GSO) fit in,
+and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as that of a switch: long enough for TCP
+to fill the link, short enough that nothing waits behind a flow for long. Short packets have a queue of their own that
+goes first, as fq_codel lets them: acknowledgements that wait behind the data of the other direction would slow TCP's
+streams by as much as half, and by chance.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from paceline.lab.namespaces import Unavailable, tc
 
 BUCKET_SECONDS = 0.001
 QUEUE_SECONDS = 0.010
-LEAST_BUCKET = 8_000
+LEAST_BUCKET = 16_000
 WIRE_LATENCY = 50e-6
 """Seconds that a message takes between two namespaces anyhow; only a longer latency has to be made."""
 
@@ -21,6 +24,9 @@ _LONGEST_PACKET = 65_536
 _PACKET = 1514
 _HEADERS = 0.9
 """The share of a bucket that a long packet may fill: its payload is counted with the headers of each of its parts."""
+# An IPv4 packet of less than 128 bytes, told by the length in its header.
+_SHORT = ("protocol", "ip", "u32", "match", "u16", "0x0000", "0xff80", "at", "2")
+_SHORT_SHARE = 0.1
 
 
 def shape(namespace: str, device: str, rate: float, latency: float) -> None:
@@ -29,18 +35,15 @@ def shape(namespace: str, device: str, rate: float, latency: float) -> None:
     Raises Unavailable, also where the kernel can't delay.
     """
     delayed = latency > WIRE_LATENCY
-    place = ["root"]
     if math.isfinite(rate):
-        burst = bucket(rate)
-        limit = burst + round(rate * QUEUE_SECONDS)
-        held = ("tbf", "rate", f"{round(rate * 8)}bit", "burst", str(burst), "limit", str(limit))
-        tc("-n", namespace, "qdisc", "add", "dev", device, *place, "handle", "1:", *held)
-        place = ["parent", "1:1"]
+        _hold(namespace, device, rate, queues=not delayed)
     if delayed:
         packets = 1000 if math.isinf(rate) else math.ceil(rate * (latency + QUEUE_SECONDS) / _PACKET) + 1
         delay = ("netem", "delay", f"{round((latency - WIRE_LATENCY) * 1e6)}us", "limit", str(packets))
+        places = [("parent", "1:2"), ("parent", "1:3")] if math.isfinite(rate) else [("root",)]
         try:
-            tc("-n", namespace, "qdisc", "add", "dev", device, *place, *delay)
+            for place in places:
+                tc("-n", namespace, "qdisc", "add", "dev", device, *place, *delay)
         except Unavailable as reason:
             raise Unavailable(
                 f"a latency of {latency * 1e6:g} us needs the kernel's netem: {reason}\n"
@@ -53,8 +56,26 @@ def bucket(rate: float) -> int:
     return max(LEAST_BUCKET, round(rate * BUCKET_SECONDS))
 
 
-def longest_packet(rates: list[float]) -> int:
-    """Bytes of the longest packet that senders should make where links have these rates, so that it fits in buckets."""
-    return min(
-        _LONGEST_PACKET, *(round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate)), _LONGEST_PACKET
-    )
+def longest_packet(rates: Sequence[float]) -> int:
+    """Bytes of the longest packet that senders should make where links have these rates: it fits in their buckets."""
+    fitting = (round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate))
+    return min([_LONGEST_PACKET, *fitting])
+
+
+def _hold(namespace: str, device: str, rate: float, queues: bool) -> None:
+    where = ("-n", namespace)
+    burst = str(bucket(rate))
+    whole = ("ceil", _bits(rate), "burst", burst, "cburst", burst, "quantum", str(_LONGEST_PACKET))
+    limit = bucket(rate) + round(rate * QUEUE_SECONDS)
+    tc(*where, "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "2")
+    add = (*where, "class", "add", "dev", device, "parent")
+    tc(*add, "1:", "classid", "1:1", "htb", "rate", _bits(rate), *whole)
+    for name, share, priority in (("1:2", 1 - _SHORT_SHARE, "1"), ("1:3", _SHORT_SHARE, "0")):
+        tc(*add, "1:1", "classid", name, "htb", "rate", _bits(rate * share), *whole, "prio", priority)
+        if queues:
+            tc(*where, "qdisc", "add", "dev", device, "parent", name, "bfifo", "limit", str(limit))
+    tc(*where, "filter", "add", "dev", device, "parent", "1:", *_SHORT, "flowid", "1:3")
+
+
+def _bits(rate: float) -> str:
+    return f"{round(rate * 8)}bit"

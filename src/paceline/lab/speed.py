@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -79,7 +80,8 @@ def _client(lab: Lab, source: int, target: int) -> subprocess.Popen[str]:
 def _wait_for_listener(lab: Lab, machine: int) -> None:
     deadline = time.monotonic() + _DEADLINE_SECONDS
     words = [*lab.exec(machine), "cat", "/proc/net/tcp"]
-    while f":{_PORT:04X} " not in subprocess.run(words, capture_output=True, text=True, timeout=10).stdout:
+    listening = re.compile(rf":{_PORT:04X} \S+ 0A ")
+    while not listening.search(subprocess.run(words, capture_output=True, text=True, timeout=10).stdout):
         if time.monotonic() > deadline:
             raise Unavailable(f"iperf3 does not listen on {lab.machines[machine].host}")
         time.sleep(0.02)
@@ -88,9 +90,12 @@ def _wait_for_listener(lab: Lab, machine: int) -> None:
 def _result(client: subprocess.Popen[str]) -> float:
     try:
         out, _ = client.communicate(timeout=_DEADLINE_SECONDS)
-        return float(json.loads(out)["end"]["sum_received"]["bits_per_second"]) / 8
-    except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
-        raise Unavailable(f"iperf3 failed: {error!r}") from None
+        said = json.loads(out)
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise Unavailable(f"iperf3 failed: {error}") from None
+    if "error" in said:
+        raise Unavailable(f"iperf3 failed: {said['error']}")
+    return float(said["end"]["sum_received"]["bits_per_second"]) / 8
 
 
 @contextmanager
