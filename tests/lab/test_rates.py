@@ -49,11 +49,11 @@ def test_each_direction_and_a_nested_switch_have_their_own_rates() -> None:
         check(lambda: together(lab, [(0, 1), (1, 0)]), [40, 80])
         crossed = {traffic.name: traffic for traffic in lab.traffic()}
         check(lambda: flows(lab), [40, 200, 80])
-    for there, back in (("up", "down"), ("down", "up")):  # what leaves a comes to the rack and to b, and the reverse
-        sent = getattr(crossed["a"], there)
-        assert sent > 2 * 40 * MBIT
-        assert getattr(crossed["rack"], back) == pytest.approx(sent, rel=0.01)
-        assert getattr(crossed["b"], back) == pytest.approx(sent, rel=0.01)
+    # What crosses the rack's link arrives; what its queue drops was sent on the link before it.
+    assert crossed["a"].up >= crossed["rack"].down == pytest.approx(crossed["b"].down, rel=0.01)
+    assert crossed["b"].up >= crossed["rack"].up == pytest.approx(crossed["a"].down, rel=0.01)
+    assert crossed["rack"].down > 1.5 * 40 * MBIT
+    assert crossed["rack"].up > 1.5 * 80 * MBIT
     assert crossed["c"].up < 100_000
 
 

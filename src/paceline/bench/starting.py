@@ -81,7 +81,8 @@ def _hydra(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) ->
     added = {"I_MPI_ROOT": str(prefix)} if name == "intelmpi" else {}
     if lab is None:
         return ["-launcher", "fork"], {**added, **({"I_MPI_FABRICS": "shm"} if name == "intelmpi" else {})}
-    added |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE, "UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": INTERFACE}
+    # UCX tells machines apart by their kernel, and would find shared memory between those of a lab.
+    added |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": INTERFACE}
     if name == "intelmpi":
         added |= {"I_MPI_FABRICS": "shm:ofi"}
     hosts = ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
