@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.bench import bandwidth, report, sizes
@@ -122,6 +124,11 @@ def test_of_a_systems_settings_the_best_row_is_kept_at_each_size():
     assert report.best(rows) == [rows[0], rows[2], rows[4]]
 
 
+def test_each_algorithm_that_was_asked_for_keeps_its_row():
+    rows = [replace(row("paceline", "engine", 8, time), asked=name) for name, time in (("ring", 2.0), ("leaders", 1.0))]
+    assert report.best(rows) == rows
+
+
 def test_a_slow_row_with_wrong_results_is_kept():
     rows = [row("intelmpi", "mpi4py", 8, 1.0), row("intelmpi", "mpi4py", 8, 2.0, wrong=1)]
     assert report.best(rows) == rows
@@ -131,6 +138,6 @@ def test_the_table_has_the_columns_of_nccl_tests():
     table = report.table([row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0, wrong=3)], root=0)
     titles = [str(column.header) for column in table.columns]
     assert titles[:5] == ["size(B)", "count", "type", "redop", "root"]
-    assert titles[8:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
+    assert titles[9:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
     assert [*table.columns[-1].cells] == ["25.00×", ""]
     assert [*table.columns[-2].cells] == ["0", "[red]3[/red]"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median, quantiles
 
 from rich.console import Console
@@ -26,14 +26,14 @@ class Row(row.Row):
     """
 
     op: str
-    asked: str
+    asked: str = "default"
     machines: int
     time_us_q1: float
     time_us_q3: float
     algbw_gbps: float
     busbw_gbps: float
-    bytes_per_link: dict[str, dict[str, int]]
-    link_efficiency: float | None
+    bytes_per_link: dict[str, dict[str, int]] = field(default_factory=dict)
+    link_efficiency: float | None = None
 
 
 def figures(one: Measured, work: Work, machines: int = 1, link_efficiency: float | None = None) -> Row:
