@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 SLOWEST, FASTEST = 0.125, 1.25e17
@@ -77,8 +76,10 @@ def _value(found: re.Match[str]) -> Fraction:
     return Fraction(found[1] + (found[2] or ""))
 
 
-def _rounded(value: Fraction, units: Mapping[str, Fraction], digits: int) -> str:
+def _rounded(value: Fraction, units: dict[str, Fraction], digits: int) -> str:
     """In the largest of the units, which ascend, that leaves at least 1 before the point."""
-    names: Sequence[str] = list(units)
-    name = next((name for name in reversed(names) if value >= units[name]), names[0])
-    return f"{float(value / units[name]):.{digits}g} {name}"
+    for name in reversed(units):
+        number = f"{float(value / units[name]):.{digits}g}"
+        if float(number) >= 1:
+            break
+    return f"{number} {name}"
