@@ -6,6 +6,8 @@ FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"
 PAPER, BOX = "#ffffff", "#f1f5f9"
 INK, FAINT, LINE = "#0f172a", "#64748b", "#94a3b8"
 ACCENT, WARNING = "#1d4ed8", "#c2410c"
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+"""Colours for things of one kind side by side (Okabe and Ito), told apart by colour-blind people too."""
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
