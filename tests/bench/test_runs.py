@@ -22,7 +22,7 @@ from paceline.bench.systems import System
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),
     *("time_us", "time_us_q1", "time_us_q3", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong", "iterations"),
-    *("asked", "bytes_per_link", "link_efficiency"),
+    *("asked", "bytes_per_link", "link_efficiency", "bound_us"),
 }
 START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 QUICK = ["--rounds", "3", "--iterations", "3"]
@@ -249,7 +249,8 @@ def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
         for name in ("one", "two"):
             assert row["bytes_per_link"][name]["up"] > row["bytes"] * 0.95
             assert row["bytes_per_link"][name]["down"] > row["bytes"] * 0.95
-        assert row["time_us"] * 1e-6 > 0.8 * row["bytes"] / 25e6
+        assert row["bound_us"] * 1e-6 == pytest.approx(row["bytes"] / 25e6 / row["link_efficiency"], rel=0.01)
+        assert row["time_us"] > 0.9 * row["bound_us"]
     assert [link["name"] for link in json.loads(links.read_text())] == ["one", "two"]
 
 

@@ -20,6 +20,7 @@ from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
 from paceline.lab.lab import Lab, switched
+from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -151,7 +152,7 @@ def choose(
     wanted: list[Callable[[], list[systems.System]]] = []
     for path in _words(paths, systems.PATHS, "none", "--paths"):
         for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):
-            for algorithm in dict.fromkeys(word.strip() for word in algorithms.split(",")):
+            for algorithm in _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""]:
                 ours = partial(systems.paceline, path, buffer, algorithm)
                 wanted.append(lambda ours=ours: [ours()])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):

@@ -13,6 +13,8 @@ from paceline.bench import bandwidth, row
 from paceline.bench.interleave import Measured, Work
 from paceline.bench.ranks import case, pattern
 from paceline.lab.lab import Traffic
+from paceline.plan.bound import bound
+from paceline.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,7 @@ class Row(row.Row):
     bytes_per_link: in a lab, what one call sends over each uplink towards the parent and from it, by the kernel's
     counters, headers and the benchmark's own barrier included. link_efficiency: the share of their rates that the
     lab's links carried as iperf3's payload in this run; None where there is no such link, or no iperf3.
+    bound_us: T*, what no all-reduce between the lab's machines can beat at what their links carried.
     """
 
     op: str
@@ -34,14 +37,38 @@ class Row(row.Row):
     busbw_gbps: float
     bytes_per_link: dict[str, dict[str, int]] = field(default_factory=dict)
     link_efficiency: float | None = None
+    bound_us: float | None = None
 
 
-def figures(one: Measured, work: Work, machines: int = 1, link_efficiency: float | None = None) -> Row:
+@dataclass(frozen=True)
+class Place:
+    """The machines that were measured on. link_efficiency: as in a row."""
+
+    topology: Topology | None = None
+    link_efficiency: float | None = None
+
+    @property
+    def machines(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self.topology.machines()) if self.topology else 1
+
+    def bound(self, collective: str, nbytes: int) -> float | None:
+        """T* in seconds, None where it is not known."""
+        if self.topology is None or self.link_efficiency is None or collective != "all_reduce":
+            return None
+        return bound(self.topology, nbytes).seconds / self.link_efficiency
+
+
+HERE = Place()
+
+
+def figures(one: Measured, work: Work, place: Place = HERE) -> Row:
     """The figures of one measured system."""
     system, ranks = one.session.system, one.session.ranks
     size = work.elements * pattern.storage(work.dtype).itemsize
     seconds = median(one.times)
     first, _, third = quantiles(one.times, n=4, method="inclusive")
+    least = place.bound(work.collective, size)
     speed = bandwidth.algorithm_bandwidth(size, seconds)
     return Row(
         collective=work.collective,
@@ -53,7 +80,7 @@ def figures(one: Measured, work: Work, machines: int = 1, link_efficiency: float
         op=work.op if work.collective in case.REDUCING else "none",
         bytes=size,
         ranks=ranks,
-        machines=machines,
+        machines=place.machines,
         buffer=system.buffer,
         time_us=round(seconds * 1e6, 4),
         time_us_q1=round(first * 1e6, 4),
@@ -62,10 +89,15 @@ def figures(one: Measured, work: Work, machines: int = 1, link_efficiency: float
         algbw_gbps=round(speed, 6),
         busbw_gbps=round(speed * bandwidth.bus_factor(work.collective, ranks), 6),
         bytes_per_link=_per_link(one.carried),
-        link_efficiency=None if link_efficiency is None else round(link_efficiency, 4),
+        link_efficiency=_rounded(place.link_efficiency),
+        bound_us=_rounded(least and least * 1e6),
         wrong=one.wrong,
         iterations=one.timed,
     )
+
+
+def _rounded(figure: float | None) -> float | None:
+    return None if figure is None else round(figure, 4)
 
 
 def _per_link(rounds: list[list[Traffic]]) -> dict[str, dict[str, int]]:
@@ -104,6 +136,7 @@ def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
 def table(rows: Sequence[Row], root: int) -> Table:
     """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
+    bounds = ["of T*"] if any(row.bound_us for row in rows) else []
     result = Table(box=None, header_style="bold", pad_edge=False)
     left = ("type", "redop", "system", "path", "algorithm", "buffer")
     plain = (
@@ -119,7 +152,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
         "time(us)",
         "cpu(us)",
     )
-    for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *(f"vs {peer}" for peer in peers)):
+    for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *bounds, *(f"vs {peer}" for peer in peers)):
         result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
     for number, one in enumerate(rows):
         ratios = [ratio(one, rows, peer) for peer in peers]
@@ -134,6 +167,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
             f"{one.algbw_gbps:.3f}",
             f"{one.busbw_gbps:.3f}",
             f"[red]{one.wrong}[/red]" if one.wrong else "0",
+            *(["" if not one.bound_us else f"{one.time_us / one.bound_us:.3f}"] if bounds else []),
             *("" if value is None else f"{value:.2f}×" for value in ratios),
             style="bold" if one.system == "paceline" else "",
             end_section=number + 1 < len(rows) and rows[number + 1].bytes != one.bytes,

@@ -64,28 +64,27 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
         meter = request.lab.traffic if request.lab else None
         interleaved = Interleaved([*alive, *limit], request.effort, complain, meter)
         interleaved.failed = len(alive) < len(request.systems)
-        efficiency = _link_efficiency(request.lab, complain, progress)
-        machines = len(request.lab.machines) if request.lab else 1
+        place = _place(request.lab, complain, progress)
         rows: list[Row] = []
         for work in request.works:
             name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
             progress(name)
             measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += report.best([report.figures(one, work, machines, efficiency) for one in measured])
+            rows += report.best([report.figures(one, work, place) for one in measured])
         return Outcome(rows, interleaved.failed, interleaved.refused)
 
 
-def _link_efficiency(lab: Lab | None, complain: Complain, progress: Callable[[str], None]) -> float | None:
-    """The share of their rates that the lab's links carry: the median over its machines."""
+def _place(lab: Lab | None, complain: Complain, progress: Callable[[str], None]) -> report.Place:
+    """The machines, with the share of their rates that their links carry: the median over the machines."""
     if lab is None:
-        return None
+        return report.HERE
     progress("iperf3")
     try:
         shares = [flow.efficiency for flow in flows(lab)]
     except Unavailable as reason:
         complain(str(reason))
-        return None
-    return median(shares) if shares else None
+        shares = []
+    return report.Place(lab.topology, median(shares) if shares else None)
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def _latencies(
                 status.update(f"all_reduce {sizes.show(size)} among computing processes")
                 work = Work("all_reduce", "float32", "sum", sizes.elements(size, "float32", "all_reduce", ranks))
                 measured = interleaved.measure(work, lambda done: None)
-                rows += report.best([report.figures(one, work, machines=1) for one in measured])
+                rows += report.best([report.figures(one, work) for one in measured])
             for session in busy:
                 session.stop(gently=False)
     return rows, interleaved.failed
