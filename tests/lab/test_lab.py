@@ -10,7 +10,7 @@ import pytest
 
 from paceline.lab.lab import UNLIMITED, Lab, switched
 from paceline.lab.namespaces import Unavailable, existing, remove_abandoned
-from paceline.topology import Link, Node, Topology
+from paceline.topology import Link, Node, Topology, read
 
 LISTEN = "import socket,sys; s=socket.create_server((sys.argv[1], 5000)); print('ready', flush=True); \
 print(s.accept()[0].recv(9).decode())"
@@ -121,3 +121,13 @@ def test_machines_get_host_names_that_differ() -> None:
     hosts = [one.host for one in lab.machines]
     assert len(set(hosts)) == 4
     assert all(host.isascii() and host.replace("-", "").isalnum() for host in hosts)
+
+
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[2] / "docs" / "topologies").glob("*.yaml")), ids=lambda file: file.stem
+)
+def test_the_documented_networks_can_be_made(file: Path) -> None:
+    lab = Lab(read(file))
+    assert lab.topology.name == file.stem
+    assert sum(len(one.ranks) for one in lab.machines) == lab.topology.world > 1
+    assert all(0 < one.link.up < 2e8 for one in lab.uplinks)

@@ -68,6 +68,22 @@ def check(measure: Callable[[], list[Flow]], rates: list[float]) -> None:
     pytest.fail(f"the links carry {[flow.efficiency for flow in measured]} of their rates")
 
 
+def test_a_link_changes_while_it_is_used_and_can_be_cut() -> None:
+    link = Link(200 * MBIT, 200 * MBIT)
+    lab = Lab(Topology("pair", Node("switch", "s", None, (machine("a", link), machine("b", link)))))
+    with lab:
+        check(lambda: together(lab, [(0, 1)]), [200])
+        lab.change("b", Link(200 * MBIT, 140 * MBIT))
+        changed = [together(lab, [(0, 1)])[0].carried / MBIT for _ in range(3)]
+        assert max(changed) == pytest.approx(140 * PAYLOAD, rel=0.03)
+        lab.cut("b")
+        reach = "import socket; socket.create_connection(('b', 5201), 1)"
+        done = subprocess.run([*lab.exec(0), sys.executable, "-c", reach], capture_output=True, text=True, timeout=30)
+        assert "TimeoutError" in done.stderr
+        with pytest.raises(ValueError, match="it has a, b"):
+            lab.cut("c")
+
+
 def test_machines_without_limits_are_not_measured() -> None:
     with Lab(Topology("free", Node("switch", "s", None, (machine("a", None), machine("b", None))))) as lab:
         assert flows(lab) == []

@@ -154,6 +154,20 @@ class Lab:
             for uplink, stat in zip(self.uplinks, stats, strict=True)
         ]
 
+    def change(self, name: str, link: Link) -> None:
+        """Holds the uplink of a machine or switch to other finite rates from now on.
+
+        Only links that were held before, and not delayed, can change; the topology stays as it was.
+        """
+        for one in self._uplinks_of(name):
+            shaping.change(one.below, one.device, link.up)
+            shaping.change(one.switch, one.port, link.down)
+
+    def cut(self, name: str) -> None:
+        """Cuts the uplink of a machine or switch: nothing crosses it any more, and nobody is told."""
+        for one in self._uplinks_of(name):
+            ip("-n", one.switch, "link", "set", one.port, "nomaster")
+
     def __enter__(self) -> Self:
         if self._made_elsewhere:
             return self
@@ -176,6 +190,12 @@ class Lab:
         host = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:60] or "machine"
         taken = {machine.host for machine in self.machines}
         return host if host not in taken else f"{host[:55]}-{len(taken)}"
+
+    def _uplinks_of(self, name: str) -> list[Uplink]:
+        found = [one for one in self.uplinks if one.name == name]
+        if not found:
+            raise ValueError(f"the lab has no uplink of {name}; it has {', '.join(one.name for one in self.uplinks)}")
+        return found
 
     def _way(self, machine: Machine) -> list[Uplink]:
         """The links from a machine to the root."""

@@ -51,6 +51,11 @@ def shape(namespace: str, device: str, rate: float, latency: float) -> None:
             ) from None
 
 
+def change(namespace: str, device: str, rate: float) -> None:
+    """Holds what leaves through `device`, which `shape` held without a delay, to another rate from now on."""
+    _hold(namespace, device, rate, queues=True, verb="change")
+
+
 def bucket(rate: float) -> int:
     """Bytes that may pass at once on a link of `rate` bytes/s."""
     return max(LEAST_BUCKET, round(rate * BUCKET_SECONDS))
@@ -62,19 +67,22 @@ def longest_packet(rates: Sequence[float]) -> int:
     return min([_LONGEST_PACKET, *fitting])
 
 
-def _hold(namespace: str, device: str, rate: float, queues: bool) -> None:
+def _hold(namespace: str, device: str, rate: float, queues: bool, verb: str = "add") -> None:
     where = ("-n", namespace)
     burst = str(bucket(rate))
     whole = ("ceil", _bits(rate), "burst", burst, "cburst", burst, "quantum", str(_LONGEST_PACKET))
     limit = bucket(rate) + round(rate * QUEUE_SECONDS)
-    tc(*where, "qdisc", "add", "dev", device, "root", "handle", "1:", "htb", "default", "2")
-    add = (*where, "class", "add", "dev", device, "parent")
-    tc(*add, "1:", "classid", "1:1", "htb", "rate", _bits(rate), *whole)
+    if verb == "add":
+        tc(*where, "qdisc", verb, "dev", device, "root", "handle", "1:", "htb", "default", "2")
+    tc_class = (*where, "class", verb, "dev", device, "parent")
+    tc(*tc_class, "1:", "classid", "1:1", "htb", "rate", _bits(rate), *whole)
     for name, share, priority in (("1:2", 1 - _SHORT_SHARE, "1"), ("1:3", _SHORT_SHARE, "0")):
-        tc(*add, "1:1", "classid", name, "htb", "rate", _bits(rate * share), *whole, "prio", priority)
+        tc(*tc_class, "1:1", "classid", name, "htb", "rate", _bits(rate * share), *whole, "prio", priority)
         if queues:
-            tc(*where, "qdisc", "add", "dev", device, "parent", name, "bfifo", "limit", str(limit))
-    tc(*where, "filter", "add", "dev", device, "parent", "1:", *_SHORT, "flowid", "1:3")
+            handle = f"{name[2:]}0:"
+            tc(*where, "qdisc", verb, "dev", device, "parent", name, "handle", handle, "bfifo", "limit", str(limit))
+    if verb == "add":
+        tc(*where, "filter", verb, "dev", device, "parent", "1:", *_SHORT, "flowid", "1:3")
 
 
 def _bits(rate: float) -> str:
