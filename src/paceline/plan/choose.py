@@ -12,7 +12,6 @@ from paceline.plan.choice import NO_LIMIT, Choice
 from paceline.plan.direct import direct
 from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
-from paceline.plan.wire import PlanEntry, to_wire
 from paceline.topology import Topology
 
 # In shared memory it takes one hand-over and reads n-1 copies; measured: 64 KiB at 2 ranks, 32 KiB at 4.
@@ -54,24 +53,6 @@ def pick(collective: str, topology: Topology, nbytes: int) -> Choice:
     """The choice that serves a buffer of `nbytes` bytes."""
     choices = choose(collective, topology)
     return next(choice for choice in choices if choice.limit == NO_LIMIT or nbytes <= choice.limit)
-
-
-def plans(
-    topology: Topology, ranks: Sequence[int] | None = None, algorithm: str | None = None
-) -> dict[str, list[PlanEntry]]:
-    """Every plan that a group on `topology` needs, by collective, in the form that the engine takes; see `choose`.
-
-    "all_reduce" is the reduce-scatter half, mirrored by the engine; in "all_gather", of the same form, rank i
-    owns block i; "broadcast" is to be read backwards from rank 0.
-    """
-    # Not cached: the engine takes it over when a group is made, and a ring of 64 ranks weighs 0.5 MB.
-    return {
-        collective: [
-            (choice.limit, choice.name, choice.one_shot, to_wire(choice.plan))
-            for choice in choose(collective, topology, ranks, algorithm)
-        ]
-        for collective in COLLECTIVES
-    }
 
 
 def _on_one_machine(collective: str, size: int) -> tuple[Choice, ...]:

@@ -45,7 +45,7 @@ def command(
         Path | None, typer.Option("--json", metavar="FILE", help="Write one row for each algorithm.")
     ] = None,
 ) -> int:
-    """Predict an all-reduce on a network: what it sends over which link, how long it takes, and what none can beat (T*)."""
+    """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
     console = Console(highlight=False)
     try:
         size = sizes.parse(nbytes)
