@@ -181,7 +181,10 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   event.started_ns = event.enqueued_ns;
   const bool alone = active_.empty() && mode == Mode::blocking && !absent_peers_;
   op.start(group, workspace_);
-  if (alone && !op.needs_links() && finish_quickly(op)) return nullptr;
+  if (alone && !op.needs_links() && finish_quickly(op)) {
+    if (op.state() == Operation::State::failed) throw Failure(op.error());
+    return nullptr;
+  }
   op.started = op.probed = Clock::now();
   op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
   active_.push_back(operation);
@@ -230,7 +233,12 @@ bool Engine::finish_quickly(Operation& operation) {
       case Backoff::Next::park: return false;
     }
   }
-  operation.finish();
+  if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
+  if (operation.group->error) {
+    operation.fail(operation.group->error);
+  } else {
+    operation.finish();
+  }
   close_event(operation);
   return true;
 }
