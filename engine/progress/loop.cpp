@@ -78,7 +78,7 @@ std::vector<std::uint64_t> Engine::serve() {
   Backoff backoff(server_budget_);
   while (finished_.empty() && !closed_) {
     if (foreground_ > 0) {
-      others_.wait_for(lock, kStepAside);
+      aside_.wait_for(lock, kStepAside);
     } else if (active_.empty()) {
       park(lock);
       backoff.reset();
@@ -152,6 +152,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
 }
 
 void Engine::wake_server() {
+  aside_.notify_all();
   others_.notify_all();
   wake_listener();
 }
