@@ -143,7 +143,7 @@ void TcpLink::on_readable(Inbox& inbox) {
     } else if (!feed(to, size, inbox)) {
       return;
     }
-    if (size < room && window == nullptr) return;
+    if (size < room) return;
   }
 }
 

@@ -130,7 +130,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
+    Lowering(operation.program, group.rank, group.size()).broadcast(plan, data, count, dtype, root);
   });
 }
 

@@ -148,6 +148,7 @@ class Engine final : private Inbox {
   const std::shared_ptr<Arena> arena_;
   std::mutex mutex_;
   std::condition_variable others_;  // who would park while somebody else already listens to the sockets
+  std::condition_variable aside_;   // the thread in serve, while callers wait
   const std::string description_;
   const std::function<bool()> interrupted_;
   WaitBudget caller_budget_;

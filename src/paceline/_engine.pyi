@@ -17,7 +17,7 @@ NOTIFY: int
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
 Wait = tuple[int, float, int, str, list[tuple[str, str]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
-PlanEntry = tuple[int, str, bool, Sequence[Sequence[WireReduce]]]
+PlanEntry = tuple[int, str, bool, int, Sequence[Sequence[WireReduce]]]
 
 class CommunicationError(RuntimeError): ...
 class PeerLost(CommunicationError): ...

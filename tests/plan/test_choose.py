@@ -54,7 +54,7 @@ def test_every_choice_has_a_reason_in_one_sentence(size: int, one_machine: bool)
 @pytest.mark.parametrize("size", [*range(1, 18), 33])
 def test_what_the_engine_gets_is_proven(size: int, one_machine: bool) -> None:
     for collective, entries in plans(size, one_machine).items():
-        for limit, name, one_shot, levels in entries:
+        for limit, name, one_shot, _chunk, levels in entries:
             plan = from_wire(size, name, levels)
             owners = verify(plan)
             if collective == "all_gather":
@@ -88,7 +88,7 @@ def test_thresholds(collective: str, size: int, one_machine: bool, expected: dic
 
 @pytest.mark.parametrize("one_machine", [True, False])
 def test_a_single_rank_has_nothing_to_do(one_machine: bool) -> None:
-    assert plans(1, one_machine) == {name: [(-1, "none", False, ())] for name in COLLECTIVES}
+    assert plans(1, one_machine) == {name: [(-1, "none", False, 0, ())] for name in COLLECTIVES}
 
 
 def test_bad_requests() -> None:

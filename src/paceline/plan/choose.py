@@ -40,12 +40,16 @@ class Choice:
 
     one_shot: every rank shows all others what it has, once, and takes what it needs; in a reduction, each combines
     everything for itself as if it were the owner.
+
+    chunk: a larger buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), each served by
+    the plan on its own, so that their levels overlap. All-gather is not cut.
     """
 
     plan: Plan
     limit: int
     reason: str
     one_shot: bool = False
+    chunk: int = 0
 
     @property
     def name(self) -> str:
@@ -88,7 +92,7 @@ def plans(size: int, one_machine: bool) -> dict[str, list[PlanEntry]]:
     # Not cached: the engine takes it over when a group is made, and a ring of 64 ranks weighs 0.5 MB.
     return {
         collective: [
-            (choice.limit, choice.name, choice.one_shot, to_wire(choice.plan))
+            (choice.limit, choice.name, choice.one_shot, choice.chunk, to_wire(choice.plan))
             for choice in choose(collective, size, one_machine)
         ]
         for collective in COLLECTIVES
