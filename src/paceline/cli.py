@@ -23,6 +23,18 @@ _ELSEWHERE = {
         "paceline.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
     ),
+    "check": (
+        "paceline.check.command",
+        "Measure the links between a job's ranks, and name what is slow.",
+    ),
+    "plan": (
+        "paceline.plan.command",
+        "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
+    ),
+    "topology": (
+        "paceline.topology.command",
+        "Show a network from its file: machines, ranks, and the speed of every link.",
+    ),
 }
 
 
