@@ -19,6 +19,10 @@ _ELSEWHERE = {
         "paceline.bench.command",
         "Measure collectives, and what they cost others, beside other systems in the same run.",
     ),
+    "lab": (
+        "paceline.lab.command",
+        "A cluster on this machine, with the links of a topology file: run a command on each of its machines.",
+    ),
     "demo": (
         "paceline.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
@@ -66,7 +70,9 @@ def run(
     """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
     from paceline.cores import available
     from paceline.launch.run import Request, run
+    from paceline.launch.torchrun import ranks_here
 
+    ranks = ranks or ranks_here(os.environ)
     if not ranks:
         raise _UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
     request = Request(ctx.obj, ranks, threads, pin, direct, grace)

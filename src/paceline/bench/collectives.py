@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,13 +19,17 @@ from paceline.bench.interleave import Effort, Work
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
+from paceline.lab.lab import Lab, switched
+from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
 
 def command(
     context: typer.Context,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.")] = 2,
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.", show_default="2, or the lab's")
+    ] = None,
     begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
     end: Annotated[
         str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
@@ -40,6 +46,12 @@ def command(
     buffers: Annotated[
         str, typer.Option(help="Where Paceline's data lie: any (ordinary memory), arena (paceline.empty).")
     ] = "any",
+    algorithms: Annotated[
+        str,
+        typer.Option(
+            help="Algorithms of Paceline to compare, as PACELINE_ALGORITHM names them.", show_default="its choice"
+        ),
+    ] = "",
     against: Annotated[
         str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
     ] = "",
@@ -50,8 +62,7 @@ def command(
         bool, typer.Option("--limit", help="Beside them what memory allows: all ranks as threads over shared buffers.")
     ] = False,
     machines: Annotated[
-        int,
-        typer.Option(min=1, help="Spread the ranks over so many network namespaces without a rate limit (root)."),
+        int, typer.Option(min=1, help="Spread the ranks over so many machines of a lab without rate limits (root).")
     ] = 1,
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per system and size, at most.")] = Effort.rounds,
     seconds: Annotated[
@@ -73,14 +84,21 @@ def command(
     CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
     times faster than that peer. Of Intel MPI the best of three settings is shown at each size.
 
+    On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
+    with ranks on all machines as the file says, and those of the others end at once.
+
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
     out, err = Console(), Console(stderr=True)
     collective = str(context.info_name)
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
+    lab, leads = _lab(ranks, machines)
+    if not leads:
+        return
+    ranks = lab.topology.world if lab else ranks or 2
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
-    chosen, missing = choose(collective, paths, against, peers, machines, buffers)
+    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -91,7 +109,7 @@ def command(
         systems=chosen,
         works=works,
         ranks=ranks,
-        machines=machines,
+        lab=lab,
         effort=Effort(rounds, seconds, calls=iterations),
         timeout=timeout,
         limit=limit,
@@ -106,21 +124,39 @@ def command(
         raise typer.Exit(REFUSED)
 
 
+def _lab(ranks: int | None, machines: int) -> tuple[Lab | None, bool]:
+    """The machines to measure on, None for this one, and whether this command is the one that measures."""
+    inside = Lab.inside(os.environ)
+    if inside is not None:
+        lab, number = inside
+        if machines > 1 or ranks not in (None, lab.topology.world):
+            raise typer.BadParameter(f"the lab has {lab.topology.world} ranks; leave -n and --machines out")
+        return lab, number == 0
+    if machines == 1:
+        return None, True
+    if (ranks or 2) < machines:
+        raise typer.BadParameter(f"{ranks or 2} ranks are too few for {machines} machines", param_hint="--machines")
+    places = Counter(rank * machines // (ranks or 2) for rank in range(ranks or 2))
+    return Lab(switched(list(places.values()))), True
+
+
 def _run(request: Request, err: Console) -> Outcome:
     with ending(err) as complain, err.status("") as status:
         return run(request, os.environ, complain, status.update)
 
 
 def choose(
-    collective: str, paths: str, against: str, peers: Path, machines: int, buffers: str = "any"
+    collective: str, paths: str, against: str, peers: Path, buffers: str = "any", algorithms: str = ""
 ) -> tuple[list[systems.System], list[str]]:
     """The systems to measure, and a sentence for each that can't be."""
     wanted: list[Callable[[], list[systems.System]]] = []
     for path in _words(paths, systems.PATHS, "none", "--paths"):
         for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):
-            wanted.append(lambda path=path, buffer=buffer: [systems.paceline(path, buffer)])  # type: ignore[misc]
+            for algorithm in _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""]:
+                ours = partial(systems.paceline, path, buffer, algorithm)
+                wanted.append(lambda ours=ours: [ours()])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
-        wanted.append(lambda name=name: systems.peer(name, peers, machines, collective))  # type: ignore[misc]
+        wanted.append(lambda name=name: systems.peer(name, peers, collective))  # type: ignore[misc]
     chosen: list[systems.System] = []
     missing = []
     for find in wanted:
