@@ -1,0 +1,29 @@
+"""Groups that go by a plan of the test's choice, cut into chunks of the test's choice."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+
+from paceline.group import Group
+from paceline.plan.binomial import binomial
+from paceline.plan.ir import Plan
+from paceline.plan.ring import ring
+from paceline.plan.wire import to_wire
+from paceline.runtime import runtime
+
+
+def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
+    """The same ranks; all-reduce goes by `plan` and broadcast by a binomial tree, in chunks of `chunk` bytes."""
+    channel = np.array([secrets.randbits(62)])
+    group.broadcast(channel, 0)
+    entries = {
+        "all_reduce": [(-1, plan.name, False, chunk, to_wire(plan))],
+        "all_gather": [(-1, "ring", False, 0, to_wire(ring(group.size)))],
+        "broadcast": [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))],
+    }
+    home, ranks = runtime(), list(range(group.size))
+    native = home.subgroup(group._native.channel, ranks, int(channel[0]), timeout, lambda *_: entries)
+    return Group(home, native, timeout)
