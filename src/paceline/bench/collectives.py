@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,10 @@ from rich.console import Console
 from paceline.bench import bandwidth, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
+from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
-from paceline.lab.lab import Lab, switched
 from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
@@ -27,9 +26,7 @@ COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
 def command(
     context: typer.Context,
-    ranks: Annotated[
-        int | None, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.", show_default="2, or the lab's")
-    ] = None,
+    ranks: RANKS = None,
     begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
     end: Annotated[
         str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
@@ -93,10 +90,10 @@ def command(
     collective = str(context.info_name)
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
-    lab, leads = _lab(ranks, machines)
-    if not leads:
+    placed = place(ranks, machines, os.environ)
+    if placed is None:
         return
-    ranks = lab.topology.world if lab else ranks or 2
+    lab, ranks = placed
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
     chosen, missing = choose(collective, paths, against, peers, buffers, algorithms)
     for sentence in missing:
@@ -122,22 +119,6 @@ def command(
         raise typer.Exit(FAILED)
     if refused or outcome.refused:
         raise typer.Exit(REFUSED)
-
-
-def _lab(ranks: int | None, machines: int) -> tuple[Lab | None, bool]:
-    """The machines to measure on, None for this one, and whether this command is the one that measures."""
-    inside = Lab.inside(os.environ)
-    if inside is not None:
-        lab, number = inside
-        if machines > 1 or ranks not in (None, lab.topology.world):
-            raise typer.BadParameter(f"the lab has {lab.topology.world} ranks; leave -n and --machines out")
-        return lab, number == 0
-    if machines == 1:
-        return None, True
-    if (ranks or 2) < machines:
-        raise typer.BadParameter(f"{ranks or 2} ranks are too few for {machines} machines", param_hint="--machines")
-    places = Counter(rank * machines // (ranks or 2) for rank in range(ranks or 2))
-    return Lab(switched(list(places.values()))), True
 
 
 def _run(request: Request, err: Console) -> Outcome:
