@@ -88,9 +88,7 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
   group->channel = channel;
   group->rank = rank;
   group->timeout = timeout;
-  group->plans = std::move(plans);
-  for (auto& [collective, list] : group->plans)
-    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+  adopt(*group, std::move(plans));
   bool any_shm = false;
   bool any_tcp = false;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -119,6 +117,17 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
     if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
   }
   return group;
+}
+
+void Engine::adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans) {
+  group.plans = std::move(plans);
+  for (auto& [collective, list] : group.plans)
+    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+}
+
+void Engine::set_plans(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans) {
+  auto lock = enter();
+  adopt(group, std::move(plans));
 }
 
 // The others may hear of it before they make the group themselves; no turn begins before all have heard from all.

@@ -1,19 +1,17 @@
-"""What the plans of a group assume of its network, and a tree with other links."""
+"""The network that a group's plans were made for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
-from paceline.topology import Link, Node, Topology
+from paceline.topology import Link
 from paceline.topology.discover import Placement
+from paceline.topology.relink import relink
 from paceline.topology.words import speeds
 
 
 class Assumed:
-    """The network that a group's plans were made for."""
+    """What the plans of a group take its network for: `placement.ranks[i]` sits at place i of its topology."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
@@ -27,16 +25,17 @@ class Assumed:
             self._seconds[nbytes] = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).seconds
         return self._seconds[nbytes]
 
-    def with_uplinks(self, uplinks: Mapping[int, Link]) -> Placement:
-        """The same tree with the machines' links as given, by any rank of each; other links stay as they are."""
-        links = []
-        for node, places in self.placement.topology.machines():
-            found = [uplinks[rank] for place in places if (rank := self.placement.ranks[place]) in uplinks]
-            links.append(found[0] if found else node.uplink)
-        remaining = iter(links)
-        root = _relinked(self.placement.topology.root, remaining.__next__)
-        return Placement(replace(self.placement.topology, root=root), self.placement.ranks)
-
-
-def _relinked(node: Node, next_link: object) -> Node:
-    raise NotImplementedError
+    def measured(self, found: Placement) -> tuple[Placement, str]:
+        """The same tree with the machines' links as they were found, and which of them are others, in words."""
+        links: dict[int, Link] = {}
+        for node, places in found.topology.machines():
+            assert node.uplink is not None
+            links.update(dict.fromkeys((found.ranks[place] for place in places), node.uplink))
+        machines = list(self.placement.topology.machines())
+        uplinks = [links[self.placement.ranks[places[0]]] for _, places in machines]
+        news = [
+            f"{node.name} {speeds(uplink)} (taken for {speeds(node.uplink)})"
+            for (node, _), uplink in zip(machines, uplinks, strict=True)
+            if node.uplink is not None
+        ]
+        return Placement(relink(self.placement.topology, uplinks), self.placement.ranks), ", ".join(news)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CHANGED = 1.25
-"""By this factor, or its inverse, a pace must differ from the usual one to be suspicious: noise stays below, the loss of
+"""By this factor, or its inverse, a pace must differ from the usual to be suspicious: noise stays below, the loss of
 a link's third does not."""
 PATIENCE = 2
 """Suspicious windows in a row after which the change is taken to be for good."""
