@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from jobs import HERE, run, words
 
-from paceline.lab.namespaces import Machines
+from paceline.lab.lab import Lab
 from paceline.launch.local import LocalJob
 from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.flexreduce import flexreduce
+from paceline.topology import parse, read
 
 PORT = "28533"
 TWO_AND_THREE = """
@@ -34,8 +36,8 @@ children:
 
 
 @pytest.fixture(scope="module")
-def two_machines() -> Iterator[Machines]:
-    with Machines(2) as made:
+def two_machines() -> Iterator[Lab]:
+    with Lab(parse(TWO_AND_THREE)) as made:
         yield made
 
 
@@ -54,13 +56,13 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
-def run_on(machines: Machines, places: str, output: Path, **environ: str) -> None:
+def run_on(machines: Lab, places: str, output: Path, **environ: str) -> None:
     """Ranks on the machines that `places` names by number; fails with what they wrote if one of them does."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "SLURM_", "OMPI_"))}
     common = {
         **clean,
         "WORLD_SIZE": str(len(places)),
-        "MASTER_ADDR": machines.addresses[0],
+        "MASTER_ADDR": machines.machines[0].address,
         "MASTER_PORT": PORT,
         **environ,
     }
@@ -81,12 +83,12 @@ def run_on(machines: Machines, places: str, output: Path, **environ: str) -> Non
 
 @pytest.mark.requires_root_network
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Machines, file: Path, out: Path) -> None:
+def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Lab, file: Path, out: Path) -> None:
     run_on(two_machines, "00111", out, PACELINE_TOPOLOGY=str(file), PACELINE_ALGORITHM=algorithm)
 
 
 @pytest.mark.requires_root_network
-def test_machines_that_find_each_other_plan_too(two_machines: Machines, out: Path) -> None:
+def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) -> None:
     run_on(two_machines, "01101", out)
 
 
@@ -95,6 +97,14 @@ def test_a_deeper_tree(algorithm: str, file: Path, out: Path) -> None:
     file.write_text(DEEP)
     env = {"PACELINE_TOPOLOGY": str(file), **({"PACELINE_ALGORITHM": algorithm} if algorithm else {})}
     run(5, "on_machines.py", "00122", output=out, env=env)
+
+
+def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
+    """1 + 4 ranks: FlexReduce makes ranks owners of what they gave away, and their stale copies must not count."""
+    file.write_text(TWO_AND_THREE.replace("ranks: 2", "ranks: 1").replace("ranks: 3", "ranks: 4"))
+    plan = flexreduce(read(file))
+    assert any(step.owner not in step.holders for level in plan.levels for step in level)
+    run(5, "planned.py", "01111", output=out, env={"PACELINE_TOPOLOGY": str(file), "PACELINE_ALGORITHM": "flexreduce"})
 
 
 def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:
