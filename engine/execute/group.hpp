@@ -58,8 +58,12 @@ class Group {
   void heard(const Header& header, int from);
   std::vector<int> unheard(std::uint32_t sequence) const;
 
+  // Gives a message to the one who waits for it, or keeps it; returns what is wrong with it, or nothing.
+  std::string take(int from, std::unique_ptr<Arrival> arrival);
   // A message and the one who waits for it have met; returns what is wrong with it, or nothing.
   std::string meet(Receive& receive, std::unique_ptr<Arrival> arrival);
+  // The one who waits for this message, if its bytes can go where they belong as they come in.
+  Receive* expect(const Header& header, int from);
 
  private:
   static constexpr std::size_t kHistory = 64;

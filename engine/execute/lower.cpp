@@ -61,6 +61,7 @@ void Lowering::add_local(Action::Kind kind, std::byte* to, const std::byte* from
 // Chunks differ by one element at most.
 template <typename Lower>
 void Lowering::cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower) {
+  program_.unasked = plan.chunk_bytes > 0;
   const std::size_t width = size_of(dtype);
   const auto chunks = static_cast<std::int64_t>(plan.chunks(count * width));
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {

@@ -38,6 +38,8 @@ struct Program {
   Fold fold{DType::uint8, Op::sum};
   // A combine writes where a send of its stage reads: it waits until the send has been copied.
   bool combine_after_sends = false;
+  // The messages under way at once are few and small enough for every receiver to hold those that it is not ready for.
+  bool unasked = false;
 
   void clear();
   // Empty stages and tracks vanish.

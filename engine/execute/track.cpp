@@ -58,6 +58,7 @@ void Track::post_send(const Action& action) {
   send.header.length = action.bytes;
   send.header.tag = action.tag;
   send.data = action.from;
+  send.unasked = context_->program->unasked;
   send.link = context_->group->members[static_cast<std::size_t>(action.peer)].link;
   send.link->post(send);
 }

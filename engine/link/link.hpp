@@ -20,6 +20,7 @@ struct Send {
   const std::byte* data = nullptr;
   Link* link = nullptr;
   std::size_t sent = 0;
+  bool unasked = false;  // the receiver has room for it: it need not be asked first
   bool queued = false;   // the link holds a pointer to it
   bool offered = false;  // the peer has been told and may read the data
   bool done = false;
@@ -50,6 +51,8 @@ class Inbox {
   virtual ~Inbox() = default;
   virtual std::unique_ptr<Arrival> new_arrival() = 0;
   virtual void deliver(std::unique_ptr<Arrival> arrival) = 0;
+  // Where the payload of an eager message goes as it comes in; null: it is to be delivered once it is here.
+  virtual StreamSink* expect(int peer, const Header& header) = 0;
   virtual void lost(int peer, const std::string& reason) = 0;
 };
 

@@ -44,7 +44,7 @@ class TcpLink final : public Link {
   void forget_after_fork() override { socket_.reset(); }
 
   static constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
-  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // of a stream; and the most that goes unasked
 
  private:
   struct Outgoing {

@@ -100,6 +100,7 @@ class Engine final : private Inbox {
 
   std::unique_ptr<Arrival> new_arrival() override;
   void deliver(std::unique_ptr<Arrival> arrival) override;
+  StreamSink* expect(int peer, const Header& header) override;
   void lost(int peer, const std::string& reason) override;
 
   std::unique_lock<std::mutex> enter();
