@@ -104,7 +104,8 @@ def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
     file.write_text(TWO_AND_THREE.replace("ranks: 2", "ranks: 1").replace("ranks: 3", "ranks: 4"))
     plan = flexreduce(read(file))
     assert any(step.owner not in step.holders for level in plan.levels for step in level)
-    run(5, "planned.py", "01111", output=out, env={"PACELINE_TOPOLOGY": str(file), "PACELINE_ALGORITHM": "flexreduce"})
+    env = {"PACELINE_TOPOLOGY": str(file), "PACELINE_ALGORITHM": "flexreduce"}
+    run(5, "on_machines.py", "01111", output=out, env=env)
 
 
 def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:
