@@ -11,6 +11,7 @@
 #include "execute/lower.hpp"
 #include "execute/message_operation.hpp"
 #include "execute/one_shot.hpp"
+#include "execute/shared_exchange.hpp"
 
 namespace paceline {
 
@@ -31,9 +32,10 @@ class Group {
   Matcher matcher;
   Error error;                 // the first one; every later operation fails with it
   std::unique_ptr<Lane> lane;  // where all members share this machine
-  // The last operation of either kind, for the next one that finds it unused.
+  // The last operation of each kind, for the next one that finds it unused.
   std::shared_ptr<MessageOperation> spare;
   std::shared_ptr<OneShot> spare_one_shot;
+  std::shared_ptr<SharedExchange> spare_exchange;
 
   int size() const { return static_cast<int>(members.size()); }
   std::uint32_t sequence() const { return next_sequence_; }

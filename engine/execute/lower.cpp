@@ -220,20 +220,17 @@ void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, do
 }
 
 void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
-  const auto flows = [&](int from, int to) {
-    if (collective == Collective::scatter) return from == root;
-    return collective != Collective::gather || to == root;
-  };
   const auto me = static_cast<std::size_t>(rank_);
-  if (flows(rank_, rank_)) add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+  if (flows(collective, root, rank_, rank_))
+    add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
   for (int distance = 1; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_;
-    if (flows(rank_, to)) {
+    if (flows(collective, root, rank_, to)) {
       const Place& place = sends[static_cast<std::size_t>(to)];
       add_send(place.address, place.bytes, to);
     }
     const int from = (rank_ + size_ - distance) % size_;
-    if (flows(from, rank_)) {
+    if (flows(collective, root, from, rank_)) {
       const Place& place = recvs[static_cast<std::size_t>(from)];
       add_receive(place.address, place.bytes, from);
     }

@@ -3,16 +3,11 @@
 
 #include <span>
 
+#include "execute/flow.hpp"
 #include "execute/plan.hpp"
 #include "execute/program.hpp"
-#include "link/header.hpp"
 
 namespace paceline {
-
-struct Place {
-  std::byte* address = nullptr;
-  std::size_t bytes = 0;
-};
 
 // Builds the program of rank `rank` of `size`; the tags count the messages from one rank to another, chunk by chunk,
 // and both ends count alike because both walk the same plan.

@@ -79,8 +79,10 @@ class Link {
   virtual void cancel(Send& send) = 0;
   virtual void cancel(StreamSink& sink) = 0;
 
-  // What this link reads: copies a part of an offered message; returns 0 or an errno. Then says that it was read.
-  virtual int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) = 0;
+  // Where `readable`: copies memory of the peer; returns 0 or an errno.
+  virtual int read(std::uint64_t address, std::byte* to, std::size_t size) = 0;
+  // Copies a part of an offered message that `reads`. Then says that it was read.
+  int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size);
   void acknowledge(const Arrival& offer);
   // Streaming links: asks for an offered message.
   virtual void grant(const Arrival& offer, StreamSink& sink) = 0;

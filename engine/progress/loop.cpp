@@ -252,6 +252,8 @@ bool Engine::step_operations() {
       if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
       if (!operation.over()) operation.finish();
       moved = true;
+    } else if (absent_peers_) {
+      fail_with_absent_peers(operation);  // it may need, from now on, somebody who left before
     }
   }
   return moved;

@@ -57,6 +57,13 @@ Plan plan_from(const WirePlan& wire) {
   return plan;
 }
 
+std::map<std::string, std::vector<Plan>, std::less<>> plans_from(const WirePlans& wire) {
+  std::map<std::string, std::vector<Plan>, std::less<>> plans;
+  for (const auto& [collective, choices] : wire)
+    for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
+  return plans;
+}
+
 std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   std::vector<Buffer> buffers;
   for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
@@ -108,9 +115,7 @@ nb::object released(const PyGroup& self, Call&& call) {
 
 PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
                    const std::vector<int>& peers, double timeout, const WirePlans& wire, nb::object failed) {
-  std::map<std::string, std::vector<Plan>, std::less<>> plans;
-  for (const auto& [collective, choices] : wire)
-    for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
+  auto plans = plans_from(wire);
   std::shared_ptr<Group> group;
   {
     const nb::gil_scoped_release no_gil;
@@ -251,6 +256,12 @@ void bind_group(nb::module_& m) {
                return receive(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag,
                               mode_of(mode));
              });
+           })
+      .def("set_plans",
+           [](PyGroup& self, const WirePlans& wire) {
+             auto plans = plans_from(wire);
+             const nb::gil_scoped_release no_gil;
+             self.engine->set_plans(*self.group, std::move(plans));
            })
       .def(
           "set_timeout",

@@ -19,9 +19,25 @@ _ELSEWHERE = {
         "paceline.bench.command",
         "Measure collectives, and what they cost others, beside other systems in the same run.",
     ),
+    "lab": (
+        "paceline.lab.command",
+        "A cluster on this machine, with the links of a topology file: run a command on each of its machines.",
+    ),
     "demo": (
         "paceline.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
+    ),
+    "check": (
+        "paceline.check.command",
+        "Measure the links between a job's ranks, and name what is slow.",
+    ),
+    "plan": (
+        "paceline.plan.command",
+        "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
+    ),
+    "topology": (
+        "paceline.topology.command",
+        "Show a network from its file: machines, ranks, and the speed of every link.",
     ),
 }
 
@@ -54,7 +70,9 @@ def run(
     """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
     from paceline.cores import available
     from paceline.launch.run import Request, run
+    from paceline.launch.torchrun import ranks_here
 
+    ranks = ranks or ranks_here(os.environ)
     if not ranks:
         raise _UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
     request = Request(ctx.obj, ranks, threads, pin, direct, grace)

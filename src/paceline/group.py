@@ -62,6 +62,7 @@ class Group:
         self._timeout = timeout
         self.rank: int = native.rank
         self.size: int = native.size
+        self.channel: int = native.channel
 
     def all_reduce(
         self, array: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False

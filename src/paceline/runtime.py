@@ -21,6 +21,7 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
+from paceline.places import Places, given
 from paceline.rendezvous import (
     Link,
     Meeting,
@@ -33,6 +34,8 @@ from paceline.rendezvous import (
 )
 from paceline.settings import Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
+from paceline.topology import Topology
+from paceline.topology.discover import Placement
 from paceline.trace import dump as trace
 from paceline.trace.listener import Name
 from paceline.version import VERSION
@@ -40,8 +43,8 @@ from paceline.watch import Watch
 
 log = logging.getLogger("paceline")
 
-Plans = Callable[[int, bool], Mapping[str, Sequence[Any]]]
-"""`plans(size, one_machine)`: plan entries per collective, as `paceline.plan.plans` makes them."""
+Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
+"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.planning.plans` makes them."""
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
@@ -66,7 +69,11 @@ class Runtime:
     def __init__(self, settings: Settings, native: EngineModule, plans: Plans) -> None:
         self.settings = settings
         self._native, self._plans = native, plans
-        self._process = Process(new_process_name(), this_machine(settings.machine), cores.available(), version())
+        self._given = given(settings.topology)
+        network = self._given.word if self._given is not None else ""
+        self._process = Process(
+            new_process_name(), this_machine(settings.machine), cores.available(), version(), network
+        )
         self._pid = os.getpid()
         self._arena: Arena | None = native.Arena()
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
@@ -78,6 +85,7 @@ class Runtime:
         self._memberships: dict[int, Membership] = {}
         self._used: set[str] = set()
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
+        self._places: Places | None = None  # known with the first group
         self._seen: dict[int, trace.Group] = {}
         self._watch: Watch | None = None
         self._failed: dict[int, str] = {}  # what failed each group, by channel
@@ -104,6 +112,7 @@ class Runtime:
                 arena=self._shared_memory().descriptor,
                 linked=self._links,
                 used=self._used,
+                check=self._check_places,
             )
             with self._lock:
                 self._adopt(meeting, rank)
@@ -207,6 +216,10 @@ class Runtime:
         if self._closed:
             raise CommunicationError("Paceline was shut down in this process")
 
+    def _check_places(self, members: Sequence[Member]) -> None:
+        if self._places is None:
+            Places(self._given, members)
+
     def _adopt(self, meeting: Meeting, rank: int) -> None:
         """Give the new links to the engine, which owns them from here on."""
         waiting = dict(meeting.links)
@@ -236,7 +249,10 @@ class Runtime:
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._engine is not None
-        entries = (plans or self._plans)(len(membership.members), membership.one_machine)
+        if self._places is None:
+            self._places = Places(self._given, membership.members)
+        here = self._places.of(membership.members)
+        entries = (plans or self._plans)(here.topology, here.ranks, self.settings.algorithm)
         failed = partial(self._group_failed, channel)
         group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         self._memberships[channel] = membership
@@ -246,7 +262,24 @@ class Runtime:
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
         if self._watch is None:
             self._watch = self._start_watch(self._engine, channel, membership)
-        return group
+        if membership.one_machine or self.settings.algorithm is not None or plans is not None:
+            return group
+        return self._adaptive(self._engine, group, membership, here, timeout)
+
+    def _adaptive(
+        self, engine: Engine, native: Any, membership: Membership, placement: Placement, timeout: float
+    ) -> Any:
+        """Between machines, and where nobody asked for an algorithm, plans follow the network."""
+        from paceline.adapt.group import AdaptiveGroup
+        from paceline.adapt.links import links
+
+        return AdaptiveGroup(
+            native,
+            placement,
+            engine.events,
+            lambda native: links(self, native, membership.members, timeout),
+            lambda found: self._plans(found.topology, found.ranks, None),
+        )
 
     def _start_watch(self, engine: Engine, channel: int, membership: Membership) -> Watch:
         name = Name(os.geteuid(), channel, membership.rank, os.getpid())
@@ -342,7 +375,7 @@ def runtime() -> Runtime:
     with _home.lock:
         if _home.runtime is None or not _home.runtime.usable:
             from paceline import _engine
-            from paceline.plan import plans
+            from paceline.planning import plans
 
             settings = Settings.from_environment()
             set_up_logging(settings)

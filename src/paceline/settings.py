@@ -56,6 +56,10 @@ class Settings:
     stall_seconds: float | None = None
     trace: str | None = None
     log_level: int | None = None
+    topology: str | None = None
+    """The file that describes the network."""
+    algorithm: str | None = None
+    """The all-reduce to use between machines."""
 
     @property
     def one_machine(self) -> bool:
@@ -91,6 +95,8 @@ class Settings:
             stall_seconds=_given(env, "PACELINE_STALL_SECONDS", _stall_seconds),
             trace=env.get("PACELINE_TRACE") or None,
             log_level=_given(env, "PACELINE_LOG", _log_level),
+            topology=env.get("PACELINE_TOPOLOGY") or None,
+            algorithm=_given(env, "PACELINE_ALGORITHM", _algorithm),
         )
 
 
@@ -178,3 +184,11 @@ def _log_level(text: str) -> int:
     if text.upper() in names:
         return int(getattr(logging, text.upper()))
     raise ValueError(f"should be one of {', '.join(names)}")
+
+
+def _algorithm(text: str) -> str:
+    from paceline.plan.algorithms import ALGORITHMS  # what nobody asks for need not be loaded
+
+    if text in ALGORITHMS:
+        return text
+    raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")

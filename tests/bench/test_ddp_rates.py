@@ -52,6 +52,7 @@ def test_rates_are_compared_round_by_round():
     rows = measure.rows(found, batch=16, steps=3)
     assert [row.to_alone for row in rows] == [1.0, 0.5, 0.5]
     assert [row.to_silent for row in rows] == [2.0, 1.0, 0.8]
+    assert [row.exposed_us for row in rows] == [-2e6, 0.0, 1e6]
     assert rows[0].images_per_second == 16.0
     assert rows[0].iterations == 9
 

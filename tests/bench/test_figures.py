@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from paceline.bench import bandwidth, report, sizes
+from paceline.lab.lab import switched
+from paceline.topology import Link
 
 
 @pytest.mark.parametrize(
@@ -122,6 +126,26 @@ def test_of_a_systems_settings_the_best_row_is_kept_at_each_size():
     assert report.best(rows) == [rows[0], rows[2], rows[4]]
 
 
+def test_each_algorithm_that_was_asked_for_keeps_its_row():
+    rows = [replace(row("paceline", "engine", 8, time), asked=name) for name, time in (("ring", 2.0), ("leaders", 1.0))]
+    assert report.best(rows) == rows
+
+
+def test_beside_a_bound_the_table_says_how_far_it_is():
+    rows = [replace(row("paceline", "engine", 8, 3.0), bound_us=2.0), row("gloo", "torch", 8, 50.0)]
+    table = report.table(rows, root=0)
+    column = next(column for column in table.columns if column.header == "of T*")
+    assert [*column.cells] == ["1.500", ""]
+
+
+def test_the_bound_is_that_of_the_links_true_speed():
+    place = report.Place(switched([1, 2], Link(1e6, 1e6)), 0.5)
+    assert place.machines == 2
+    assert place.bound("all_reduce", 1_000_000) == 2.0
+    assert place.bound("broadcast", 1_000_000) is None
+    assert report.HERE.bound("all_reduce", 8) is None
+
+
 def test_a_slow_row_with_wrong_results_is_kept():
     rows = [row("intelmpi", "mpi4py", 8, 1.0), row("intelmpi", "mpi4py", 8, 2.0, wrong=1)]
     assert report.best(rows) == rows
@@ -131,6 +155,6 @@ def test_the_table_has_the_columns_of_nccl_tests():
     table = report.table([row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0, wrong=3)], root=0)
     titles = [str(column.header) for column in table.columns]
     assert titles[:5] == ["size(B)", "count", "type", "redop", "root"]
-    assert titles[8:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
+    assert titles[9:] == ["time(us)", "cpu(us)", "algbw", "busbw(GB/s)", "#wrong", "vs gloo"]
     assert [*table.columns[-1].cells] == ["25.00×", ""]
     assert [*table.columns[-2].cells] == ["0", "[red]3[/red]"]

@@ -18,11 +18,11 @@ from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.run import Request, run
 from paceline.bench.systems import System
-from paceline.lab.namespaces import existing
 
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),
     *("time_us", "time_us_q1", "time_us_q3", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong", "iterations"),
+    *("asked", "bytes_per_link", "link_efficiency", "bound_us"),
 }
 START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 QUICK = ["--rounds", "3", "--iterations", "3"]
@@ -222,4 +222,51 @@ def test_two_machines(tmp_path):
     rows = json.loads(file.read_text())
     check_rows(rows, 2)
     assert [row["machines"] for row in rows] == [2, 2]
-    assert not [name for name in existing() if name.startswith("paceline-")]
+    assert [row["link_efficiency"] for row in rows] == [None, None]  # nothing is held to a rate
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.needs_package("iperf3")
+def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
+    cluster, file, links = tmp_path / "cluster.yaml", tmp_path / "rows.json", tmp_path / "links.json"
+    machines = ["{machine: one, ranks: 2, uplink: 200 Mbit/s}", "{machine: two, ranks: 1, uplink: 200 Mbit/s}"]
+    cluster.write_text("children:\n" + "".join(f"  - {machine}\n" for machine in machines))
+    peers = ["gloo", *(name for name in ("openmpi", "mpich") if installed(name))]
+    words = ["all_reduce", "-b", "1M", "-e", "1M", "--algorithms", "ring,halving_doubling", "--paths", "engine"]
+    start = "import sys; from paceline.cli import main; main()"
+    lab = [sys.executable, "-c", start, "lab", str(cluster), "--json", str(links), "--timeout", "90", "--"]
+    line = [*lab, *command(*words, *QUICK, "--against", ",".join(peers), "--json", str(file))]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert {text.partition(" | ")[0] for text in done.stdout.splitlines()} == {"one"}
+    rows = json.loads(file.read_text())
+    check_rows(rows, 2 + len(peers))
+    assert [row["asked"] for row in rows] == ["ring", "halving_doubling"] + ["default"] * len(peers)
+    for row in rows:
+        assert (row["ranks"], row["machines"]) == (3, 2)
+        assert 0.5 < row["link_efficiency"] < 1
+        # Whatever the algorithm: all of it leaves each machine's ranks once and comes back to them once.
+        for name in ("one", "two"):
+            assert row["bytes_per_link"][name]["up"] > row["bytes"] * 0.95
+            assert row["bytes_per_link"][name]["down"] > row["bytes"] * 0.95
+        assert row["bound_us"] * 1e-6 == pytest.approx(row["bytes"] / 25e6 / row["link_efficiency"], rel=0.01)
+        assert row["time_us"] > 0.9 * row["bound_us"]
+    assert [link["name"] for link in json.loads(links.read_text())] == ["one", "two"]
+
+
+@pytest.mark.requires_root_network
+def test_a_lab_says_how_many_ranks_there_are(tmp_path):
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("children: [{machine: one, ranks: 2, uplink: 1 Gbit/s}]\n")
+    start = "from paceline.cli import main; main()"
+    lab = [sys.executable, "-c", start, "lab", str(cluster), "--"]
+    done = subprocess.run([*lab, *command("all_reduce", "-n", "4")], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "the lab has 2 ranks" in done.stderr
+
+
+def installed(peer):
+    try:
+        return bool(systems.peer(peer, Path(sys.prefix)))
+    except systems.Missing:
+        return False

@@ -21,7 +21,7 @@ def paceline(*words: str) -> tuple[int, str, str]:
 def test_help_lists_every_command() -> None:
     code, out, _ = paceline("--help")
     assert code == 0
-    assert all(f" {name} " in out for name in ("run", "doctor", "trace", "bench", "demo"))
+    assert all(f" {name} " in out for name in ("run", "doctor", "trace", "bench", "demo", "topology", "check"))
     assert paceline()[1] == out
 
 

@@ -1,5 +1,6 @@
 """What the launcher decides before it starts anything: arguments, threads, cores, the command line for torchrun."""
 
+import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -126,6 +127,8 @@ def test_modules_and_programs() -> None:
     assert line_for("-m pack.age x").endswith("-u -m pack.age x")
     assert line_for("--no-python ./a.out x").endswith("- ./a.out x")
     assert line_for("--run-path /a.py x").endswith("--run-path /a.py x")
+    assert line_for("sh -c true").endswith("- sh -c true")
+    assert line_for(f"{sys.executable} x.py").endswith(f"- {sys.executable} x.py")
 
 
 def test_the_secret_is_made_for_one_machine_only() -> None:
@@ -136,6 +139,13 @@ def test_the_secret_is_made_for_one_machine_only() -> None:
     assert "PACELINE_SECRET" not in two and "PACELINE_SECRET" in notes[0]
     kept, _ = ranks_environment(Request(split(["a.py"]), "2"), {"PACELINE_SECRET": "ours"}, plan)
     assert kept["PACELINE_SECRET"] == "ours"
+
+
+def test_torchruns_own_variables_say_how_many_ranks_are_here_and_elsewhere() -> None:
+    assert torchrun.ranks_here({"PET_NPROC_PER_NODE": "3"}) == "3"
+    assert torchrun.ranks_here({}) == ""
+    with pytest.raises(ValueError, match="several machines needs torchrun, and --direct was given"):
+        check(Request(split(["sh"]), "2", direct=True), {"PET_NNODES": "2"}, True)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.rendezvous.store import MemoryStore
 from paceline.runtime import Runtime, version
+from paceline.topology import Topology
 from paceline.trace import dump, live
 
 TIMEOUT = 20.0
 
 
-def plans(size: int, one_machine: bool) -> dict[str, list[Any]]:
-    return {"all_reduce": [(size, one_machine)]}
+def plans(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> dict[str, list[Any]]:
+    return {"all_reduce": [(topology.world, len(list(topology.machines())) == 1)]}
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from paceline import _engine
-from paceline.plan import plans
+from paceline.planning import plans
+from paceline.topology.discover import RankFacts, discover
 from paceline.trace import chrome, dump, flight
 from paceline.trace.event import events
 
@@ -28,7 +29,11 @@ def pair() -> tuple[Any, Any, list[Any]]:
     for rank, (engine, own) in enumerate(zip(engines, (first, second), strict=True)):
         peer = engine.add_tcp_peer(own.detach(), f"rank {1 - rank}")
         peers = [-1, peer] if rank == 0 else [peer, -1]
-        groups.append(engine.group(CHANNEL, rank, peers, 20.0, plans(2, False)))
+        groups.append(
+            engine.group(
+                CHANNEL, rank, peers, 20.0, plans(discover([RankFacts("a", "a"), RankFacts("b", "b")]).topology)
+            )
+        )
     return engines[0], engines[1], groups
 
 

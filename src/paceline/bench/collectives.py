@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,16 +15,18 @@ from rich.console import Console
 from paceline.bench import bandwidth, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
+from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
+from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
 
 def command(
     context: typer.Context,
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.")] = 2,
+    ranks: RANKS = None,
     begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
     end: Annotated[
         str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
@@ -40,6 +43,12 @@ def command(
     buffers: Annotated[
         str, typer.Option(help="Where Paceline's data lie: any (ordinary memory), arena (paceline.empty).")
     ] = "any",
+    algorithms: Annotated[
+        str,
+        typer.Option(
+            help="Algorithms of Paceline to compare, as PACELINE_ALGORITHM names them.", show_default="its choice"
+        ),
+    ] = "",
     against: Annotated[
         str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
     ] = "",
@@ -50,8 +59,7 @@ def command(
         bool, typer.Option("--limit", help="Beside them what memory allows: all ranks as threads over shared buffers.")
     ] = False,
     machines: Annotated[
-        int,
-        typer.Option(min=1, help="Spread the ranks over so many network namespaces without a rate limit (root)."),
+        int, typer.Option(min=1, help="Spread the ranks over so many machines of a lab without rate limits (root).")
     ] = 1,
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per system and size, at most.")] = Effort.rounds,
     seconds: Annotated[
@@ -73,14 +81,21 @@ def command(
     CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
     times faster than that peer. Of Intel MPI the best of three settings is shown at each size.
 
+    On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
+    with ranks on all machines as the file says, and those of the others end at once.
+
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
     out, err = Console(), Console(stderr=True)
     collective = str(context.info_name)
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
+    placed = place(ranks, machines, os.environ)
+    if placed is None:
+        return
+    lab, ranks = placed
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
-    chosen, missing = choose(collective, paths, against, peers, machines, buffers)
+    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -91,7 +106,7 @@ def command(
         systems=chosen,
         works=works,
         ranks=ranks,
-        machines=machines,
+        lab=lab,
         effort=Effort(rounds, seconds, calls=iterations),
         timeout=timeout,
         limit=limit,
@@ -112,15 +127,17 @@ def _run(request: Request, err: Console) -> Outcome:
 
 
 def choose(
-    collective: str, paths: str, against: str, peers: Path, machines: int, buffers: str = "any"
+    collective: str, paths: str, against: str, peers: Path, buffers: str = "any", algorithms: str = ""
 ) -> tuple[list[systems.System], list[str]]:
     """The systems to measure, and a sentence for each that can't be."""
     wanted: list[Callable[[], list[systems.System]]] = []
     for path in _words(paths, systems.PATHS, "none", "--paths"):
         for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):
-            wanted.append(lambda path=path, buffer=buffer: [systems.paceline(path, buffer)])  # type: ignore[misc]
+            for algorithm in _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""]:
+                ours = partial(systems.paceline, path, buffer, algorithm)
+                wanted.append(lambda ours=ours: [ours()])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
-        wanted.append(lambda name=name: systems.peer(name, peers, machines, collective))  # type: ignore[misc]
+        wanted.append(lambda name=name: systems.peer(name, peers, collective))  # type: ignore[misc]
     chosen: list[systems.System] = []
     missing = []
     for find in wanted:

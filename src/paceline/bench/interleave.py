@@ -10,9 +10,11 @@ from typing import Protocol, TypeVar
 from paceline.bench.ranks.wire import Message
 from paceline.bench.session import SessionFailed, Unsupported
 from paceline.bench.systems import System
+from paceline.lab.lab import Traffic
 
 _LEAST_ROUNDS = 3
 _MOST_CALLS = 20_000
+_UNTIMED = 1
 _TOO_LONG = 4
 _SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
 
@@ -49,7 +51,8 @@ class Session(Protocol):
 class Measured:
     """One system at one size. times, cpu: seconds per call in each round, slowest rank and sum over ranks.
 
-    calls: in the next burst. timed: in all bursts so far.
+    calls: in the next burst. timed: in all bursts so far. carried: bytes over each uplink per call in each round, where
+    there is something that counts them; what the ranks say between calls is in them.
     """
 
     session: Session
@@ -59,6 +62,7 @@ class Measured:
     timed: int = 0
     times: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    carried: list[list[Traffic]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class Work:
 
 
 Complain = Callable[[str], None]
+Meter = Callable[[], list[Traffic]]
+"""What has crossed each uplink so far."""
 T = TypeVar("T")
 
 
@@ -85,11 +91,14 @@ def turns(all_of_them: list[T], round_number: int) -> list[T]:
 class Interleaved:
     """Measures live sessions side by side. One that fails is complained about, stopped and left out from then on."""
 
-    def __init__(self, sessions: Sequence[Session], effort: Effort, complain: Complain) -> None:
+    def __init__(
+        self, sessions: Sequence[Session], effort: Effort, complain: Complain, meter: Meter | None = None
+    ) -> None:
         self.sessions = list(sessions)
         self.failed = self.refused = False
         self._effort = effort
         self._complain = complain
+        self._meter = meter
 
     def measure(self, work: Work, progress: Callable[[int], None]) -> list[Measured]:
         """Checks, times and checks again each system; `progress` is told each finished round."""
@@ -111,7 +120,10 @@ class Interleaved:
         one.calls = self._effort.calls or _calls(one.session, self._effort.burst)
 
     def _time(self, one: Measured) -> None:
+        before = self._meter() if self._meter else []
         once, cpu = _burst(one.session, one.calls)
+        after = self._meter() if self._meter else []
+        one.carried.append([_per_call(a, b, one.calls + _UNTIMED) for a, b in zip(before, after, strict=True)])
         one.times.append(once)
         one.cpu.append(cpu)
         one.timed += one.calls
@@ -148,6 +160,10 @@ def _calls(session: Session, seconds: float) -> int:
         once, _ = _burst(session, calls)
         calls = max(1, min(_MOST_CALLS, round(share * seconds / max(once, 1e-7))))
     return calls
+
+
+def _per_call(before: Traffic, after: Traffic, calls: int) -> Traffic:
+    return Traffic(before.name, round((after.up - before.up) / calls), round((after.down - before.down) / calls))
 
 
 def _check(one: Measured, seeds: list[int]) -> None:

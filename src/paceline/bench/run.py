@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from types import FrameType, TracebackType
 
 from paceline.bench import report, sizes
@@ -17,20 +18,23 @@ from paceline.bench.limit import Limit
 from paceline.bench.report import Row
 from paceline.bench.session import Session, SessionFailed
 from paceline.bench.systems import System
-from paceline.lab.namespaces import Machines
+from paceline.lab.lab import Lab
+from paceline.lab.namespaces import Unavailable
+from paceline.lab.speed import flows
 
 
 @dataclass(frozen=True)
 class Request:
     """What to measure. timeout: seconds that starting a system, or any single order to it, may take.
 
+    lab: the machines that the ranks are on, None for this one; it is entered for the run.
     limit: measure what memory allows as well, for all_reduce of float32 sums.
     """
 
     systems: Sequence[System]
     ranks: int
     works: Sequence[Work] = ()
-    machines: int = 1
+    lab: Lab | None = None
     effort: Effort = field(default_factory=Effort)
     timeout: float = 120.0
     limit: bool = False
@@ -52,20 +56,35 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
     """Measures; everything it started is gone when it returns or raises, also for KeyboardInterrupt and SIGTERM.
 
     environ: what the ranks inherit. complain: told what goes wrong with one system, while the others go on.
-    Raises `lab.namespaces.Unavailable` when machines are asked for and can't be made.
+    Raises `lab.namespaces.Unavailable` when the lab can't be made.
     """
     progress("starting")
     with started(request, environ, complain) as alive:
         limit = [Limit(request.ranks)] if request.limit else []
-        interleaved = Interleaved([*alive, *limit], request.effort, complain)
+        meter = request.lab.traffic if request.lab else None
+        interleaved = Interleaved([*alive, *limit], request.effort, complain, meter)
         interleaved.failed = len(alive) < len(request.systems)
+        place = _place(request.lab, complain, progress)
         rows: list[Row] = []
         for work in request.works:
             name = f"{work.collective} {sizes.show(sizes.in_bytes(work.elements, work.dtype))}"
             progress(name)
             measured = interleaved.measure(work, lambda done, name=name: progress(f"{name}, round {done}"))  # type: ignore[misc]
-            rows += report.best([report.figures(one, work, request.machines) for one in measured])
+            rows += report.best([report.figures(one, work, place) for one in measured])
         return Outcome(rows, interleaved.failed, interleaved.refused)
+
+
+def _place(lab: Lab | None, complain: Complain, progress: Callable[[str], None]) -> report.Place:
+    """The machines, with the share of their rates that their links carry: the median over the machines."""
+    if lab is None:
+        return report.HERE
+    progress("iperf3")
+    try:
+        shares = [flow.efficiency for flow in flows(lab)]
+    except Unavailable as reason:
+        complain(str(reason))
+        shares = []
+    return report.Place(lab.topology, median(shares) if shares else None)
 
 
 @contextmanager
@@ -78,19 +97,17 @@ def started(request: Request, environ: Mapping[str, str], complain: Complain) ->
         stack.enter_context(_sigterm_interrupts())
         home = Path(tempfile.mkdtemp(prefix="paceline-bench-"))
         stack.callback(shutil.rmtree, home, ignore_errors=True)
-        machines = stack.enter_context(Machines(request.machines)) if request.machines > 1 else None
+        lab = stack.enter_context(request.lab) if request.lab else None
         sessions = [Session(system, request.ranks, home, request.timeout) for system in request.systems]
         for session in sessions:
             stack.push(_stopper(session))
         stack.enter_context(_undisturbed_exit())
-        yield _alive(sessions, environ, machines, complain)
+        yield _alive(sessions, environ, lab, complain)
 
 
-def _alive(
-    sessions: list[Session], environ: Mapping[str, str], machines: Machines | None, complain: Complain
-) -> list[Session]:
+def _alive(sessions: list[Session], environ: Mapping[str, str], lab: Lab | None, complain: Complain) -> list[Session]:
     """Starts all; the sessions whose process group formed. All start before the first is waited for."""
-    steps: list[Callable[[Session], None]] = [lambda one: one.start(environ, machines), Session.meet, Session.begin]
+    steps: list[Callable[[Session], None]] = [lambda one: one.start(environ, lab), Session.meet, Session.begin]
     for step in steps:
         kept = []
         for session in sessions:

@@ -12,7 +12,7 @@ from paceline.bench import starting
 from paceline.bench.ranks import wire
 from paceline.bench.ranks.wire import Closed, Lines, Message
 from paceline.bench.systems import System
-from paceline.lab.namespaces import Machines
+from paceline.lab.lab import Lab
 from paceline.launch.job import Job
 
 _LOG_LINES = 6
@@ -45,11 +45,11 @@ class Session:
         self._formed = False
         self._job: Job | None = None
 
-    def start(self, environ: Mapping[str, str], machines: Machines | None) -> None:
+    def start(self, environ: Mapping[str, str], lab: Lab | None) -> None:
         """Starts the processes."""
         address = self._scratch / "s"
         self._listener = wire.listen(str(address), self.ranks)
-        self._job = starting.job(self.system, self.ranks, address, self._scratch, environ, machines)
+        self._job = starting.job(self.system, self.ranks, address, self._scratch, environ, lab)
         self._job.start()
 
     def meet(self) -> None:

@@ -1,82 +1,127 @@
-"""How the ranks of one system are started: directly, by an MPI's own launcher, or in network namespaces."""
+"""How the ranks of one system are started: directly or by an MPI's own launcher, here or on the machines of a lab."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 from paceline.bench.systems import MPI_FILES, System
 from paceline.cores import available
-from paceline.lab.namespaces import Machines
+from paceline.lab.lab import INTERFACE, Lab
 from paceline.launch import tree
 from paceline.launch.job import Command, Job, wrapped
 from paceline.launch.local import LocalJob
 from paceline.launch.threads import thread_variables
 
 _BENCH = Path(__file__).parent
-# Any port is free in a namespace of our own; the jobs of a run share the namespaces, so each takes the next one.
-_NAMESPACE_PORTS = itertools.count(29400)
+# Any port is free on machines of our own; the jobs of a run share them, so each takes the next one.
+_LAB_PORTS = itertools.count(29400)
 
 
-def job(
-    system: System, ranks: int, address: Path, scratch: Path, environ: Mapping[str, str], machines: Machines | None
-) -> Job:
+def job(system: System, ranks: int, address: Path, scratch: Path, environ: Mapping[str, str], lab: Lab | None) -> Job:
     """The job whose ranks connect to the Unix socket `address`; its output goes to files in `scratch`.
 
-    environ: what the ranks inherit. machines: None for one machine; else ranks are spread over them in blocks.
+    environ: what the ranks inherit. lab: the machines that the ranks are started on, None for this one.
     """
     env = {**environ, **thread_variables(1, environ), **system.environment}
     start = f"import sys; sys.path.append({str(_BENCH)!r}); from ranks.program import main; main({str(address)!r})"
     argv = [str(system.python), "-c", start]
     if system.launcher != "local":
-        if machines is not None:
-            raise ValueError(f"{system.name}'s ranks are started on one machine only")
-        return _mpi_job(system, argv, ranks, scratch, env)
-    if machines is not None:
-        return _namespace_job(argv, ranks, scratch, env, machines)
+        return _mpi_job(system, argv, ranks, scratch, env, lab)
+    if lab is not None:
+        return _lab_job(argv, scratch, env, lab)
     return LocalJob(ranks, argv, {**env, "GLOO_SOCKET_IFNAME": "lo"}, output=scratch)
 
 
-def _namespace_job(argv: list[str], ranks: int, scratch: Path, env: dict[str, str], machines: Machines) -> Job:
+def _lab_job(argv: list[str], scratch: Path, env: dict[str, str], lab: Lab) -> Job:
     commands = []
-    port = next(_NAMESPACE_PORTS)
-    place = [rank * machines.count // ranks for rank in range(ranks)]
-    for rank, machine in enumerate(place):
-        where = {
-            "RANK": str(rank),
-            "LOCAL_RANK": str(rank - place.index(machine)),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(place.count(machine)),
-            "MASTER_ADDR": machines.addresses[0],
-            "MASTER_PORT": str(port),
-            "GLOO_SOCKET_IFNAME": machines.interface,
-        }
-        program = wrapped([*machines.exec(machine), *argv], death_signal=signal.SIGKILL, parent=os.getpid())
-        commands.append(Command(program, {**env, **where}, f"rank {rank} on machine {machine}"))
+    port = next(_LAB_PORTS)
+    for number, machine in enumerate(lab.machines):
+        program = wrapped([*lab.exec(number), *argv], death_signal=signal.SIGKILL, parent=os.getpid())
+        for rank in machine.ranks:
+            where = {
+                "RANK": str(rank),
+                "LOCAL_RANK": str(machine.ranks.index(rank)),
+                "WORLD_SIZE": str(lab.topology.world),
+                "LOCAL_WORLD_SIZE": str(len(machine.ranks)),
+                "MASTER_ADDR": lab.machines[0].address,
+                "MASTER_PORT": str(port),
+            }
+            commands.append(
+                Command(program, {**env, **lab.environment(number), **where}, f"rank {rank} on {machine.host}")
+            )
     return Job(commands, tree.new_mark(env), output=scratch)
 
 
-def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: dict[str, str]) -> Job:
+def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: dict[str, str], lab: Lab | None) -> Job:
     library, launcher = MPI_FILES[system.launcher]
     prefix = system.python.parent.parent
     # The absolute path alone selects the MPI: with MPI4PY_MPIABI set as well, mpi4py would not load it from there.
     env = {**env, "MPI4PY_LIBMPI": str(prefix / library), "TMPDIR": str(scratch)}
     env.pop("MPI4PY_MPIABI", None)
-    if system.launcher == "intelmpi":
-        env |= {"I_MPI_ROOT": str(prefix), "I_MPI_FABRICS": "shm"}
-    if system.launcher != "openmpi":
-        command = [str(prefix / launcher), "-launcher", "fork", "-n", str(ranks), *argv]
-    else:
-        env |= {name: str(prefix) for name in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")}
-        for runtime in ("OMPI", "PRTE"):
-            env |= {f"{runtime}_ALLOW_RUN_AS_ROOT": "1", f"{runtime}_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        placement = ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
-        # Waiting ranks must let the others run where they share cores; spinning is best where they don't.
-        settings = ["--mca", "mpi_yield_when_idle", "1"] if ranks > available().cpus else []
-        personality = ["--personality", "ompi"]
-        command = [str(prefix / launcher), *personality, *placement, *settings, "-n", str(ranks), *argv]
+    words = _openmpi if system.launcher == "openmpi" else _hydra
+    options, added = words(system.launcher, prefix, ranks, lab, _agent(lab, scratch) if lab else Path())
+    command = [str(prefix / launcher), *options, "-n", str(ranks), *argv]
+    if lab is not None:
+        command = [*lab.exec(0), *command]
     program = wrapped(command, death_signal=signal.SIGTERM, parent=os.getpid())
-    return Job([Command(program, env, f"{system.name}'s launcher")], tree.new_mark(env), output=scratch)
+    return Job([Command(program, {**env, **added}, f"{system.name}'s launcher")], tree.new_mark(env), output=scratch)
+
+
+Words = tuple[list[str], dict[str, str]]
+"""A launcher's options, and what its environment needs beside them."""
+
+
+def _hydra(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) -> Words:
+    """MPICH's and Intel MPI's."""
+    added = {"I_MPI_ROOT": str(prefix)} if name == "intelmpi" else {}
+    if lab is None:
+        return ["-launcher", "fork"], {**added, **({"I_MPI_FABRICS": "shm"} if name == "intelmpi" else {})}
+    # UCX tells machines apart by their kernel, and would find shared memory between those of a lab.
+    added |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": INTERFACE}
+    if name == "intelmpi":
+        added |= {"I_MPI_FABRICS": "shm:ofi"}
+    hosts = ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
+    return ["-launcher", "rsh", "-launcher-exec", str(agent), "-iface", INTERFACE, "-hosts", hosts], added
+
+
+def _openmpi(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) -> Words:
+    """Open MPI's, whose launcher is PRRTE's."""
+    added = {variable: str(prefix) for variable in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")}
+    for runtime in ("OMPI", "PRTE"):
+        added |= {f"{runtime}_ALLOW_RUN_AS_ROOT": "1", f"{runtime}_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    options = ["--personality", "ompi", "--map-by", "slot:OVERSUBSCRIBE" if lab else ":OVERSUBSCRIBE"]
+    options += ["--bind-to", "none"]
+    # Waiting ranks must let the others run where they share cores; spinning is best where they don't.
+    if ranks > available().cpus:
+        options += ["--mca", "mpi_yield_when_idle", "1"]
+    if lab is not None:
+        hosts = ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
+        options += [
+            "--host",
+            hosts,
+            "--prtemca",
+            "plm_ssh_agent",
+            str(agent),
+            "--prtemca",
+            "prte_if_include",
+            INTERFACE,
+        ]
+        options += ["--mca", "btl_tcp_if_include", INTERFACE, "--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp"]
+    return options, added
+
+
+def _agent(lab: Lab, scratch: Path) -> Path:
+    """What the launchers call in place of rsh, with a machine's name and the words of a command line for its shell."""
+    cases = [
+        f'{shlex.quote(machine.host)}) exec {shlex.join(lab.exec(number))} sh -c "$*" ;;'
+        for number, machine in enumerate(lab.machines)
+    ]
+    file = scratch / "agent"
+    file.write_text("\n".join(["#!/bin/sh", "host=$1; shift", "case $host in", *cases, "esac", "exit 1", ""]))
+    file.chmod(0o700)
+    return file

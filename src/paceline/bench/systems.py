@@ -29,6 +29,7 @@ class System:
     python: the interpreter whose environment holds the system.
     environment: added to what the ranks inherit.
     variant: tells systems apart that differ in a setting only; of those the best is reported at each size.
+    asked: the algorithm that it is told to use, "" where it chooses itself.
     buffer: where the data lie: "any" memory, or what the system itself allocates.
     """
 
@@ -40,26 +41,32 @@ class System:
     python: Path = Path(sys.executable)
     environment: dict[str, str] = field(default_factory=dict)
     variant: str = ""
+    asked: str = ""
     buffer: str = "any"
 
     @property
     def label(self) -> str:
         """What tells it apart from all others within a run."""
         own = "" if self.buffer == "any" else self.buffer
-        return "/".join(word for word in (self.name, self.path, own, self.variant) if word)
+        return "/".join(word for word in (self.name, self.path, self.asked, own, self.variant) if word)
 
 
-def paceline(path: str, buffer: str = "any") -> System:
-    """Paceline itself by one of `PATHS`, on data in one of `BUFFERS`; raises Missing."""
+def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
+    """Paceline itself by one of `PATHS`, on data in one of `BUFFERS`, told to use an algorithm ("": by its own choice).
+
+    Raises Missing.
+    """
     if importlib.util.find_spec("paceline._engine") is None:
         raise Missing("paceline's engine is not built: install the package, or build it with `make`.")
-    if path == "engine":
-        return System("paceline", "engine", ".raw:Raw", {"buffer": buffer}, buffer=buffer)
-    _need_torch("the torch path")
-    return System("paceline", "torch", ".torch_distributed:PacelineTorch", {"buffer": buffer}, buffer=buffer)
+    if path == "torch":
+        _need_torch("the torch path")
+    adapter = ".raw:Raw" if path == "engine" else ".torch_distributed:PacelineTorch"
+    environment = {"PACELINE_ALGORITHM": algorithm} if algorithm else {}
+    told = {"buffer": buffer}
+    return System("paceline", path, adapter, told, environment=environment, asked=algorithm, buffer=buffer)
 
 
-def peer(name: str, prefix: Path, machines: int = 1, collective: str = "all_reduce") -> list[System]:
+def peer(name: str, prefix: Path, collective: str = "all_reduce") -> list[System]:
     """A peer by one of `PEERS`, once for each setting worth trying; an MPI is looked up in the environment `prefix`.
 
     Intel MPI has an environment of its own, `peers/intelmpi` below `prefix`. Raises Missing.
@@ -67,8 +74,6 @@ def peer(name: str, prefix: Path, machines: int = 1, collective: str = "all_redu
     if name == "gloo":
         _need_torch("gloo")
         return [System("gloo", "torch", ".torch_distributed:Gloo")]
-    if machines > 1:
-        raise Missing(f"{name} is measured on one machine only: leave it out, or leave --machines out.")
     if name == "intelmpi":
         own = prefix / "peers" / "intelmpi"
         python = _mpi_python(name, own, INTEL_REMEDY.format(own))

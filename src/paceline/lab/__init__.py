@@ -1,1 +1,1 @@
-"""Machines to try things on, made from what one machine has."""
+"""A cluster on one Linux machine: network namespaces for machines, with links held to their rates."""

@@ -58,11 +58,20 @@ def wrapped(
 class Job:
     """Starts the commands, waits, and ends everything that they started. A context manager: leaving it ends the job.
 
+    output: a folder where each process's output goes (`rank-0.out`, `rank-0.err`, …); stdout, stderr: as
+    `subprocess.Popen` takes them, where there is no such folder.
+
     Start it from the thread that outlives it: the kernel takes the end of the starting thread for its parent's death.
     """
 
     def __init__(
-        self, commands: Sequence[Command], mark: str, *, output: Path | None = None, stderr: int | None = None
+        self,
+        commands: Sequence[Command],
+        mark: str,
+        *,
+        output: Path | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
     ) -> None:
         self.mark = mark
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -70,7 +79,7 @@ class Job:
         """The processes that ended with an error, in the order in which that was noticed."""
         self._commands = list(commands)
         self._output = output
-        self._stderr = stderr
+        self._stdout, self._stderr = stdout, stderr
         self._give_up_at: float | None = None
 
     def start(self) -> None:
@@ -158,7 +167,7 @@ class Job:
                 command.argv,
                 env={**command.env, tree.MARK: self.mark},
                 stdin=subprocess.DEVNULL if number else None,
-                stdout=out,
+                stdout=out or self._stdout,
                 stderr=err or self._stderr,
             )
         finally:

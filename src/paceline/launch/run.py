@@ -83,13 +83,16 @@ def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
         words = ", ".join(torchrun.RANK_WORDS)
         raise ValueError(f"-n {request.ranks}: the number of ranks must be a number (or, with torchrun, {words})")
     script = arguments.program[0]
-    if not arguments.gives("-m", "--module", "--no-python") and not Path(script).is_file():
+    is_program = Path(script).is_file() or torchrun.is_command(script)
+    if not arguments.gives("-m", "--module", "--no-python") and not is_program:
         raise ValueError(f"there is no program {script}")
     if direct:
         rest = [o for o in arguments.torchrun if o.replace("_", "-") not in ("-m", "--module", "--no-python")]
+        why = "--direct was given" if request.direct else "torch is not installed here"
         if rest:
-            why = "--direct was given" if request.direct else "torch is not installed here"
             raise ValueError(f"{rest[0]} is an option of torchrun, and {why}")
+        if not torchrun.one_machine(arguments, environ):
+            raise ValueError(f"a job on several machines needs torchrun, and {why}")
         if not request.ranks.isdigit():
             raise ValueError(f"-n {request.ranks}: without torchrun the number of ranks must be a number")
     if request.pin and arguments.gives("--run-path"):

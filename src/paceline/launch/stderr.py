@@ -129,6 +129,11 @@ class Collector:
             self._release(voice)
 
     @property
+    def listening(self) -> bool:
+        """True while a process that we listen to has its stderr open."""
+        return any(voice.ended is None for voice in self.voices)
+
+    @property
     def holding(self) -> bool:
         """True if `release` should be called again within HOLD_SECONDS."""
         return any(voice.held for voice in self.voices)

@@ -7,12 +7,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Protocol
 
 from paceline.launch.job import Job
-from paceline.launch.stderr import HOLD_SECONDS, Collector
+from paceline.launch.stderr import HOLD_SECONDS
 
 _TICK_SECONDS = 0.5
 _DRAIN_SECONDS = 1.0
+TIMED_OUT = 124
+"""The exit code of a job that took too long, as that of timeout(1)."""
+
+
+class Listener(Protocol):
+    """What passes the processes' output on: its descriptors are registered with the selector, with itself as data."""
+
+    @property
+    def holding(self) -> bool: ...
+    @property
+    def listening(self) -> bool: ...
+    def handle(self, key: selectors.SelectorKey) -> None: ...
+    def release(self) -> None: ...
 
 
 class Signals:
@@ -58,17 +72,25 @@ class Signals:
 
 
 def supervise(
-    job: Job, selector: selectors.BaseSelector, signals: Signals, collector: Collector | None, grace: float
+    job: Job,
+    selector: selectors.BaseSelector,
+    signals: Signals,
+    listener: Listener | None,
+    grace: float,
+    timeout: float | None = None,
 ) -> int:
     """Watch a started job to its end, and end all of it.
 
     The first signal is passed on to the job, which then has `grace` seconds to end by itself; a second one ends it at
-    once. Returns the job's exit code, or 128 + n if signal n asked for the end.
+    once. After `timeout` seconds (None: never) it is ended too. Returns the job's exit code, 128 + n if signal n asked
+    for the end, or TIMED_OUT.
     """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    timed_out = False
     passed_on = 0
     give_up_at: float | None = None
     while (code := job.poll()) is None:
-        _step(selector, signals, collector, _TICK_SECONDS if give_up_at is None else 0.05)
+        _step(selector, signals, listener, _TICK_SECONDS if give_up_at is None else 0.05)
         if len(signals.received) > passed_on:
             if passed_on == 0:
                 job.send_signal(signals.received[0])
@@ -78,20 +100,25 @@ def supervise(
             passed_on = len(signals.received)
         if give_up_at is not None and time.monotonic() > give_up_at:
             job.terminate(grace=0)
+        if deadline is not None and time.monotonic() > deadline:
+            timed_out = True
+            job.terminate()
     job.terminate(grace=0 if signals.received else 1.0)
-    deadline = time.monotonic() + _DRAIN_SECONDS
-    while collector and any(voice.ended is None for voice in collector.voices) and time.monotonic() < deadline:
-        _step(selector, signals, collector, 0.05)
-    return 128 + signals.received[0] if signals.received else code
+    drained = time.monotonic() + _DRAIN_SECONDS
+    while listener and listener.listening and time.monotonic() < drained:
+        _step(selector, signals, listener, 0.05)
+    if signals.received:
+        return 128 + signals.received[0]
+    return TIMED_OUT if timed_out else code
 
 
-def _step(selector: selectors.BaseSelector, signals: Signals, collector: Collector | None, seconds: float) -> None:
-    if collector is not None and collector.holding:
+def _step(selector: selectors.BaseSelector, signals: Signals, listener: Listener | None, seconds: float) -> None:
+    if listener is not None and listener.holding:
         seconds = min(seconds, HOLD_SECONDS)
     for key, _ in selector.select(seconds):
         if key.data is signals:
             signals.clear_wakeup()
-        elif collector is not None:
-            collector.handle(key)
-    if collector is not None:
-        collector.release()
+        elif listener is not None:
+            listener.handle(key)
+    if listener is not None:
+        listener.release()

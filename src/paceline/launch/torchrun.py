@@ -3,9 +3,11 @@
 import importlib.util
 import re
 import secrets
+import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import Ended, wrapped
@@ -31,6 +33,11 @@ def one_machine(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     """True if the job has no ranks elsewhere, as far as the options and torchrun's PET_ variables say."""
     nodes = arguments.value("--nnodes") or environ.get("PET_NNODES") or "1"
     return nodes in ("1", "1:1")
+
+
+def ranks_here(environ: Mapping[str, str]) -> str:
+    """The number of ranks, or the word for it, in torchrun's own variable; "" if it isn't set."""
+    return environ.get("PET_NPROC_PER_NODE", "")
 
 
 def redirects_output(arguments: Arguments) -> bool:
@@ -71,11 +78,23 @@ def command(
 
 
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What a rank executes: the script by Python (unbuffered, as torchrun does), a module, or the program itself."""
-    if arguments.gives("--no-python"):
+    """What a rank executes: the script by Python (unbuffered, as torchrun does), a module, or the program itself.
+
+    A command or binary, such as python, is the program itself; any other file is a script.
+    """
+    if arguments.gives("--no-python") or (not arguments.gives("-m", "--module") and is_command(arguments.program[0])):
         return arguments.program
     python = (environ.get("PYTHON_EXEC", sys.executable), "-u")
     return (*python, "-m", *arguments.program) if arguments.gives("-m", "--module") else (*python, *arguments.program)
+
+
+def is_command(word: str) -> bool:
+    """True for what is no file here, but is found on the PATH, and for a binary such as a python of another place."""
+    file = Path(word)
+    if not file.is_file():
+        return shutil.which(word) is not None
+    with file.open("rb") as opened:
+        return opened.read(4) == b"\x7fELF"
 
 
 def failures(report: str) -> list[Ended]:

@@ -5,8 +5,8 @@ International Journal of High Performance Computing Applications 19(1), 2005, on
 
 Pairs at distance 1, 2, 4, ... exchange halves of what they still hold: the first and largest exchange is
 between neighbours, who most often share a machine. With p the largest power of two <= n, the n - p extra
-ranks first give their whole buffer to a partner and get the result back at the end. (The paper lets the two
-exchange halves first, which halves the time to combine but takes one more step.)
+ranks first give their whole buffer to a partner and get the result back at the end; `rabenseifner`
+lets the two exchange halves first.
 
 All-reduce of n ranks and B bytes: 2 log2(p) steps, 2 more if n > p; each of the p ranks sends 2 B (p-1)/p
 bytes, an extra rank B, its partner B more.
@@ -19,14 +19,21 @@ from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 
 def halving_doubling(world: int) -> Plan:
     """Who owns what follows the reversed bits of the rank; extra ranks own nothing."""
+    extra, ranks = pairs(world)
+    fold = tuple(Reduce(WHOLE, pair, pair[0]) for pair in extra)
+    return Plan(world, "halving_doubling", ((fold,) if fold else ()) + halving(ranks))
+
+
+def pairs(world: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """The neighbours of whom the second is one too many, and the ranks that are left: a power of two."""
     power = 1 << (world.bit_length() - 1)
     extra = world - power
-    fold = tuple(Reduce(WHOLE, (2 * index, 2 * index + 1), 2 * index) for index in range(extra))
     ranks = [2 * index if index < extra else index + extra for index in range(power)]
-    return Plan(world, "halving_doubling", ((fold,) if fold else ()) + _halving(ranks))
+    return [(2 * index, 2 * index + 1) for index in range(extra)], ranks
 
 
-def _halving(ranks: list[int]) -> tuple[Level, ...]:
+def halving(ranks: list[int]) -> tuple[Level, ...]:
+    """The levels among `ranks`, of whom there is a power of two."""
     mine = [WHOLE] * len(ranks)
     levels: list[Level] = []
     distance = 1

@@ -9,17 +9,43 @@ neighbour in the reduce-scatter and to its left one in the all-gather. No all-re
 
 from __future__ import annotations
 
-from paceline.plan.ir import Level, Plan, Reduce, block
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from paceline.plan.ir import Level, Plan, Range, Reduce, block
+from paceline.plan.outline import Outline, Step
 
 
 def ring(world: int) -> Plan:
     """Rank i ends as the owner of `[i/n, (i+1)/n)`: also serves reduce-scatter and all-gather."""
-    blocks = [block(index, world) for index in range(world)]
+    return Plan(world, "ring", tuple(ring_levels(range(world))))
+
+
+def ring_levels(ranks: Sequence[int]) -> Iterator[Level]:
+    """The levels of a ring of `ranks`, in that order; the i-th ends as the owner of part i of as many."""
+    return _levels(ranks, [block(index, len(ranks)) for index in range(len(ranks))])
+
+
+def ring_of_blocks(ranks: Sequence[int]) -> Plan:
+    """A ring in the order of `ranks` (each of the world once) in which rank i ends as the owner of `[i/n, (i+1)/n)`."""
+    return Plan(len(ranks), "ring", tuple(_levels(ranks, [block(rank, len(ranks)) for rank in ranks])))
+
+
+def _levels(ranks: Sequence[int], blocks: Sequence[Range]) -> Iterator[Level]:
+    size = len(ranks)
     # The neighbours between whom a block moves when it comes to a rank; made once, shared by all levels.
-    pairs = [tuple(sorted(((rank - 1) % world, rank))) for rank in range(world)]
-    levels: list[Level] = []
-    for step in range(world - 1):
+    pairs = [tuple(sorted((ranks[stop - 1], ranks[stop]))) for stop in range(size)]
+    for step in range(size - 1):
         # Block i sets out from rank i+1, so that its last stop is rank i.
-        stops = [(index + 2 + step) % world for index in range(world)]
-        levels.append(tuple(Reduce(blocks[index], pairs[stop], stop) for index, stop in enumerate(stops)))
-    return Plan(world, "ring", tuple(levels))
+        stops = [(index + 2 + step) % size for index in range(size)]
+        yield tuple(Reduce(blocks[index], pairs[stop], ranks[stop]) for index, stop in enumerate(stops))
+
+
+def ring_outline(world: int) -> Outline:
+    """In every level each rank sends one block to its right neighbour."""
+    return Outline(world, "ring", ring_steps(range(world)))
+
+
+def ring_steps(ranks: Sequence[int]) -> tuple[Step, ...]:
+    """The levels of `ring_levels`, which load the network alike."""
+    return tuple(Step(level, len(ranks) - 1) for level in islice(ring_levels(ranks), 1))

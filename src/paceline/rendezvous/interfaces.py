@@ -153,3 +153,11 @@ def addresses() -> list[Candidate]:
 
 def _prefix_length(netmask: str | None) -> int:
     return 0 if not netmask else int(ipaddress.ip_address(netmask)).bit_count()
+
+
+def speed(interface: str) -> float | None:
+    """Bytes per second of an interface of this machine, each way; None where the kernel does not know it."""
+    import psutil
+
+    stats = psutil.net_if_stats().get(interface)
+    return stats.speed * 125e3 if stats is not None and stats.speed > 0 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,14 @@ log = logging.getLogger("paceline.rendezvous")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What stays the same about this process in all its meetings. `name` is 16 random bytes in hex."""
+    """What stays the same about this process in all its meetings. `name` is 16 random bytes in hex, `network`
+    what it says of the topology file that it was given (see Member)."""
 
     name: str
     machine: Machine
     cpus: CpuBudget
     version: str
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +72,20 @@ def meet(
     arena: int,
     linked: Collection[str],
     used: set[str],
+    check: Callable[[Sequence[Member]], None] = lambda members: None,
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
 
     `linked` are the processes that a link exists to, `used` the tickets of earlier meetings, which this one
-    joins; `arena` is the descriptor of what this process shows its machine, and stays the caller's. The sockets and
-    memory in the result are the caller's. Raises RendezvousError, the same on every
-    rank if it can.
+    joins; `arena` is the descriptor of what this process shows its machine, and stays the caller's. `check` raises
+    RendezvousError for members who cannot work together; rank 0's word counts. The sockets and memory in the result are
+    the caller's. Raises RendezvousError, the same on every rank if it can.
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
     assembly = Assembly(MemoryStore() if store is None else store, rank, size, Deadline(timeout))
     me = _introduction(rank, size, process, settings)
-    members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings))
+    members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings, check))
     used.update(member.ticket for member in members)
     channel, key = _decided(agreed, settings)
     assembly.settle(f"{channel:016x}")
@@ -115,7 +118,7 @@ def _tell(assembly: Assembly, reason: str) -> None:
 
 
 def _introduction(rank: int, size: int, process: Process, settings: Settings) -> Member:
-    address, certain = _likely_address(settings, size) if size > 1 else ("", False)
+    address, certain, speed = _likely_address(settings, size) if size > 1 else ("", False, 0)
     return Member(
         rank=rank,
         size=size,
@@ -133,21 +136,27 @@ def _introduction(rank: int, size: int, process: Process, settings: Settings) ->
         keyed=settings.secret is not None,
         protocol=PROTOCOL,
         version=process.version,
+        network=process.network[:1000],
+        algorithm=settings.algorithm or "",
+        speed=speed,
     )
 
 
-def _likely_address(settings: Settings, size: int) -> tuple[str, bool]:
-    """Where other machines would probably find this one; only a hint for their choice of an interface."""
+def _likely_address(settings: Settings, size: int) -> tuple[str, bool, int]:
+    """Where other machines would probably find this one, whether that is certain, and the speed there.
+
+    Only a hint, for their choice of an interface and for plans.
+    """
     if settings.one_machine and size <= settings.size and settings.interface is None:
-        return "", False
+        return "", False, 0
     try:
         choice = interfaces.choose(interfaces.addresses(), settings.interface, settings.master_address, True)
     except RendezvousError:
-        return "", False  # it matters only if the ranks turn out to be on several machines
-    return choice.address, choice.certain
+        return "", False, 0  # it matters only if the ranks turn out to be on several machines
+    return choice.address, choice.certain, round(interfaces.speed(choice.interface) or 0)
 
 
-def _agree(members: list[Member], settings: Settings) -> dict[str, Any]:
+def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[Member]], None]) -> dict[str, Any]:
     """Rank 0's decision once it has all records. Raises RendezvousError where they cannot work together."""
     sizes, versions = _by_value(members, "size"), _by_value(members, "version")
     if len(sizes) > 1:
@@ -162,8 +171,17 @@ def _agree(members: list[Member], settings: Settings) -> dict[str, Any]:
         if len({member.place for member in here}) > 1:
             hosts = ", ".join(map(str, here[:10]))
             raise RendezvousError(f"PACELINE_MACHINE={name} names different machines or network namespaces: {hosts}")
+    for member in members:
+        if member.network.startswith("!"):
+            raise RendezvousError(f"PACELINE_TOPOLOGY on {member}: {member.network[1:]}")
+    for field, setting in (("network", "PACELINE_TOPOLOGY"), ("algorithm", "PACELINE_ALGORITHM")):
+        values = _by_value(members, field)
+        if len(values) > 1:
+            listed = "; ".join(f"{value[:12] or 'not set'} on {who}" for value, who in values.items())
+            raise RendezvousError(f"{setting} must mean the same on all ranks, but is {listed}")
     if len({member.process for member in members}) < len(members):
         raise RendezvousError("one process joined as several ranks: every rank needs its own process")
+    check(members)
     return {"channel": secrets.randbits(63), "secret": "" if settings.secret else secrets.token_hex(32)}
 
 

@@ -35,6 +35,13 @@ class Member:
     keyed: bool
     protocol: int
     version: str
+    network: str
+    """Digest of the topology in the file that it was given, empty for none; after an exclamation mark, what is wrong
+    with that file."""
+    algorithm: str
+    """The all-reduce that was asked for, empty for none."""
+    speed: int
+    """Bytes per second of the interface at `address`, 0 where it is not known."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} (host {self.host}, pid {self.pid})"
@@ -129,4 +136,7 @@ _CHECKS: dict[str, Any] = {
     "keyed": _flag,
     "protocol": _count(65535),
     "version": _text(r"[^\x00-\x1f]+", 64),
+    "network": _text(r"[0-9a-f]*|![^\x00-\x1f]+", 1000),
+    "algorithm": _text("[a-z_]*", 64),
+    "speed": _count(10**18),
 }

@@ -13,13 +13,14 @@ from rich.table import Table
 
 from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
 from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.place import RANKS, place
 from paceline.bench.report import show
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=2, help="Ranks of every way to train.")] = 2,
+    ranks: RANKS = None,
     batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
@@ -31,7 +32,11 @@ def command(
     Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
     idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. "arena_hook": DDP
     with Paceline's communication hook; "gradient_buckets": Paceline without DDP. The gradients are checked first.
+    "exposed" is what a step takes longer than that of "silent": communication that nothing hides.
     "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
+
+    On the machines of a lab (`paceline lab FILE -- paceline bench ddp`) the first machine's command measures, with
+    ranks on all machines as the file says, and those of the others end at once.
 
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
     """
@@ -40,7 +45,13 @@ def command(
         err.print("paceline bench ddp needs torch.", highlight=False)
         raise typer.Exit(REFUSED)
 
-    request = Request([system(way, batch) for way in WAYS], ranks, timeout=timeout)
+    placed = place(ranks, 1, os.environ)
+    if placed is None:
+        return
+    lab, count = placed
+    if count < 2:
+        raise typer.BadParameter("1 rank has nobody to exchange with", param_hint="-n")
+    request = Request([system(way, batch) for way in WAYS], count, lab=lab, timeout=timeout)
     with (
         ending(err) as complain,
         err.status("starting") as status,
@@ -59,7 +70,7 @@ def command(
 def table(rows: list[Row]) -> Table:
     """One line per way to train."""
     result = Table(box=None, header_style="bold", pad_edge=False)
-    titles = ("images/s", "quartiles", "step(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
+    titles = ("images/s", "quartiles", "step(ms)", "exposed(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
     for title in ("system", "path", *titles):
         result.add_column(title, justify="right" if title in titles else "left", no_wrap=True)
     for row in rows:
@@ -69,6 +80,7 @@ def table(rows: list[Row]) -> Table:
             f"{row.images_per_second:.1f}",
             f"{row.images_per_second_q1:.1f}–{row.images_per_second_q3:.1f}",
             f"{row.time_us / 1e3:.1f}",
+            f"{row.exposed_us / 1e3:.1f}",
             f"{row.cpu_us / 1e3:.1f}",
             f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
             f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",

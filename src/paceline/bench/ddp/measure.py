@@ -31,11 +31,13 @@ class Row(row.Row):
     bytes: of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step; cpu_us: of
     all ranks' processes together, per step. images_per_second: all ranks together. to_silent, to_alone: medians over
     the rounds of this rate over that through a DDP whose backend does nothing, and over that without DDP. q1, q3: the
-    quartiles of each. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
+    quartiles of each. exposed_us: median over the rounds of the step's time less that of the silent DDP: communication
+    that is not hidden. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
     """
 
     time_us_q1: float
     time_us_q3: float
+    exposed_us: float
     images_per_second: float
     images_per_second_q1: float
     images_per_second_q3: float
@@ -103,6 +105,7 @@ def _row(rates: Rates, alone: list[float], silent: list[float], batch: int, step
         time_us=round(middle * 1e6, 1),
         time_us_q1=round(first * 1e6, 1),
         time_us_q3=round(third * 1e6, 1),
+        exposed_us=round(median(time - hidden for time, hidden in zip(mine, silent, strict=True)) * 1e6, 1),
         cpu_us=round(median(rates.cpu) * 1e6, 1),
         images_per_second=round(images / middle, 2),
         images_per_second_q1=round(images / third, 2),

@@ -48,7 +48,7 @@ def command(
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
     out, err = Console(), Console(stderr=True)
-    chosen, missing = collectives.choose("all_reduce", "engine", against, peers, 1)
+    chosen, missing = collectives.choose("all_reduce", "engine", against, peers)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -102,7 +102,7 @@ def _latencies(
                 status.update(f"all_reduce {sizes.show(size)} among computing processes")
                 work = Work("all_reduce", "float32", "sum", sizes.elements(size, "float32", "all_reduce", ranks))
                 measured = interleaved.measure(work, lambda done: None)
-                rows += report.best([report.figures(one, work, machines=1) for one in measured])
+                rows += report.best([report.figures(one, work) for one in measured])
             for session in busy:
                 session.stop(gently=False)
     return rows, interleaved.failed

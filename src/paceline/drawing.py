@@ -1,0 +1,23 @@
+"""How Paceline's pictures look: colours that print and that colour-blind people tell apart, one font, text widths."""
+
+from __future__ import annotations
+
+FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"
+PAPER, BOX = "#ffffff", "#f1f5f9"
+INK, FAINT, LINE = "#0f172a", "#64748b", "#94a3b8"
+ACCENT, WARNING = "#1d4ed8", "#c2410c"
+SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
+"""Colours for things of one kind side by side (Okabe and Ito), told apart by colour-blind people too."""
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """About how wide the text is at this font size, in the same unit; rather too much than too little."""
+    return len(text) * size * (0.76 if bold else 0.62)
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, or its beginning and end where it is longer."""
+    if len(text) <= longest:
+        return text
+    end = longest // 3
+    return f"{text[: longest - end - 1]}…{text[-end:]}"

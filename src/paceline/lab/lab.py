@@ -1,0 +1,261 @@
+"""The lab: the machines, switches and links of a topology as network namespaces, veth pairs and bridges."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from paceline import topology as trees
+from paceline.lab import shaping
+from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
+from paceline.topology import Link, Node, Topology
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+INSIDE = "PACELINE_LAB"
+"""The variable that tells a process where it is in a lab: the namespaces' prefix, a slash, its machine's number."""
+INTERFACE = "eth0"
+"""A machine's only network interface besides loopback."""
+MOST_NODES = 250
+UNLIMITED = Link(math.inf, math.inf)
+
+_MASTER_PORT = 29500
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of a lab. ranks: those of the topology that belong here. address: IPv4, on INTERFACE."""
+
+    name: str
+    host: str
+    namespace: str
+    address: str
+    ranks: range
+
+
+@dataclass(frozen=True)
+class Uplink:
+    """The link between a machine or switch `name` and its parent, which is a switch: `port` in `switch`, a namespace,
+    leads to `device` in the namespace `below`."""
+
+    name: str
+    link: Link
+    switch: str
+    port: str
+    below: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that have crossed an uplink towards the parent (`up`) and from it, by the kernel's counters.
+
+    These include headers; those of a long packet (GSO) are counted once.
+    """
+
+    name: str
+    up: int
+    down: int
+
+
+class Lab:
+    """The machines of `topology`, on a network as it describes. A context manager: it makes and removes them.
+
+    Links are held to their rates in both directions; those of ranks inside a machine are as they are. A switch or
+    machine at the root, and links of infinite rate, are held to nothing.
+    file: where the topology was read from; the machines' environment then names it.
+    Raises ValueError for a topology that is no cluster, and on entering Unavailable, having removed what it had made,
+    where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left; what a killed
+    process leaves is removed when the next lab is made.
+    """
+
+    def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
+        self.topology = topology
+        self.file = file
+        self.prefix = prefix or new_prefix()
+        self._made_elsewhere = prefix is not None
+        self._secret = secrets.token_hex(32)
+        self._switches: list[str] = []
+        self.uplinks: tuple[Uplink, ...] = ()
+        self.machines: tuple[Machine, ...] = ()
+        placed = list(topology.machines())
+        if len({node.name for node, _ in placed}) != len(placed):
+            raise ValueError("a lab needs a name of its own for every machine")
+        if sum(len(ranks) for _, ranks in placed) != topology.world:
+            raise ValueError("a lab needs every rank in a machine")
+        if sum(node.kind in ("switch", "machine") for node in topology.root.walk()) > MOST_NODES:
+            raise ValueError(f"a lab has at most {MOST_NODES} machines and switches")
+        for number, (node, ranks) in enumerate(placed):
+            namespace, address = f"{self.prefix}-{number}", f"10.77.0.{number + 1}"
+            self.machines += (Machine(node.name, self._host(node.name), namespace, address, ranks),)
+        self._walk(topology.root, None)
+        # Sockets that take IPv4 and IPv6 look for the second form; it must not be found under the machine's own name.
+        self._hosts = "\n".join(
+            f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab"
+            for machine in self.machines
+        )
+
+    @classmethod
+    def inside(cls, environ: Mapping[str, str]) -> tuple[Lab, int] | None:
+        """The lab that a process with this environment runs in and the number of its machine, None outside of labs.
+
+        Somebody else made it and removes it: to enter and to leave it changes nothing.
+        """
+        prefix, _, number = environ.get(INSIDE, "").partition("/")
+        file = environ.get("PACELINE_TOPOLOGY")
+        if not prefix or not file:
+            return None
+        return cls(trees.read(file), Path(file), prefix), int(number)
+
+    def exec(self, machine: int) -> list[str]:
+        """The words that run the rest of a command line on `machine`, as the same process."""
+        where = self.machines[machine]
+        return enter(where.namespace, where.host, self._hosts)
+
+    def environment(self, machine: int) -> dict[str, str]:
+        """What a process on `machine` is told: enough for torchrun and `paceline run` to start its ranks of one job."""
+        here = self.machines[machine]
+        said = {
+            INSIDE: f"{self.prefix}/{machine}",
+            "PACELINE_INTERFACE": INTERFACE,
+            "PACELINE_SECRET": self._secret,
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "PET_NNODES": str(len(self.machines)),
+            "PET_NODE_RANK": str(machine),
+            "PET_NPROC_PER_NODE": str(len(here.ranks)),
+            "PET_MASTER_ADDR": self.machines[0].address,
+            "PET_MASTER_PORT": str(_MASTER_PORT),
+        }
+        return said if self.file is None else {**said, "PACELINE_TOPOLOGY": str(self.file.resolve())}
+
+    def rate(self, source: int, target: int) -> float:
+        """Bytes/s of the slowest link on the way from one machine to another."""
+        up, down = (self._way(self.machines[number]) for number in (source, target))
+        rates = [one.link.up for one in up if one not in down] + [one.link.down for one in down if one not in up]
+        return min(rates, default=math.inf)
+
+    def traffic(self) -> list[Traffic]:
+        """What has crossed each uplink since the lab was made, in the order of the topology."""
+        counted = {}
+        for switch in dict.fromkeys(uplink.switch for uplink in self.uplinks):
+            for device in json.loads(ip("-n", switch, "-json", "-statistics", "link", "show")):
+                counted[switch, device["ifname"]] = device["stats64"]
+        stats = [counted[uplink.switch, uplink.port] for uplink in self.uplinks]
+        return [
+            Traffic(uplink.name, stat["rx"]["bytes"], stat["tx"]["bytes"])
+            for uplink, stat in zip(self.uplinks, stats, strict=True)
+        ]
+
+    def change(self, name: str, link: Link) -> None:
+        """Holds the uplink of a machine or switch to other finite rates from now on.
+
+        Only links that were held before, and not delayed, can change; the topology stays as it was.
+        """
+        for one in self._uplinks_of(name):
+            shaping.change(one.below, one.device, link.up)
+            shaping.change(one.switch, one.port, link.down)
+
+    def cut(self, name: str) -> None:
+        """Cuts the uplink of a machine or switch: nothing crosses it any more, and nobody is told."""
+        for one in self._uplinks_of(name):
+            ip("-n", one.switch, "link", "set", one.port, "nomaster")
+
+    def __enter__(self) -> Self:
+        if self._made_elsewhere:
+            return self
+        require()
+        remove_abandoned()
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._made_elsewhere:
+            self._remove()
+
+    def _host(self, name: str) -> str:
+        host = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:60] or "machine"
+        taken = {machine.host for machine in self.machines}
+        return host if host not in taken else f"{host[:55]}-{len(taken)}"
+
+    def _uplinks_of(self, name: str) -> list[Uplink]:
+        found = [one for one in self.uplinks if one.name == name]
+        if not found:
+            raise ValueError(f"the lab has no uplink of {name}; it has {', '.join(one.name for one in self.uplinks)}")
+        return found
+
+    def _way(self, machine: Machine) -> list[Uplink]:
+        """The links from a machine to the root."""
+        way = []
+        below = machine.namespace
+        while above := [one for one in self.uplinks if one.below == below]:
+            way += above
+            below = above[0].switch
+        return way
+
+    def _walk(self, node: Node, parent: str | None) -> None:
+        if node.kind == "machine":
+            namespace = next(m.namespace for m in self.machines if m.name == node.name)
+            if parent is None:  # one machine alone, on a network all the same
+                parent = self._new_switch()
+            self._connect(node, parent, namespace, INTERFACE)
+            return
+        switch = self._new_switch()
+        if parent is not None:
+            self._connect(node, parent, switch, "uplink")
+        for child in node.children:
+            self._walk(child, switch)
+
+    def _new_switch(self) -> str:
+        self._switches.append(f"{self.prefix}-switch{len(self._switches)}")
+        return self._switches[-1]
+
+    def _connect(self, node: Node, parent: str, namespace: str, device: str) -> None:
+        port = f"port{len(self.uplinks)}"
+        self.uplinks += (Uplink(node.name, node.uplink or UNLIMITED, parent, port, namespace, device),)
+
+    def _make(self) -> None:
+        for name in (*self._switches, *(machine.namespace for machine in self.machines)):
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        for switch in self._switches:
+            ip("-n", switch, "link", "add", "switch", "type", "bridge")
+            ip("-n", switch, "link", "set", "switch", "up")
+        longest = shaping.longest_packet([rate for one in self.uplinks for rate in (one.link.up, one.link.down)])
+        for one in self.uplinks:
+            pair = ("link", "add", one.port, "type", "veth", "peer", "name", one.device, "netns", one.below)
+            ip("-n", one.switch, *pair)
+            ip("-n", one.switch, "link", "set", one.port, "master", "switch", "up")
+            above = ("master", "switch") if one.below in self._switches else ()
+            ip("-n", one.below, "link", "set", one.device, *above, "gso_max_size", str(longest), "up")
+            shaping.shape(one.below, one.device, one.link.up, one.link.latency)
+            shaping.shape(one.switch, one.port, one.link.down, one.link.latency)
+        for machine in self.machines:
+            ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
+
+    def _remove(self) -> None:
+        delete([*self._switches, *(machine.namespace for machine in self.machines)])
+
+
+def switched(ranks: Sequence[int], link: Link = UNLIMITED) -> Topology:
+    """Machines with so many ranks each, all on one switch by equal links."""
+    machines = [
+        Node(
+            "machine", f"machine-{number}", link, tuple(Node("rank", f"rank-{local}", UNLIMITED) for local in range(n))
+        )
+        for number, n in enumerate(ranks)
+    ]
+    return Topology(f"{len(machines)} machines", Node("switch", "switch", None, tuple(machines)))

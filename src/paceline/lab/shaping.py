@@ -1,0 +1,89 @@
+"""How one direction of a link is held to its rate, and given its latency, with `tc`.
+
+Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in 1 ms: long packets (GSO) fit in,
+and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as that of a switch: long enough for TCP
+to fill the link, short enough that nothing waits behind a flow for long. Short packets have a queue of their own that
+goes first, as fq_codel lets them: acknowledgements that wait behind the data of the other direction would slow TCP's
+streams by as much as half, and by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from paceline.lab.namespaces import Unavailable, tc
+
+BUCKET_SECONDS = 0.001
+QUEUE_SECONDS = 0.010
+LEAST_BUCKET = 16_000
+WIRE_LATENCY = 50e-6
+"""Seconds that a message takes between two namespaces anyhow; only a longer latency has to be made."""
+
+_LONGEST_PACKET = 65_536
+_PACKET = 1514
+_HEADERS = 0.9
+"""The share of a bucket that a long packet may fill: its payload is counted with the headers of each of its parts."""
+# An IPv4 packet of less than 128 bytes, told by the length in its header.
+_SHORT = ("protocol", "ip", "u32", "match", "u16", "0x0000", "0xff80", "at", "2")
+_SHORT_SHARE = 0.1
+
+
+def shape(namespace: str, device: str, rate: float, latency: float) -> None:
+    """Holds what leaves through `device` to `rate` bytes/s (infinite: not held) and delays it by `latency` seconds.
+
+    Raises Unavailable, also where the kernel can't delay.
+    """
+    delayed = latency > WIRE_LATENCY
+    if math.isfinite(rate):
+        _hold(namespace, device, rate, queues=not delayed)
+    if delayed:
+        packets = 1000 if math.isinf(rate) else math.ceil(rate * (latency + QUEUE_SECONDS) / _PACKET) + 1
+        delay = ("netem", "delay", f"{round((latency - WIRE_LATENCY) * 1e6)}us", "limit", str(packets))
+        places = [("parent", "1:2"), ("parent", "1:3")] if math.isfinite(rate) else [("root",)]
+        try:
+            for place in places:
+                tc("-n", namespace, "qdisc", "add", "dev", device, *place, *delay)
+        except Unavailable as reason:
+            raise Unavailable(
+                f"a latency of {latency * 1e6:g} us needs the kernel's netem: {reason}\n"
+                f"Without it the lab makes latencies of up to {WIRE_LATENCY * 1e6:g} us."
+            ) from None
+
+
+def change(namespace: str, device: str, rate: float) -> None:
+    """Holds what leaves through `device`, which `shape` held without a delay, to another rate from now on."""
+    _hold(namespace, device, rate, queues=True, verb="change")
+
+
+def bucket(rate: float) -> int:
+    """Bytes that may pass at once on a link of `rate` bytes/s."""
+    return max(LEAST_BUCKET, round(rate * BUCKET_SECONDS))
+
+
+def longest_packet(rates: Sequence[float]) -> int:
+    """Bytes of the longest packet that senders should make where links have these rates: it fits in their buckets."""
+    fitting = (round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate))
+    return min([_LONGEST_PACKET, *fitting])
+
+
+def _hold(namespace: str, device: str, rate: float, queues: bool, verb: str = "add") -> None:
+    where = ("-n", namespace)
+    burst = str(bucket(rate))
+    whole = ("ceil", _bits(rate), "burst", burst, "cburst", burst, "quantum", str(_LONGEST_PACKET))
+    limit = bucket(rate) + round(rate * QUEUE_SECONDS)
+    if verb == "add":
+        tc(*where, "qdisc", verb, "dev", device, "root", "handle", "1:", "htb", "default", "2")
+    tc_class = (*where, "class", verb, "dev", device, "parent")
+    tc(*tc_class, "1:", "classid", "1:1", "htb", "rate", _bits(rate), *whole)
+    for name, share, priority in (("1:2", 1 - _SHORT_SHARE, "1"), ("1:3", _SHORT_SHARE, "0")):
+        tc(*tc_class, "1:1", "classid", name, "htb", "rate", _bits(rate * share), *whole, "prio", priority)
+        if queues:
+            handle = f"{name[2:]}0:"
+            tc(*where, "qdisc", verb, "dev", device, "parent", name, "handle", handle, "bfifo", "limit", str(limit))
+    if verb == "add":
+        tc(*where, "filter", verb, "dev", device, "parent", "1:", *_SHORT, "flowid", "1:3")
+
+
+def _bits(rate: float) -> str:
+    return f"{round(rate * 8)}bit"

@@ -1,0 +1,105 @@
+"""Where the ranks of this job sit in its network: as a file says, or as they found each other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from paceline.errors import RendezvousError
+from paceline.rendezvous import Member
+from paceline.topology import Link, Topology
+from paceline.topology.defaults import NETWORK_LATENCY, UPLINK
+from paceline.topology.discover import Placement, RankFacts, by_machine, place
+from paceline.topology.prune import prune
+
+_SHARED_MEMORY = 8
+"""How many times faster than its machine's link to the others a rank is taken to reach its neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The topology file that PACELINE_TOPOLOGY names, or why there is no topology in it."""
+
+    path: str
+    topology: Topology | None = None
+    problem: str = ""
+
+    @property
+    def word(self) -> str:
+        """What the other ranks hear of it: equal for equal topologies, or the problem after an exclamation mark."""
+        if self.topology is None:
+            return f"!{self.problem}"
+        return hashlib.sha256(repr(self.topology).encode()).hexdigest()
+
+
+def given(path: str | None) -> Given | None:
+    """Read it. A problem is for the meeting to report, so that all ranks hear of it."""
+    if path is None:
+        return None
+    from paceline.topology import TopologyError, read
+
+    try:
+        return Given(path, read(path))
+    except TopologyError as error:
+        return Given(path, problem=str(error))
+
+
+class Places:
+    """The network of a job, and which place in it every process has. Raises RendezvousError if these cannot be."""
+
+    def __init__(self, file: Given | None, members: Sequence[Member]) -> None:
+        if file is None:
+            found = _discovered(members)
+        elif file.topology is None:
+            raise RendezvousError(f"PACELINE_TOPOLOGY: {file.problem}")
+        else:
+            found = _fitted(file.path, file.topology, members)
+        self._topology = found.topology
+        self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
+
+    def of(self, members: Sequence[Member]) -> Placement:
+        """The part of the network that these sit in; of strangers to the job, what they know of each other."""
+        if any(member.process not in self._place for member in members):
+            return _discovered(members)
+        places = [self._place[member.process] for member in members]
+        ranks = tuple(sorted(range(len(members)), key=places.__getitem__))
+        if len(members) == self._topology.world:
+            return Placement(self._topology, ranks)
+        return Placement(prune(self._topology, set(places)), ranks)
+
+
+def _facts(members: Sequence[Member]) -> list[RankFacts]:
+    return [RankFacts(member.machine, member.host, member.speed or None) for member in members]
+
+
+def _discovered(members: Sequence[Member]) -> Placement:
+    """Machines below one switch, each with the speed of its interface."""
+    facts = _facts(members)
+    speeds = [max(facts[rank].speed or 0.0 for rank in ranks) for ranks in by_machine(facts)]
+    usual = median_low([speed for speed in speeds if speed] or [UPLINK])
+    uplinks = [Link(speed or usual, speed or usual, NETWORK_LATENCY) for speed in speeds]
+    fastest = _SHARED_MEMORY * max(link.up for link in uplinks)
+    return place(facts, uplinks, [Link(fastest, fastest, 1e-6)] * len(uplinks))
+
+
+def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placement:
+    """By the machines' names if they are those of the hosts, else in the order of ranks."""
+    file = f"PACELINE_TOPOLOGY={path}"
+    if topology.world != len(members):
+        raise RendezvousError(f"{file} describes {topology.world} ranks, but {len(members)} have met")
+    machines = [(node.name, ranks) for node, ranks in topology.machines()]
+    shared = {members[ranks[0]].host: ranks for ranks in by_machine(_facts(members))}
+    if {name: len(ranks) for name, ranks in machines} == {host: len(ranks) for host, ranks in shared.items()}:
+        return Placement(topology, tuple(rank for name, _ in machines for rank in shared[name]))
+    name_of: dict[str, str] = {}
+    for name, ranks in machines:
+        first = members[ranks[0]]
+        for member in (members[rank] for rank in ranks):
+            if member.machine != first.machine:
+                raise RendezvousError(f"{file} puts {first} and {member} on {name}, but they share no memory")
+        other = name_of.setdefault(first.machine, name)
+        if other != name:
+            raise RendezvousError(f"{file} puts {first} on {name}, but it shares a machine with the ranks of {other}")
+    return Placement(topology, tuple(range(len(members))))

@@ -1,0 +1,123 @@
+"""Which plan serves which size between machines: the cheapest by the cost model.
+
+`ranks[i]` is the rank of the group that sits at place i of the topology, as a walk meets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from paceline.plan.algorithms import ALGORITHMS, named
+from paceline.plan.blocks import blocks
+from paceline.plan.broadcast_tree import broadcast_tree
+from paceline.plan.choice import NO_LIMIT, Choice
+from paceline.plan.cost import CHUNK_BYTES, Line, cost
+from paceline.plan.direct import direct
+from paceline.plan.flat import flat
+from paceline.plan.ir import Plan
+from paceline.plan.network import Network
+from paceline.plan.relabel import relabel
+from paceline.plan.ring import ring_of_blocks
+from paceline.plan.wire import fits
+from paceline.plan.words import show_bytes, show_seconds
+from paceline.topology import Topology
+
+# In one shot over messages a rank overwrites its copy without knowing who has read it, so it is right only where
+# every message is copied out eagerly: never above the smallest eager limit of any link (1024).
+ONE_SHOT_BYTES = 1024
+# It costs every rank n-1 messages, worth it only in small groups.
+ONE_SHOT_RANKS = 8
+
+SIZES = tuple(1 << power for power in range(10, 31))
+"""Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
+_USUAL = 32 << 20
+"""What predictions for sizes without a limit are for."""
+_TIE = 1.02
+"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many."""
+_PREFERRED = ("paceline", "flexreduce")
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    name: str
+    line: Line
+    plan: Callable[[], Plan]
+
+
+def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
+    """`algorithm`: the name of the one to use for all sizes. Raises ValueError that lists the known ones."""
+    if algorithm is not None:
+        reason = f"The algorithm {algorithm} was asked for."
+        return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason, chunk=CHUNK_BYTES),)
+    network = Network(topology)
+    candidates: list[_Candidate] = []
+    for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
+        lines = one.lines(topology)
+        if all(fits(step.level) for step in lines.steps):
+            line = cost(lines, network, SIZES[-1]).line
+            candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
+    choices = _cheapest(candidates, ranks)
+    if len(ranks) > ONE_SHOT_RANKS:
+        return choices
+    reason = f"Up to {ONE_SHOT_BYTES} bytes latency decides: one hop, each of {len(ranks)} ranks takes what it needs."
+    return Choice(flat(len(ranks)), ONE_SHOT_BYTES, reason, one_shot=True), *choices
+
+
+def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
+    """Rank i owns block i."""
+    places = sorted(range(len(ranks)), key=ranks.__getitem__)
+    network = Network(topology)
+    plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
+    lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
+    candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
+    return _cheapest(candidates, range(len(ranks)))
+
+
+def _same(plan: Plan) -> Plan:
+    return plan
+
+
+def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
+    """From rank 0."""
+    tree = relabel(broadcast_tree(topology, list(ranks).index(0)), ranks)
+    steps = len(tree.levels)
+    reason = f"The data enter each machine once, in a tree of {steps} {'step' if steps == 1 else 'steps'}."
+    return (Choice(tree, NO_LIMIT, reason, chunk=CHUNK_BYTES),)
+
+
+def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
+    choices: list[Choice] = []
+    made: dict[str, Plan] = {}
+    best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
+    for chosen, sizes in groupby(best, key=lambda pair: pair[1].name):
+        served = list(sizes)
+        (smallest, candidate), largest = served[0], served[-1][0]
+        limit = NO_LIMIT if largest == SIZES[-1] else largest
+        usual = largest if limit != NO_LIMIT else max(smallest, _USUAL)
+        predicted = sorted(((one.name, one.line.seconds(usual)) for one in candidates), key=lambda pair: pair[1])
+        predicted.sort(key=lambda pair: pair[0] != chosen)
+        if chosen not in made:
+            made[chosen] = relabel(candidate.plan(), ranks)
+        reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
+        choices.append(Choice(made[chosen], limit, reason, chunk=CHUNK_BYTES, nbytes=usual, predicted=tuple(predicted)))
+    return tuple(choices)
+
+
+def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
+    least = min(one.line.seconds(nbytes) for one in candidates)
+    return next(one for one in candidates if one.line.seconds(nbytes) <= least * _TIE)
+
+
+def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:
+    (name, seconds), (other, others_seconds), *_ = predicted
+    if limit != NO_LIMIT:
+        which = f"Up to {show_bytes(limit)}"
+    else:
+        which = f"Above {show_bytes(above)}" if above else "At any size"
+    return (
+        f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}, "
+        f"with {other} {show_seconds(others_seconds)}."
+    )

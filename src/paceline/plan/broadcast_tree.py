@@ -1,0 +1,47 @@
+"""Broadcast along the tree: between the parts of the network that meet in a node, a binomial tree of their first ranks.
+
+T. Kielmann, R. F. H. Hofman, H. E. Bal, A. Plaat, R. A. F. Bhoedjang, "MagPIe: MPI's Collective Communication
+Operations for Clustered Wide Area Systems", PPoPP 1999.
+
+The data enter every machine and every switch once. With fan-outs d_0, d_1, ... it takes sum(ceil(log2 d_l)) steps.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from paceline.plan.ir import WHOLE, Level, Plan, Reduce
+from paceline.plan.network import Network
+from paceline.topology import Topology
+
+
+def broadcast_tree(topology: Topology, root: int) -> Plan:
+    """`root` owns the whole buffer; read backwards, its broadcast."""
+    network = Network(topology)
+    levels: list[Level] = []
+    for _, nodes in network.branches():
+        trees = [
+            _binomial([_first(network.span[child], root) for child in network.children[node]], root) for node in nodes
+        ]
+        levels += (
+            tuple(step for level in side_by_side for step in level)
+            for side_by_side in zip_longest(*trees, fillvalue=())
+        )
+    return Plan(network.world, "tree", tuple(level for level in levels if level))
+
+
+def _first(span: range, root: int) -> int:
+    return root if root in span else span.start
+
+
+def _binomial(ranks: list[int], root: int) -> list[Level]:
+    """The tree of these ranks; the root, or without it the first, ends with everything."""
+    ranks = sorted(ranks, key=lambda rank: (rank != root, rank))
+    levels: list[Level] = []
+    distance = 1
+    while distance < len(ranks):
+        parents = range(0, len(ranks) - distance, 2 * distance)
+        pairs = [(ranks[parent], ranks[parent + distance]) for parent in parents]
+        levels.append(tuple(Reduce(WHOLE, tuple(sorted(pair)), pair[0]) for pair in pairs))
+        distance *= 2
+    return levels

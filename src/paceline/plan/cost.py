@@ -1,0 +1,207 @@
+"""What a plan costs on a network: seconds, and bytes on every link each way.
+
+The α–β model with shared links. In the reduce-scatter half, a Reduce sends a copy of its range from every holder but
+the owner to the owner; in the all-gather half they come back. A message loads every link of its path: upwards from
+the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, the latency of its
+longest path, and what a rank takes for every message after its first.
+
+Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
+reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
+busiest link needs for all of its bytes. A buffer of one chunk has a barrier after every level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from paceline.plan.ir import Level, Plan
+from paceline.plan.network import Floats, Integers, Network
+from paceline.plan.outline import Outline, outline
+from paceline.topology import Topology
+
+CHUNK_BYTES = 1 << 20
+"""What one chunk holds unless said otherwise."""
+
+MESSAGE_SECONDS = 5e-6
+"""What one more message takes of a rank's time, whatever its size."""
+
+_PAIRS = 1 << 22  # messages that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCost:
+    """One level, `times` in a row, on the whole buffer: seconds of both halves and how often it comes."""
+
+    reduce_scatter: float
+    all_gather: float
+    latency: float
+    """Of one half; part of neither of the above."""
+    times: int
+    messages: int
+    """Of one half."""
+
+    @property
+    def seconds(self) -> float:
+        """Of both halves, all times."""
+        return self.times * (self.reduce_scatter + self.all_gather + 2 * self.latency)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkCost:
+    """The link above a node: bytes that the reduce-scatter half sends up and down it, the all-gather half the other
+    way round, and the seconds that both halves keep it busy."""
+
+    name: str
+    kind: str
+    up: float
+    down: float
+    seconds: float
+    all_gather: float
+    """Seconds of that half alone."""
+
+    @property
+    def bytes(self) -> float:
+        """Of both halves, each way."""
+        return self.up + self.down
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an all-reduce of `nbytes` bytes costs; links with all ranks on one side are left out."""
+
+    algorithm: str
+    nbytes: int
+    chunk: int
+    levels: tuple[LevelCost, ...]
+    links: tuple[LinkCost, ...]
+
+    @property
+    def barrier(self) -> float:
+        """Seconds with a barrier after every level."""
+        return sum(level.seconds for level in self.levels)
+
+    @property
+    def busiest(self) -> LinkCost | None:
+        """The link that needs most time for its bytes."""
+        return max(self.links, key=lambda link: link.seconds, default=None)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in chunks: the first through all levels, the others as fast as the busiest link takes them."""
+        return self.line.seconds(self.nbytes)
+
+    @property
+    def line(self) -> Line:
+        """The seconds for any size."""
+        busiest = max((link.seconds for link in self.links), default=0.0)
+        latency = sum(2 * level.times * level.latency for level in self.levels)
+        return self._line(latency, self.barrier - latency, busiest)
+
+    @property
+    def all_gather(self) -> Line:
+        """The seconds of the all-gather half alone, for any size: also those of a broadcast."""
+        busiest = max((link.all_gather for link in self.links), default=0.0)
+        latency = sum(level.times * level.latency for level in self.levels)
+        return self._line(latency, sum(level.times * level.all_gather for level in self.levels), busiest)
+
+    def _line(self, latency: float, first: float, rest: float) -> Line:
+        nbytes = max(1, self.nbytes)
+        return Line(latency, first / nbytes, rest / nbytes, self.chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Seconds as a function of size: a constant, seconds per byte within the first chunk, and after it."""
+
+    latency: float
+    first: float
+    rest: float
+    chunk: int
+
+    def seconds(self, nbytes: int) -> float:
+        """For a buffer of this size."""
+        return self.latency + self.first * min(nbytes, self.chunk) + self.rest * max(0, nbytes - self.chunk)
+
+
+def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int = CHUNK_BYTES) -> Cost:
+    """The cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes in chunks of `chunk`.
+
+    Raises ValueError if the plan is for another number of ranks.
+    """
+    network = topology if isinstance(topology, Network) else Network(topology)
+    lines = plan if isinstance(plan, Outline) else outline(plan)
+    if lines.world != network.world:
+        raise ValueError(f"the plan is for {lines.world} ranks, the topology has {network.world}")
+    up, down = np.zeros(len(network.up)), np.zeros(len(network.up))
+    levels: list[LevelCost] = []
+    for step in lines.steps:
+        load = _Load(network, step.level)
+        up += step.times * load.up
+        down += step.times * load.down
+        levels.append(
+            LevelCost(
+                nbytes * float(max((load.up / network.up).max(), (load.down / network.down).max())),
+                nbytes * float(max((load.down / network.up).max(), (load.up / network.down).max())),
+                load.latency,
+                step.times,
+                load.messages,
+            )
+        )
+    up, down = nbytes * up, nbytes * down
+    busy = (up + down) / np.minimum(network.up, network.down)
+    half = np.maximum(down / network.up, up / network.down)
+    links = [
+        LinkCost(
+            network.name(index),
+            node.kind,
+            *(float(each[index]) for each in (up, down, busy, half)),
+        )
+        for index, node in enumerate(network.nodes)
+        if network.joins(index)
+    ]
+    return Cost(lines.name, nbytes, chunk, tuple(levels), tuple(links))
+
+
+class _Load:
+    """What the reduce-scatter half of a level puts on the links, as parts of the buffer."""
+
+    def __init__(self, network: Network, level: Level) -> None:
+        self.up, self.down = np.zeros(len(network.up)), np.zeros(len(network.up))
+        sent, received = np.zeros(network.world), np.zeros(network.world)
+        self.messages = 0
+        longest = 0.0
+        for holders, owners, share in _messages(level):
+            self.messages += len(share)
+            seconds = np.zeros(len(share))
+            for above in network.ancestors[1:]:
+                start, end = above[holders], above[owners]
+                part = np.where(start == end, 0.0, share)
+                self.up += np.bincount(start, part, len(self.up))
+                self.down += np.bincount(end, part, len(self.down))
+                seconds += np.where(start == end, 0.0, network.latency[start] + network.latency[end])
+            sent += np.bincount(holders, minlength=network.world)
+            received += np.bincount(owners, minlength=network.world)
+            longest = max(longest, float(seconds.max(initial=0.0)))
+        self.up[-1] = self.down[-1] = 0
+        self.latency = longest + MESSAGE_SECONDS * max(0.0, float(max(sent.max(), received.max())) - 1)
+
+
+def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:
+    """From, to and part of the buffer, a bounded number at a time."""
+    rest = list(level)
+    while rest:
+        count = total = 0
+        while count < len(rest) and total < _PAIRS:
+            total += len(rest[count].holders)
+            count += 1
+        batch, rest = rest[:count], rest[count:]
+        each = np.fromiter((len(step.holders) for step in batch), np.int64, count)
+        holders = np.fromiter(chain.from_iterable(step.holders for step in batch), np.int64, total)
+        owners = np.repeat(np.fromiter((step.owner for step in batch), np.int64, count), each)
+        share = np.repeat(np.fromiter((float(step.range.hi - step.range.lo) for step in batch), float, count), each)
+        moving = holders != owners
+        yield holders[moving], owners[moving], share[moving]

@@ -1,0 +1,123 @@
+"""A topology as arrays: what a link carries is a sum over the messages whose path crosses it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.topology import Node, Topology
+
+_FASTEST = 1e15
+"""Bytes per second: as good as any, and still a number that one can divide by."""
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Network:
+    """The nodes of a topology that have ranks, parents first, each with its link to the parent.
+
+    Arrays over nodes have one entry more, for the parents that a path does not have. Speeds are bytes per second;
+    only a link that joins nothing (the root's, or one with all ranks on one side) has an infinite one.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.nodes: list[Node] = []
+        self.parent: list[int] = []
+        self.depth: list[int] = []
+        self.children: list[list[int]] = []
+        self.leaves: list[int] = []
+        """The node of every rank."""
+        self._add(topology.root, -1, 0)
+        self.world = len(self.leaves)
+        self.span = self._spans()
+
+    def _add(self, node: Node, parent: int, depth: int) -> None:
+        index = len(self.nodes)
+        self.nodes.append(node)
+        self.parent.append(parent)
+        self.depth.append(depth)
+        self.children.append([])
+        if parent >= 0:
+            self.children[parent].append(index)
+        if node.kind == "rank":
+            self.leaves.append(index)
+        for child in node.children:
+            if child.kind == "rank" or child.children:
+                self._add(child, index, depth + 1)
+
+    def _spans(self) -> list[range]:
+        first, last = [self.world] * len(self.nodes), [0] * len(self.nodes)
+        for rank, leaf in enumerate(self.leaves):
+            first[leaf], last[leaf] = rank, rank + 1
+        for index in range(len(self.nodes) - 1, 0, -1):
+            above = self.parent[index]
+            first[above], last[above] = min(first[above], first[index]), max(last[above], last[index])
+        return [range(low, high) for low, high in zip(first, last, strict=True)]
+
+    def joins(self, index: int) -> bool:
+        """Whether there are ranks on both sides of the link above this node."""
+        return self.parent[index] >= 0 and 0 < len(self.span[index]) < self.world
+
+    @cached_property
+    def up(self) -> Floats:
+        return self._speeds("up")
+
+    @cached_property
+    def down(self) -> Floats:
+        return self._speeds("down")
+
+    @cached_property
+    def latency(self) -> Floats:
+        links = [node.uplink for node in self.nodes]
+        return np.array([link.latency if link is not None else 0.0 for link in links] + [0.0])
+
+    @cached_property
+    def ancestors(self) -> Integers:
+        """`ancestors[k, rank]`: the node at depth k above (or of) this rank."""
+        table = np.full((max(self.depth) + 1, self.world), len(self.nodes), dtype=np.int64)
+        for rank, leaf in enumerate(self.leaves):
+            node = leaf
+            while node >= 0:
+                table[self.depth[node], rank] = node
+                node = self.parent[node]
+        return table
+
+    @cached_property
+    def combining(self) -> list[int]:
+        """The nodes with several children, parents first."""
+        return [index for index, below in enumerate(self.children) if len(below) > 1]
+
+    def above(self, index: int) -> Iterator[int]:
+        """The nodes above this one that have several children, from below."""
+        node = self.parent[index]
+        while node >= 0:
+            if len(self.children[node]) > 1:
+                yield node
+            node = self.parent[node]
+
+    def branches(self) -> Iterator[tuple[int, list[int]]]:
+        """Depth by depth, the deepest first: the nodes with children."""
+        by_depth: dict[int, list[int]] = {}
+        for index, below in enumerate(self.children):
+            if below:
+                by_depth.setdefault(self.depth[index], []).append(index)
+        for depth in sorted(by_depth, reverse=True):
+            yield depth, by_depth[depth]
+
+    def name(self, index: int) -> str:
+        """The node's name, for a rank its number."""
+        node = self.nodes[index]
+        return f"rank {self.span[index][0]}" if node.kind == "rank" else node.name
+
+    def _speeds(self, way: str) -> Floats:
+        speeds = [math.inf] * (len(self.nodes) + 1)
+        for index, node in enumerate(self.nodes):
+            if node.uplink is not None and self.joins(index):
+                speeds[index] = min(_FASTEST, getattr(node.uplink, way))
+        return np.array(speeds)

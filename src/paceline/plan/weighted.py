@@ -1,0 +1,56 @@
+"""Paceline's own plan: weighted, contained, and made for levels that overlap chunk by chunk.
+
+FlexReduce (see `flexreduce`) gives every branch of a node the same part, and a rank's next range may leave its
+present one. Here `shares` says how much every rank holds after each level so that the busiest link is done first, and
+the ranges are laid out so that each rank only ever gives away: for every item the owner at the root held it at all
+levels before. So any shares can be had exactly. From the root down: the root's ranges are laid out first; then every
+child's ranks keep theirs, and fill the rest of the buffer with what they hold beyond that.
+
+M machines with uplinks u_i, all else fast, B bytes: T* = B max(1/u_min, 2 (M-1) / sum(u_i)), which no plan beats, and
+which this one reaches; the ring takes 2 (n-1)/n B/u_min, FlexReduce 2 (M-1)/M B/u_min.
+"""
+
+from __future__ import annotations
+
+import math
+
+from paceline.plan.ir import Plan
+from paceline.plan.layout import Layout, whole_numbers
+from paceline.plan.network import Network
+from paceline.plan.shares import Shares, best_shares, busiest
+from paceline.topology import Topology
+
+_LOSS = 1.0001  # rounding may keep the busiest link busy that much longer
+_FINEST = 1 << 40
+_COMMON = 720720  # divided by 1 to 16
+
+
+def paceline(topology: Topology) -> Plan:
+    """Every rank's ranges lie within those that it had at the level before."""
+    network = Network(topology)
+    parts, shares = _rounded(network, best_shares(network))
+    return Layout(network, parts, shares).plan("paceline")
+
+
+def _rounded(network: Network, shares: Shares) -> tuple[int, dict[int, list[int]]]:
+    """The shares in the fewest parts of the buffer that make hardly a difference, and how many parts."""
+    base = _common_parts(network)
+    allowed = busiest(network, shares) * _LOSS
+    factor = 1
+    while True:
+        parts = base * factor
+        whole = whole_numbers(network, shares, parts)
+        tried = {node: [share / parts for share in values] for node, values in whole.items()}
+        if parts >= _FINEST or busiest(network, tried) <= allowed:
+            return parts, whole
+        factor = factor * 3 // 2 if factor.bit_count() == 1 and factor > 1 else 1 << factor.bit_length()
+
+
+def _common_parts(network: Network) -> int:
+    """Parts in which all equal cuts of all nodes can be said, if they are not too many."""
+    common = 1
+    for leaf in network.leaves:
+        common = math.lcm(common, math.prod(len(network.children[node]) for node in network.above(leaf)))
+        if common > _COMMON:
+            return _COMMON
+    return common

@@ -1,0 +1,83 @@
+"""The topology of a group of ranks from what each says of itself: who shares a machine, and how fast its link is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median_low
+
+from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
+from paceline.topology.tree import Link, Node, Topology
+
+NAME = "network"
+"""Of what was discovered, and of the switch that joins its machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankFacts:
+    """What one rank says of itself.
+
+    machine: equal for ranks that share memory. host: the machine's name for people. speed: bytes per second of the
+    interface that other machines reach it by, None where the kernel does not know.
+    """
+
+    machine: str
+    host: str
+    speed: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A topology, and which rank of the group each of its ranks is: `ranks[i]` sits at the topology's rank i.
+
+    They differ where ranks of one machine are not numbered in a row.
+    """
+
+    topology: Topology
+    ranks: tuple[int, ...]
+
+
+def discover(facts: Sequence[RankFacts]) -> Placement:
+    """Machines below one switch, or a single machine; `facts[r]` is of the group's rank r.
+
+    A machine whose speed nobody knows gets the median of the others', or the default if there is none. Interfaces tell
+    nothing of the switches in between.
+    """
+    shared = by_machine(facts)
+    speeds = [max((facts[rank].speed or 0.0 for rank in ranks), default=0.0) for ranks in shared]
+    known = [speed for speed in speeds if speed]
+    usual = median_low(known) if known else UPLINK
+    uplinks = [Link(speed or usual, speed or usual, NETWORK_LATENCY) for speed in speeds]
+    return place(facts, uplinks, [LOCAL] * len(shared))
+
+
+def by_machine(facts: Sequence[RankFacts]) -> list[list[int]]:
+    """The ranks of each machine, machines in the order of their first ranks."""
+    machines: dict[str, list[int]] = {}
+    for rank, fact in enumerate(facts):
+        machines.setdefault(fact.machine, []).append(rank)
+    return list(machines.values())
+
+
+def place(facts: Sequence[RankFacts], uplinks: Sequence[Link], locals: Sequence[Link]) -> Placement:
+    """The ranks in their machines, which have these links, in the order of `by_machine`."""
+    shared = by_machine(facts)
+    taken: set[str] = set()
+    machines = []
+    count = 0
+    for ranks, uplink, local in zip(shared, uplinks, locals, strict=True):
+        below = tuple(Node("rank", f"rank {count + number}", local) for number in range(len(ranks)))
+        count += len(ranks)
+        machines.append(Node("machine", _free(facts[ranks[0]].host, taken), uplink if len(shared) > 1 else None, below))
+    root = machines[0] if len(machines) == 1 else Node("switch", _free(NAME, taken), None, tuple(machines))
+    return Placement(Topology(NAME, root), tuple(rank for ranks in shared for rank in ranks))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or with a number where another machine has it already, and from now on nobody else's."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name} ({number})"
+    taken.add(free)
+    return free

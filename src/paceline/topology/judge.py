@@ -1,0 +1,112 @@
+"""What is slow, in sentences: a machine's links against the other machines', and paths against their links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from paceline.topology.infer import Matrix, Measured
+from paceline.topology.tree import Node, Topology
+from paceline.topology.units import show_speed, show_time
+
+SLOW_LINK = 0.8
+"""A link below this share of the others' median is named."""
+SLOW_MACHINE = 0.6
+"""Likewise, for what its ranks exchange with each other."""
+MOST_PATHS = 8
+"""Slow paths are named one by one up to here."""
+LATE = 3.0
+"""A latency above this multiple of the others' median is named."""
+LATE_SECONDS = 100e-6
+"""But not for less than this much more."""
+
+
+def findings(topology: Topology, measured: Measured) -> list[str]:
+    """One sentence for each slow link, slow machine and slow path; none if nothing is slow."""
+    machines = [machine for machine, _ in topology.machines()]
+    if len(machines) == 1:
+        return []
+    return [
+        *_slow_links(machines),
+        *_slow_machines(machines, measured),
+        *_late(machines),
+        *_slow_paths(machines, measured),
+    ]
+
+
+def _slow_links(machines: Sequence[Node]) -> list[str]:
+    found = []
+    for machine in machines:
+        slow = []
+        for does, way in (("sends", 0), ("receives", 1)):
+            speed = _uplink(machine)[way]
+            usual = median(_uplink(other)[way] for other in machines if other is not machine)
+            if speed < SLOW_LINK * usual:
+                share = f"{100 * speed / usual:.0f} % of the others' median of {show_speed(usual)}"
+                slow.append(f"{does} at {show_speed(speed)}, {share}")
+        if slow:
+            found.append(f"slow link: {machine.name} {', and '.join(slow)}")
+    return found
+
+
+def _slow_machines(machines: Sequence[Node], measured: Measured) -> list[str]:
+    found = []
+    for machine, rate in enumerate(measured.local_rate):
+        others = np.delete(measured.local_rate, machine)
+        others = others[~np.isnan(others)]
+        if len(others) and rate < SLOW_MACHINE * (usual := float(np.median(others))):
+            found.append(
+                f"slow machine: ranks of {machines[machine].name} exchange {show_speed(rate)} with each other, "
+                f"{100 * rate / usual:.0f} % of the others' median of {show_speed(usual)}"
+            )
+    return found
+
+
+def _late(machines: Sequence[Node]) -> list[str]:
+    found = []
+    for machine in machines if len(machines) > 2 else ():
+        latency = _uplink(machine)[2]
+        usual = median(_uplink(other)[2] for other in machines if other is not machine)
+        if latency > LATE * usual and latency > usual + LATE_SECONDS:
+            found.append(
+                f"slow link: a message takes {show_time(latency)} on the link of {machine.name}; "
+                f"the others' median is {show_time(usual)}"
+            )
+    return found
+
+
+def slow_paths(rate: Matrix) -> list[tuple[int, int]]:
+    """Pairs of machines that get less than the one sends to others and the other receives from others."""
+    if len(rate) < 3:
+        return []
+    up, down = np.nanmax(rate, axis=1), np.nanmax(rate, axis=0)
+    pairs = np.argwhere(rate < SLOW_LINK * np.minimum.outer(up, down))
+    return [(int(i), int(j)) for i, j in pairs]
+
+
+def _slow_paths(machines: Sequence[Node], measured: Measured) -> list[str]:
+    found = []
+    pairs = sorted(slow_paths(measured.rate), key=lambda pair: float(measured.rate[pair]))
+    every = int(np.count_nonzero(~np.isnan(measured.rate)))
+    if 2 * len(pairs) > every:
+        return [
+            f"slow paths: {len(pairs)} of {every} carry less than {100 * SLOW_LINK:.0f} % of what both their links do; "
+            "the switch between the machines is slow, or it or the machines were busy"
+        ]
+    for i, j in pairs[:MOST_PATHS]:
+        up, down = _uplink(machines[i])[0], _uplink(machines[j])[1]
+        found.append(
+            f"slow path: {machines[i].name} to {machines[j].name} carries {show_speed(float(measured.rate[i, j]))}, "
+            f"though {machines[i].name} sends at {show_speed(up)} and {machines[j].name} receives at "
+            f"{show_speed(down)}; a switch between them is slow or was busy"
+        )
+    if len(pairs) > MOST_PATHS:
+        found.append(f"slow paths: {len(pairs) - MOST_PATHS} more")
+    return found
+
+
+def _uplink(machine: Node) -> tuple[float, float, float]:
+    assert machine.uplink is not None
+    return machine.uplink.up, machine.uplink.down, machine.uplink.latency

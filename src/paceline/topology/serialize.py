@@ -1,0 +1,83 @@
+"""A topology as the file that describes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+
+import yaml
+
+from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
+from paceline.topology.tree import Link, Node, Topology
+from paceline.topology.units import write_speed, write_time
+
+_Fields = list[tuple[str, yaml.Node]]
+
+
+def dump(topology: Topology) -> str:
+    """YAML that `parse` reads back as an equal topology, if its ranks are named by their numbers ("rank 0", …)."""
+    root = topology.root
+    usual = Counter(node.uplink for node in root.walk() if node.kind == "rank" and node.uplink).most_common(1)[0][0]
+    fields = [("name", _text(topology.name))]
+    if (root.kind, root.name) != ("switch", topology.name):
+        fields.append((root.kind, _text(root.name)))
+    fields += [("local", _speeds(usual)), *_latency("local_latency", usual.latency, LOCAL.latency)]
+    fields += _inside(root, usual)
+    return str(yaml.serialize(_mapping(fields), Dumper=yaml.SafeDumper, width=2**20, allow_unicode=True))
+
+
+def _entry(node: Node, usual: Link) -> yaml.Node:
+    assert node.uplink is not None
+    latency = LOCAL.latency if node.kind == "socket" else NETWORK_LATENCY
+    own = [("uplink", _speeds(node.uplink)), *_latency("latency", node.uplink.latency, latency)]
+    inside = _inside(node, usual)
+    name = (node.kind, _text(node.name))
+    if inside[0][0] == "ranks":
+        return _mapping([name, *inside, *own], flow=True)  # in one line
+    return _mapping([name, *own, *inside])
+
+
+def _inside(node: Node, usual: Link) -> _Fields:
+    """What is below a node: a number of ranks, or entries for all children."""
+    if all(child.kind == "rank" and child.uplink == node.children[0].uplink for child in node.children):
+        return _ranks(node.children[0], len(node.children), usual)
+    entries = yaml.SequenceNode("tag:yaml.org,2002:seq", list(_children(node, usual)), flow_style=False)
+    return [("children", entries)]
+
+
+def _children(node: Node, usual: Link) -> Iterator[yaml.Node]:
+    for (kind, uplink), alike in groupby(node.children, key=lambda child: (child.kind, child.uplink)):
+        children = list(alike)
+        if kind == "rank":
+            assert uplink is not None
+            yield _mapping(_ranks(children[0], len(children), usual), flow=True)
+        else:
+            yield from (_entry(child, usual) for child in children)
+
+
+def _ranks(rank: Node, count: int, usual: Link) -> _Fields:
+    assert rank.uplink is not None
+    fields: _Fields = [("ranks", yaml.ScalarNode("tag:yaml.org,2002:int", str(count)))]
+    if (rank.uplink.up, rank.uplink.down) != (usual.up, usual.down):
+        fields.append(("local", _speeds(rank.uplink)))
+    return fields + _latency("local_latency", rank.uplink.latency, usual.latency)
+
+
+def _latency(key: str, seconds: float, default: float) -> _Fields:
+    return [] if seconds == default else [(key, _text(write_time(seconds)))]
+
+
+def _speeds(link: Link) -> yaml.Node:
+    if link.up == link.down:
+        return _text(write_speed(link.up))
+    return _mapping([("up", _text(write_speed(link.up))), ("down", _text(write_speed(link.down)))], flow=True)
+
+
+def _mapping(fields: _Fields, flow: bool = False) -> yaml.Node:
+    pairs = [(_text(key), value) for key, value in fields]
+    return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=flow)
+
+
+def _text(text: str) -> yaml.Node:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text)

@@ -1,0 +1,85 @@
+"""Speeds and times as people write them: "500 Mbit/s", "1.2 GiB/s", "50 us"."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+SLOWEST, FASTEST = 0.125, 1.25e17
+"""Bytes per second that a link may have: 1 bit/s to 10^18 bit/s."""
+LONGEST = 60.0
+"""Seconds that one crossing of a link may take."""
+
+_NUMBER = r"([0-9]{1,40}(?:\.[0-9]{0,40})?)(e[+-]?[0-9]{1,3})?"
+_SPEED = re.compile(_NUMBER + r"\s*(?:([kmgt])(i?))?(bits?|b)(?:/s|ps)", re.IGNORECASE)
+_TIME = re.compile(_NUMBER + r"\s*(ns|us|µs|μs|ms|s)")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_SECONDS = {unit: Fraction(1, 1000**power) for power, unit in enumerate(("s", "ms", "us", "ns"))}
+_SECONDS |= {"µs": _SECONDS["us"], "μs": _SECONDS["us"]}  # the micro sign and the Greek letter
+_SPEED_UNITS = {f"{prefix}bit/s": Fraction(1000**power, 8) for power, prefix in enumerate(("", "k", "M", "G", "T"))}
+
+
+def parse_speed(text: str) -> float:
+    """Bytes per second. "b" and "bit" are bits, "B" is bytes; raises ValueError with what would be right."""
+    found = _SPEED.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is not a speed; write it like 500 Mbit/s, 10 Gbit/s, 120 MB/s or 1.5 GiB/s")
+    base = 1024 if found[4] else 1000
+    unit = Fraction(base ** _POWERS[(found[3] or "").lower()], 1 if found[5] == "B" else 8)
+    speed = _value(found) * unit
+    if not SLOWEST <= speed <= FASTEST:
+        raise ValueError(f"{text!r} is no speed that a link has; it is between 1 bit/s and 1000000 Tbit/s")
+    return float(speed)
+
+
+def parse_time(text: str) -> float:
+    """Seconds; raises ValueError with what would be right."""
+    if text.strip() == "0":
+        return 0.0
+    found = _TIME.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r} is not a time; write it like 50 us, 1.5 ms or 0 s")
+    seconds = _value(found) * _SECONDS[found[3]]
+    if seconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than any link takes; at most {LONGEST:g} s")
+    return float(seconds)
+
+
+def show_speed(speed: float) -> str:
+    """Bytes per second in bits, rounded for reading: "500 Mbit/s"."""
+    return _rounded(Fraction(speed), _SPEED_UNITS, 3)
+
+
+def show_time(seconds: float) -> str:
+    """Seconds, rounded for reading: "50 us"."""
+    return _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("ns", "us", "ms", "s")}, 3)
+
+
+def write_speed(speed: float) -> str:
+    """A text that `parse_speed` reads back as exactly this."""
+    for digits in (6, 15):
+        if parse_speed(text := _rounded(Fraction(speed), _SPEED_UNITS, digits)) == speed:
+            return text
+    return f"{speed!r} B/s"
+
+
+def write_time(seconds: float) -> str:
+    """A text that `parse_time` reads back as exactly this."""
+    for digits in (6, 15):
+        text = _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("us", "ms", "s")}, digits)
+        if parse_time(text) == seconds:
+            return text
+    return f"{seconds!r} s"
+
+
+def _value(found: re.Match[str]) -> Fraction:
+    return Fraction(found[1] + (found[2] or ""))
+
+
+def _rounded(value: Fraction, units: dict[str, Fraction], digits: int) -> str:
+    """In the largest of the units, which ascend, that leaves at least 1 before the point."""
+    for name in reversed(units):
+        number = f"{float(value / units[name]):.{digits}g}"
+        if float(number) >= 1:
+            break
+    return f"{number} {name}"

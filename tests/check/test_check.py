@@ -1,0 +1,112 @@
+"""`paceline check` end to end: real ranks, and links whose speed is known because the kernel holds them to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.lab.namespaces import Machines
+from paceline.launch import tree
+from paceline.launch.job import Command, Job, wrapped
+from paceline.launch.threads import thread_variables
+from paceline.topology import read
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+CHECK = [sys.executable, "-m", "paceline", "check"]
+
+
+def environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
+    return {**kept, "PYTHONPATH": str(SOURCE), **thread_variables(1, kept)}
+
+
+def check(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr."""
+    done = subprocess.run([*CHECK, *words], env=environment(), capture_output=True, text=True, timeout=90)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_ranks_of_its_own_on_this_machine(tmp_path: Path) -> None:
+    out = tmp_path / "found.yaml"
+    code, text, err = check("-n", "3", "--out", str(out))
+    assert (code, err) == (0, "")
+    topology = read(out)
+    assert topology.world == 3 and topology.root.kind == "machine"
+    local = topology.root.children[0].uplink
+    assert 1e7 < local.up < 1e12 and 0 < local.latency < 1e-2
+    assert "3 ranks, each with" in text and "nothing is slow" in text and f"written to {out}" in text
+
+
+def test_a_single_rank_has_no_links() -> None:
+    code, out, err = check()
+    assert (code, out) == (2, "")
+    assert (
+        err == "paceline check: a single rank has no links to measure; start it as a job (see --help), or with -n 4\n"
+    )
+
+
+def test_a_file_that_cannot_be_written() -> None:
+    code, _, err = check("-n", "2", "--out", "/nowhere/found.yaml")
+    assert code == 1 and "paceline check: cannot write /nowhere/found.yaml: No such file or directory" in err
+
+
+@pytest.mark.requires_root_network
+def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
+    if not Path("/sbin/tc").exists() and not Path("/usr/sbin/tc").exists():
+        pytest.skip("needs system package iproute2 (no command tc)")
+    up, down = [200, 200, 100], [200, 100, 200]  # Mbit/s
+    where = [0, 1, 0, 2]  # the ranks of a machine need not be numbered in a row
+    out = tmp_path / "found.yaml"
+    with Machines(3) as machines:
+        for number in range(3):
+            hold(machines.names[number], machines.interface, up[number])
+            hold(machines.switch, f"port{number}", down[number])
+        with Job(commands(machines, where, out), tree.new_mark(environment()), output=tmp_path) as job:
+            code = job.wait(90)
+    text = (tmp_path / "rank-0.out").read_text()
+    assert code == 0, text + "".join(path.read_text() for path in sorted(tmp_path.glob("*.err")))
+    topology = read(out)
+    links = [machine.uplink for machine, _ in topology.machines()]
+    assert [link.up * 8e-6 for link in links] == pytest.approx(up, rel=0.1)
+    assert [link.down * 8e-6 for link in links] == pytest.approx(down, rel=0.1)
+    assert [len(ranks) for _, ranks in topology.machines()] == [2, 1, 1]
+    assert all(link.latency < 2e-3 for link in links)
+    host = topology.root.children[0].name
+    assert "these are the job's ranks 0, 2, 1, 3, in this order" in text
+    slow = [line for line in text.splitlines() if line.startswith("slow link: ")]
+    assert len(slow) == 2
+    assert re.fullmatch(
+        rf"slow link: {host} \(2\) receives at \d+(\.\d)? Mbit/s, \d+ % of the others' median .*", slow[0]
+    )
+    assert re.fullmatch(rf"slow link: {host} \(3\) sends at \d+(\.\d)? Mbit/s, \d+ % of the others' median .*", slow[1])
+    assert "slow path" not in text
+
+
+def hold(namespace: str, interface: str, mbit: int) -> None:
+    """Holds what leaves the interface to the rate."""
+    words = f"tc qdisc add dev {interface} root tbf rate {mbit}mbit burst 32kb latency 100ms"
+    subprocess.run(["ip", "netns", "exec", namespace, *words.split()], check=True, timeout=20)
+
+
+def commands(machines: Machines, where: list[int], out: Path) -> list[Command]:
+    """`paceline check` on every rank, rank r being on machine where[r]."""
+    made = []
+    for rank, machine in enumerate(where):
+        who = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(where[:rank].count(machine)),
+            "WORLD_SIZE": str(len(where)),
+            "LOCAL_WORLD_SIZE": str(where.count(machine)),
+            "MASTER_ADDR": machines.addresses[0],
+            "MASTER_PORT": "29500",
+        }
+        argv = [*machines.exec(machine), *CHECK, "--out", str(out)]
+        program = wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid())
+        made.append(Command(program, {**environment(), **who}, f"rank {rank}"))
+    return made

@@ -1,0 +1,195 @@
+"""`paceline lab` as a person meets it: real machines, real signals, deadlines."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.lab.namespaces import existing, remove_abandoned
+
+CLUSTER = """
+name: pair
+children:
+  - {machine: alpha, ranks: 1, uplink: 100 Mbit/s}
+  - switch: rack
+    uplink: 100 Mbit/s
+    children:
+      - {machine: beta, ranks: 2, uplink: 100 Mbit/s}
+"""
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "PACELINE_"))}
+# Starts a helper in a session of its own; both write their pids, then sleep.
+SLEEPER = """
+import os, signal, subprocess, sys, time
+helper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+name = os.path.join(sys.argv[1], os.uname().nodename)
+with open(name + ".part", "w") as file:
+    file.write(f"{os.getpid()} {helper.pid}")
+os.rename(name + ".part", name + ".pids")
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    file = tmp_path / "pair.yaml"
+    file.write_text(CLUSTER)
+    return file
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "paceline", *map(str, words)]
+
+
+def start(*words: object) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command("lab", *words), stdout=pipe, stderr=pipe, text=True, env=ENVIRONMENT)
+
+
+def lab(*words: object) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end, after which none of its namespaces may be there."""
+    running = start(*words)
+    try:
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    if os.geteuid() == 0:
+        assert not namespaces(running)
+    return subprocess.CompletedProcess(running.args, running.returncode, out, err)
+
+
+def namespaces(running: subprocess.Popen[str]) -> list[str]:
+    return [name for name in existing() if name.startswith(f"paceline-{running.pid}-")]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(true, what: str) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def start_sleepers(cluster: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    """The command, and the pids of each machine's process and its helper."""
+    running = start(cluster, "--", sys.executable, "-c", SLEEPER, cluster.parent)
+    wait_until(lambda: len(list(cluster.parent.glob("*.pids"))) == 2, "the machines did not start")
+    said = [file.read_text().split() for file in cluster.parent.glob("*.pids")]
+    return running, [int(pid) for words in said for pid in words]
+
+
+@pytest.mark.requires_root_network
+def test_every_machine_runs_the_command_with_its_environment(cluster: Path, tmp_path: Path) -> None:
+    show = 'echo "$PET_NODE_RANK of $PET_NNODES: $PET_NPROC_PER_NODE at $PET_MASTER_ADDR"; echo "$0" >&2'
+    done = lab(cluster, "--json", tmp_path / "links.json", "--", "sh", "-c", show, "said")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["alpha | 0 of 2: 1 at 10.77.0.1", "beta  | 1 of 2: 2 at 10.77.0.1"]
+    assert {"alpha | said", "beta  | said"} < set(done.stderr.splitlines())
+    links = json.loads((tmp_path / "links.json").read_text())
+    assert [link["name"] for link in links] == ["alpha", "rack", "beta"]
+    assert all(link["rate_up"] == link["rate_down"] == 12.5e6 for link in links)
+
+
+@pytest.mark.requires_root_network
+def test_paceline_run_needs_nothing_more(cluster: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import numpy, paceline, socket\n"
+        "with paceline.init(timeout=40) as group:\n"
+        "    value = numpy.full(1 << 18, group.rank + 1, numpy.float32)\n"
+        "    group.all_reduce(value)\n"
+        "    print(socket.gethostname(), group.rank, group.size, value.min(), value.max())\n"
+    )
+    links = tmp_path / "links.json"
+    done = lab(cluster, "--json", links, "--", *command("run"), "--", sys.executable, program)
+    assert done.returncode == 0, done.stderr
+    said = sorted(line.partition(" | ")[2] for line in done.stdout.splitlines())
+    assert said == ["alpha 0 3 6.0 6.0", "beta 1 3 6.0 6.0", "beta 2 3 6.0 6.0"]
+    # 1 MiB has to leave alpha and to arrive there.
+    assert all(link["up"] > 1 << 20 and link["down"] > 1 << 20 for link in json.loads(links.read_text()))
+
+
+@pytest.mark.requires_root_network
+def test_a_failing_machine_ends_the_lab_with_its_code(cluster: Path) -> None:
+    done = lab(cluster, "--", "sh", "-c", '[ "$PET_NODE_RANK" = 0 ] && sleep 2 || exit 7')
+    assert done.returncode == 7
+    assert "first to fail: beta" in done.stderr
+
+
+@pytest.mark.requires_root_network
+def test_it_ends_after_the_timeout(cluster: Path) -> None:
+    begin = time.monotonic()
+    done = lab(cluster, "--timeout", "1", "--", "sleep", "600")
+    assert done.returncode == 124
+    assert "stopped after 1 s" in done.stderr
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals) -> None:
+    running, pids = start_sleepers(cluster)
+    running.send_signal(number)
+    running.communicate(timeout=30)
+    assert running.returncode == 128 + number
+    assert not [pid for pid in pids if alive(pid)]
+    assert not namespaces(running)
+
+
+@pytest.mark.requires_root_network
+def test_a_killed_lab_ends_its_machines_and_the_next_removes_the_rest(cluster: Path) -> None:
+    running, pids = start_sleepers(cluster)
+    running.kill()
+    running.communicate(timeout=30)
+    programs, helpers = pids[::2], pids[1::2]
+    wait_until(lambda: not [pid for pid in programs if alive(pid)], "the machines' programs go on")
+    remove_abandoned()
+    wait_until(lambda: not [pid for pid in helpers if alive(pid)], "what the programs left goes on")
+    assert not namespaces(running)
+
+
+@pytest.mark.requires_root_network
+def test_a_lab_within_a_lab_is_refused(cluster: Path) -> None:
+    done = lab(cluster, "--", *command("lab", cluster, "--", "true"))
+    assert done.returncode == 2
+    assert "a machine of a lab already" in done.stderr
+
+
+def test_a_wrong_file_is_one_sentence_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("name: wrong\nchildren:\n  - {machine: alpha, ranks: 2, uplink: fast}\n")
+    done = lab(file, "--", "true")
+    assert done.returncode == 2
+    assert f"{file}:3" in done.stderr
+    assert "Traceback" not in done.stderr
+    missing = lab(tmp_path / "missing.yaml", "--", "true")
+    assert missing.returncode == 2
+    assert "missing.yaml" in missing.stderr
+
+
+def test_without_root_it_is_one_sentence(cluster: Path) -> None:
+    if os.geteuid() == 0:
+        drop = "import os, sys; os.setuid(65534); os.execv(sys.argv[1], sys.argv[1:])"
+        if subprocess.run([sys.executable, "-c", drop, sys.executable, "-c", "import paceline"]).returncode:
+            pytest.skip("other users can't read this installation")
+        cluster.parent.chmod(0o755)
+        start = [sys.executable, "-c", "import os; os.setuid(65534)\nfrom paceline.cli import main; main()"]
+    else:
+        start = [sys.executable, "-m", "paceline"]
+    words = [*start, "lab", str(cluster), "--", "true"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    assert done.returncode == 2
+    assert "root" in done.stderr
