@@ -185,11 +185,17 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_MACHINE", "a\nb"),
         ("PACELINE_INTERFACE", "eth0,,eth1"),
         ("PACELINE_INTERFACE", "eth0; rm"),
+        ("PACELINE_ALGORITHM", "best"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{variable}=.* should "):
         read({**TORCHRUN, variable: value})
+
+
+def test_an_unknown_algorithm_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match=r"PACELINE_ALGORITHM='best' should be one of ring, .*, paceline"):
+        read({"PACELINE_ALGORITHM": "best"})
 
 
 def test_a_secret_is_not_printed() -> None:
@@ -210,12 +216,15 @@ def test_wishes() -> None:
             "PACELINE_STALL_SECONDS": "0",
             "PACELINE_TRACE": "/tmp/traces",
             "PACELINE_LOG": "debug",
+            "PACELINE_TOPOLOGY": "cluster.yaml",
+            "PACELINE_ALGORITHM": "flexreduce",
         }
     )
     assert found.secret == b"correct horse battery staple"
     assert (found.machine, found.ports, found.timeout, found.spin_us) == ("left", (40000, 40050), 2.5, 0.0)
     assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
+    assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
 
 

@@ -88,7 +88,7 @@ def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placeme
     """By the machines' names if they are those of the hosts, else in the order of ranks."""
     file = f"PACELINE_TOPOLOGY={path}"
     if topology.world != len(members):
-        raise RendezvousError(f"{file} describes {topology.world} ranks, but the job has {len(members)}")
+        raise RendezvousError(f"{file} describes {topology.world} ranks, but {len(members)} have met")
     machines = [(node.name, ranks) for node, ranks in topology.machines()]
     shared = {members[ranks[0]].host: ranks for ranks in by_machine(_facts(members))}
     if {name: len(ranks) for name, ranks in machines} == {host: len(ranks) for host, ranks in shared.items()}:

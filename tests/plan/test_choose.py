@@ -19,7 +19,7 @@ from paceline.plan.between import ONE_SHOT_BYTES
 from paceline.plan.choose import COLLECTIVES, NO_LIMIT, ONE_SHOT_SLOT
 from paceline.plan.cost import cost
 from paceline.plan.ring import ring
-from paceline.plan.verify import verify, verify_blocks
+from paceline.plan.verify import PlanError, verify, verify_blocks
 from paceline.plan.wire import from_wire, to_wire
 from paceline.planning import plans
 from paceline.topology import Node, Topology
@@ -175,3 +175,18 @@ def test_64_ranks_are_quick(sizes: list[int]) -> None:
         return time.perf_counter() - begin
 
     assert min(seconds() for _ in range(5)) < 0.3
+
+
+def test_ranges_too_fine_for_the_engine_are_not_chosen() -> None:
+    """Racks of 1, 2, 3, … machines: FlexReduce needs the least common multiple of all their fan-outs."""
+    racks = tuple(
+        Node("switch", f"rack {size}", link(10), machines([1] * size, [1.0] * size).root.children)
+        for size in (*range(30, 48), 49, 53)
+    )
+    topology = Topology("hall", Node("switch", "top", None, racks))
+    flexreduce = ALGORITHMS["flexreduce"].plan(topology)
+    with pytest.raises(PlanError, match="finer than 64 bits"):
+        to_wire(flexreduce)
+    for choice in choose("all_reduce", topology):
+        assert "flexreduce" not in dict(choice.predicted)
+        assert to_wire(choice.plan)

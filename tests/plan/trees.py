@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def links(draw: st.DrawFn) -> Link:
 def trees(draw: st.DrawFn, most: int = 64) -> Topology:
     """2 to 5 levels of nodes, 1 to `most` ranks; machines stand at any depth below the root, or are the root."""
     left = draw(st.integers(1, most))
+    number = count()
 
     def below(depth: int, ranks: int) -> tuple[Node, ...]:
         if depth == 1 or draw(st.integers(0, 5)) == 0:
@@ -66,13 +68,13 @@ def trees(draw: st.DrawFn, most: int = 64) -> Topology:
     def branch(depth: int, ranks: int) -> Node:
         if depth == 1:
             return machine(ranks)
-        return Node("switch", "switch", draw(links()), below(depth, ranks))
+        return Node("switch", f"switch {next(number)}", draw(links()), below(depth, ranks))
 
     def machine(ranks: int) -> Node:
         same = draw(links())
         uneven = draw(st.booleans())
         inside = tuple(Node("rank", "", draw(links()) if uneven else same) for _ in range(ranks))
-        return Node("machine", "machine", draw(links()), inside)
+        return Node("machine", f"machine {next(number)}", draw(links()), inside)
 
     levels = draw(st.integers(1, 4))
     if levels == 1:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import psutil
 import pytest
 
 from paceline.errors import RendezvousError
-from paceline.rendezvous.interfaces import Candidate, addresses, choose
+from paceline.rendezvous.interfaces import Candidate, addresses, choose, speed
 
 LO = Candidate("lo", "127.0.0.1", "127.0.0.0/8")
 DOCKER = Candidate("docker0", "172.17.0.1", "172.17.0.0/16")
@@ -107,3 +110,10 @@ def test_addresses_of_this_machine() -> None:
     found = addresses()
     assert any(candidate.loopback for candidate in found)
     assert all("/" in candidate.prefix for candidate in found)
+
+
+def test_speeds_as_the_kernel_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert speed("no such interface") is None
+    known = {"eth0": SimpleNamespace(speed=25000), "virtual0": SimpleNamespace(speed=0)}
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: known)
+    assert (speed("eth0"), speed("virtual0")) == (25000 * 125e3, None)

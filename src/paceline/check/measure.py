@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,12 +16,12 @@ from paceline.topology.judge import slow_paths
 MOST_ROUNDS = 63
 """So that 64 machines all meet; of more, each meets as many others."""
 _ROUNDS_AGAIN = 6
-_BETWEEN_SECONDS = 20.0
-"""For all streams between machines together."""
+_BETWEEN_SECONDS, _AGAIN_SECONDS = 30.0, 6.0
+"""For all that is measured between machines, and for what is measured once more."""
 _WITHIN_SECONDS = 6.0
-_LONGEST_STREAM = 0.6
-"""Seconds, where few machines leave time for that."""
-_ENOUGH_BETWEEN, _ENOUGH_WITHIN = 256 << 10, 8 << 20
+_SHORTEST_STREAM, _LONGEST_STREAM = 0.02, 0.6
+"""Seconds; few machines leave time for the longest."""
+_ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
 """Bytes, see `send_stream`."""
 
 
@@ -34,12 +35,11 @@ def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
     within = np.array(_within(group, machines[own]))
     group.barrier()
     schedule = rounds(count, MOST_ROUNDS)
-    seconds = min(_BETWEEN_SECONDS / (2 * max(len(schedule), 1)), _LONGEST_STREAM)
-    rate, latencies = _between(group, machines, own, schedule, seconds)
+    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS)
     # What a moment's noise made slow is fast the second time.
     again = packed(slow_paths(rate), _ROUNDS_AGAIN)
     if again:
-        second, _ = _between(group, machines, own, again, seconds)
+        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS)
         rate = np.fmax(rate, second)
     local = _of_first_ranks(group, machines, within)
     return Measured(rate, latencies, local_rate=local[:, 0], local_latency=local[:, 1])
@@ -69,19 +69,26 @@ def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
 def _between(
     group: Group, machines: Sequence[Sequence[int]], own: int, schedule: Sequence[Round], seconds: float
 ) -> tuple[Matrix, Matrix]:
-    """The rates and latencies of the pairs in `schedule`; every rank returns the same."""
+    """The rates and latencies of the pairs in `schedule`, within about `seconds`; every rank returns the same."""
+    end = time.monotonic() + seconds
+    left = 2 * len(schedule)  # streams; each may take a half longer than meant
     rates, latencies = np.full((2, len(machines)), np.nan)  # from each machine to this one
-    for pair in (pair for pairs in schedule for pair in pairs):
-        if own not in pair or group.rank != machines[own][0]:
+    for pairs in schedule if group.rank == machines[own][0] else ():
+        pair = next((pair for pair in pairs if own in pair), None)
+        if pair is None:
+            left -= 2
             continue
         other = pair[1] if own == pair[0] else pair[0]
         peer = machines[other][0]
         latencies[other] = latency(group, peer)  # and so both are here
         for sender in pair:
             if own == sender:
-                send_stream(group, peer, seconds, _ENOUGH_BETWEEN)
+                meant = min((end - time.monotonic()) / (1.5 * left), _LONGEST_STREAM)
+                late = meant < _SHORTEST_STREAM
+                send_stream(group, peer, max(meant, _SHORTEST_STREAM), _ENOUGH_LATE if late else _ENOUGH_BETWEEN)
             else:
                 rates[other] = receive_stream(group, peer)
+            left -= 1
     return (
         _of_first_ranks(group, machines, rates).T.copy(),
         _of_first_ranks(group, machines, latencies),

@@ -10,8 +10,8 @@ import numpy as np
 
 from paceline.group import Group, Operation
 
-ROUND_TRIPS = 24
-_WARM_UP = 4
+ROUND_TRIPS = 16
+_WARM_UP = 2
 _PIECES = 32
 _SETTLED = 8
 """Pieces that arrive before the clock starts: what a shaper lets through at first, and TCP's slow start."""
@@ -43,11 +43,13 @@ def latency(group: Group, peer: int) -> float:
 
 def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
     """Streams to the peer, which calls `receive_stream`: ever longer ones, until three equally long ones take about
-    `seconds` together, or twice that has passed. enough: bytes that are worth it; less says more about waking up.
+    `seconds` together, or half as much again has passed.
+
+    enough: bytes that a stream must have to count; shorter ones say more about waking up than about a link.
     """
     size, equal = _SMALLEST, 0
     answer = np.zeros(2)
-    latest = time.monotonic() + 2 * seconds
+    latest = time.monotonic() + 1.5 * seconds
     while True:
         _send(group, peer, size // _PIECES)
         group.recv(answer, peer)

@@ -21,6 +21,7 @@ from paceline.plan.ir import Plan
 from paceline.plan.network import Network
 from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring_of_blocks
+from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
@@ -32,6 +33,8 @@ ONE_SHOT_RANKS = 8
 
 SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
+_USUAL = 32 << 20
+"""What predictions for sizes without a limit are for."""
 _TIE = 1.02
 """What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many."""
 _PREFERRED = ("paceline", "flexreduce")
@@ -50,10 +53,12 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         reason = f"The algorithm {algorithm} was asked for."
         return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason),)
     network = Network(topology)
-    candidates = [
-        _Candidate(one.name, cost(one.lines(topology), network, SIZES[-1]).line, partial(one.plan, topology))
-        for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS)))
-    ]
+    candidates: list[_Candidate] = []
+    for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
+        lines = one.lines(topology)
+        if all(fits(step.level) for step in lines.steps):
+            line = cost(lines, network, SIZES[-1]).line
+            candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
     choices = _cheapest(candidates, ranks)
     if len(ranks) > ONE_SHOT_RANKS:
         return choices
@@ -89,21 +94,15 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
     best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
     for chosen, sizes in groupby(best, key=lambda pair: pair[1].name):
         served = list(sizes)
-        largest, candidate = served[-1]
+        (smallest, candidate), largest = served[0], served[-1][0]
         limit = NO_LIMIT if largest == SIZES[-1] else largest
-        predicted = sorted(((one.name, one.line.seconds(largest)) for one in candidates), key=lambda pair: pair[1])
+        usual = largest if limit != NO_LIMIT else max(smallest, _USUAL)
+        predicted = sorted(((one.name, one.line.seconds(usual)) for one in candidates), key=lambda pair: pair[1])
         predicted.sort(key=lambda pair: pair[0] != chosen)
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
-        choices.append(
-            Choice(
-                made[chosen],
-                limit,
-                _reason(served[0][0], limit, largest, predicted),
-                nbytes=largest,
-                predicted=tuple(predicted),
-            )
-        )
+        reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
+        choices.append(Choice(made[chosen], limit, reason, nbytes=usual, predicted=tuple(predicted)))
     return tuple(choices)
 
 
@@ -112,11 +111,12 @@ def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
     return next(one for one in candidates if one.line.seconds(nbytes) <= least * _TIE)
 
 
-def _reason(first: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:
+def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:
     (name, seconds), (other, others_seconds), *_ = predicted
-    which = (
-        f"Up to {show_bytes(nbytes)}" if limit != NO_LIMIT else "At any size" if first == SIZES[0] else "Beyond that"
-    )
+    if limit != NO_LIMIT:
+        which = f"Up to {show_bytes(limit)}"
+    else:
+        which = f"Above {show_bytes(above)}" if above else "At any size"
     return (
         f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}, "
         f"with {other} {show_seconds(others_seconds)}."

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from paceline.topology import Node, Topology
 
+_FASTEST = 1e15
+"""Bytes per second: as good as any, and still a number that one can divide by."""
+
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
@@ -19,7 +22,7 @@ class Network:
     """The nodes of a topology that have ranks, parents first, each with its link to the parent.
 
     Arrays over nodes have one entry more, for the parents that a path does not have. Speeds are bytes per second;
-    a link that joins nothing (the root's, or one with all ranks on one side) has an infinite one.
+    only a link that joins nothing (the root's, or one with all ranks on one side) has an infinite one.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -116,5 +119,5 @@ class Network:
         speeds = [math.inf] * (len(self.nodes) + 1)
         for index, node in enumerate(self.nodes):
             if node.uplink is not None and self.joins(index):
-                speeds[index] = getattr(node.uplink, way)
+                speeds[index] = min(_FASTEST, getattr(node.uplink, way))
         return np.array(speeds)

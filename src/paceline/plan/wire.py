@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from paceline.plan.ir import Plan, Range, Reduce
+from paceline.plan.verify import PlanError
 
 WireReduce = tuple[int, int, int, int, tuple[int, ...], int]
 """(lo numerator, lo denominator, hi numerator, hi denominator, holders, owner)"""
@@ -13,8 +15,19 @@ PlanEntry = tuple[int, str, bool, WireLevels]
 """(limit in bytes, inclusive, -1 for none; name; one_shot; levels)"""
 
 
+FINEST = 1 << 63
+"""What a denominator must stay below."""
+
+
+def fits(steps: Iterable[Reduce]) -> bool:
+    """Whether the ends of all ranges can be said in 64 bits, as the engine has them."""
+    return all(step.range.lo.denominator < FINEST and step.range.hi.denominator < FINEST for step in steps)
+
+
 def to_wire(plan: Plan) -> WireLevels:
-    """The levels of `plan` for the engine."""
+    """The levels of `plan` for the engine. Raises PlanError if its ranges are too fine for that."""
+    if not all(map(fits, plan.levels)):
+        raise PlanError(plan, "on this network its ranges need fractions finer than 64 bits; choose another algorithm")
     # A plan has few ranges and many Reduces, and reading a Fraction costs more than all the rest.
     ends: dict[int, tuple[int, int, int, int]] = {}
 

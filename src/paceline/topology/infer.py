@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,6 @@ from paceline.topology.tree import Link
 from paceline.topology.units import FASTEST, SLOWEST
 
 Matrix = npt.NDArray[np.float64]
-
-_ALIKE = 0.9
-"""Rates above this share of the fastest are repeated measurements of the same link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +46,7 @@ def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
     latencies = _latencies(measured.latency - np.minimum(inside, measured.latency / 2))
     uplinks = []
     for machine in range(count):
-        up, down = _same_link(measured.rate[machine]), _same_link(measured.rate[:, machine])
+        up, down = _fastest(measured.rate[machine]), _fastest(measured.rate[:, machine])
         uplinks.append(Link(_speed(up), _speed(down), float(f"{latencies[machine]:.3g}")))
     return place(facts, uplinks, locals)
 
@@ -66,11 +62,9 @@ def _locals(measured: Measured) -> list[Link]:
     return [link or usual for link in links]
 
 
-def _same_link(rates: Matrix) -> float:
+def _fastest(rates: Matrix) -> float:
     known = rates[~np.isnan(rates)]
-    if not len(known):
-        return LOCAL.up
-    return float(median(known[known >= _ALIKE * known.max()]))
+    return float(known.max()) if len(known) else LOCAL.up
 
 
 def _latencies(between: Matrix) -> Matrix:

@@ -14,6 +14,9 @@ from paceline.topology.units import show_speed, show_time
 SLOW_LINK = 0.8
 """A link below this share of the others' median is named."""
 SLOW_MACHINE = 0.6
+"""Likewise, for what its ranks exchange with each other."""
+MOST_PATHS = 8
+"""Slow paths are named one by one up to here."""
 LATE = 3.0
 """A latency above this multiple of the others' median is named."""
 LATE_SECONDS = 100e-6
@@ -85,13 +88,16 @@ def slow_paths(rate: Matrix) -> list[tuple[int, int]]:
 
 def _slow_paths(machines: Sequence[Node], measured: Measured) -> list[str]:
     found = []
-    for i, j in slow_paths(measured.rate):
+    pairs = sorted(slow_paths(measured.rate), key=lambda pair: float(measured.rate[pair]))
+    for i, j in pairs[:MOST_PATHS]:
         up, down = _uplink(machines[i])[0], _uplink(machines[j])[1]
         found.append(
             f"slow path: {machines[i].name} to {machines[j].name} carries {show_speed(float(measured.rate[i, j]))}, "
             f"though {machines[i].name} sends at {show_speed(up)} and {machines[j].name} receives at "
             f"{show_speed(down)}; a switch between them is slow or was busy"
         )
+    if len(pairs) > MOST_PATHS:
+        found.append(f"slow paths: {len(pairs) - MOST_PATHS} more")
     return found
 
 

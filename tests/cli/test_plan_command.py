@@ -1,0 +1,109 @@
+"""`paceline plan`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from paceline.cli import main
+
+FILE = """
+name: three
+children:
+  - {machine: alpha, ranks: 3, uplink: 500 Mbit/s}
+  - {machine: beta, ranks: 3, uplink: 500 Mbit/s}
+  - {machine: gamma, ranks: 4, uplink: 250 Mbit/s}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "three.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", *map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
+def test_levels_links_time_and_bound(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--topology", file, "--algorithm", "flexreduce", "--bytes", "32M") == 0
+    shown = capsys.readouterr().out
+    # 2/3 of 32 MiB leave and enter every machine in each half; the slowest takes 1.43 s for both.
+    for words in ("level by level", "alpha", "beta", "gamma", "42.7 MiB", "1.43 s", "T* 1.07 s", "ratio 1.3"):
+        assert words in shown
+    assert "The link of gamma carries the whole buffer each way." in shown
+
+
+def test_without_a_name_it_says_what_would_be_chosen_and_why(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--topology", file, "--bytes", "32M") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("paceline on three, 10 ranks, 32 MiB\nAbove 2 MiB paceline is as quick as any")
+
+
+def test_comparison_as_rows(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, svg = tmp_path / "rows.json", tmp_path / "bars.svg"
+    assert run("--topology", file, "--bytes", "32M", "--compare", "--json", out, "--draw", svg) == 0
+    rows = {row["algorithm"]: row for row in json.loads(out.read_text())}
+    assert list(rows) == [
+        *("ring", "halving_doubling", "rabenseifner", "leaders", "double_tree", "blueconnect", "flexreduce", "paceline")
+    ]
+    for row in rows.values():
+        assert row["bound_seconds"] == pytest.approx(1.0737, abs=1e-4)
+        assert row["ratio"] == pytest.approx(row["seconds"] / row["bound_seconds"])
+        assert set(row["bytes_per_link"]) == {"alpha", "beta", "gamma", *(f"rank {rank}" for rank in range(10))}
+    # The slow link carries the buffer once each way, and the fast ones what that leaves to them.
+    assert rows["paceline"]["bytes_per_link"]["gamma"] == {"up": 32 << 20, "down": 32 << 20}
+    assert rows["paceline"]["bytes_per_link"]["alpha"]["up"] == 48 << 20
+    shown = capsys.readouterr().out
+    assert shown.index("paceline ") < shown.index("flexreduce ") < shown.index("ring ")
+    bars = ElementTree.parse(svg).getroot()
+    assert len(bars.findall("{*}rect")) == 1 + len(rows)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "paceline", "double_tree"])
+def test_pictures_show_every_rank(algorithm: str, file: Path, tmp_path: Path) -> None:
+    svg = tmp_path / "plan.svg"
+    assert run("--topology", file, "--algorithm", algorithm, "--draw", svg) == 0
+    texts = [
+        "".join(text.itertext()) for text in ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}text")
+    ]
+    for rank in range(10):
+        assert f"rank {rank}" in texts
+    assert any(text.startswith(f"{algorithm} on three") for text in texts)
+
+
+def test_a_picture_of_many_ranks_shows_machines(tmp_path: Path) -> None:
+    file, svg = tmp_path / "many.yaml", tmp_path / "plan.svg"
+    children = "".join(f"  - {{machine: node-{n}, ranks: {1 + n % 5}, uplink: 1 Gbit/s}}\n" for n in range(40))
+    file.write_text("children:\n" + children)
+    for algorithm in ("ring", "flexreduce"):
+        assert run("--topology", file, "--algorithm", algorithm, "--draw", svg) == 0
+        text = svg.read_text()
+        assert "node-0" in text and "25 more machines" in text
+        assert len(text) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--topology", "/nowhere.yaml"], "cannot read /nowhere.yaml"),
+        (["--topology", "FILE", "--algorithm", "best"], "'best' is no algorithm; there are ring"),
+        (["--topology", "FILE", "--bytes", "many"], "'many' is not a size"),
+        (["--topology", "FILE", "--compare", "--algorithm", "ring"], "--compare shows all algorithms"),
+        (["--topology", "FILE", "--json", "/nowhere/rows.json"], "cannot write /nowhere/rows.json"),
+    ],
+)
+def test_what_it_cannot_do_it_says_in_one_line(
+    arguments: list[str], message: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*(str(file) if word == "FILE" else word for word in arguments)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("paceline plan: ") and message in error
+    assert error.count("\n") == 1
