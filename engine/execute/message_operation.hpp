@@ -13,7 +13,7 @@ namespace paceline {
 class MessageOperation final : public Operation {
  public:
   // Tracks in flight: one begins when the oldest is complete.
-  static constexpr std::size_t kWindow = 6;
+  static constexpr std::size_t kWindow = 4;
 
   Program program;
   std::vector<std::byte> scratch;

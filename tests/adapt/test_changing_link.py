@@ -26,10 +26,10 @@ children:
 """
 NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) Mbit/s down)?")
 
-pytestmark = [pytest.mark.needs_package("iproute2"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+@pytest.mark.requires_root_network
 def test_plans_follow_a_link_that_became_slower(tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)

@@ -98,6 +98,17 @@ os._exit(9)
         assert alive.machines[0].namespace in existing()
 
 
+@pytest.mark.requires_root_network
+def test_labs_that_start_together_remove_the_same_remains() -> None:
+    leave = "import os; from paceline.lab.lab import Lab, switched; lab = Lab(switched([1] * 6)); lab.__enter__(); \
+print(lab.prefix, flush=True); os._exit(9)"
+    prefix = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=30).stdout.strip()
+    start = [sys.executable, "-c", "from paceline.lab.lab import Lab, switched\nwith Lab(switched([1])): pass"]
+    together = [subprocess.Popen(start) for _ in range(4)]
+    assert [one.wait(60) for one in together] == [0] * 4
+    assert not [name for name in existing() if name.startswith(prefix)]
+
+
 def test_the_slowest_link_on_a_way_counts() -> None:
     lab = Lab(nested())
     ways = {(0, 1): 200, (0, 2): 50, (2, 0): 100, (1, 2): 50}
