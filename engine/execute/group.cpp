@@ -87,6 +87,29 @@ std::vector<int> Group::unheard(std::uint32_t sequence) const {
   return ranks;
 }
 
+std::string Group::take(int from, std::unique_ptr<Arrival> arrival) {
+  Receive* receive = matcher.first(arrival->header, from);
+  if (receive == nullptr) {
+    matcher.keep(from, std::move(arrival));
+    return {};
+  }
+  matcher.forget(*receive);
+  receive->actual_source = from;
+  return meet(*receive, std::move(arrival));
+}
+
+Receive* Group::expect(const Header& header, int from) {
+  if (error || !disagreement(header, from).empty()) return nullptr;
+  Receive* receive = matcher.first(header, from);
+  if (receive == nullptr || receive->in_place || receive->length != header.length) return nullptr;
+  matcher.forget(*receive);
+  receive->actual_source = from;
+  receive->link = members[static_cast<std::size_t>(from)].link;
+  receive->state = Receive::State::streaming;
+  heard(header, from);
+  return receive;
+}
+
 std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
   const int from = receive.actual_source;

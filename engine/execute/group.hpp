@@ -11,6 +11,7 @@
 #include "execute/lower.hpp"
 #include "execute/message_operation.hpp"
 #include "execute/one_shot.hpp"
+#include "execute/shared_exchange.hpp"
 
 namespace paceline {
 
@@ -31,9 +32,10 @@ class Group {
   Matcher matcher;
   Error error;                 // the first one; every later operation fails with it
   std::unique_ptr<Lane> lane;  // where all members share this machine
-  // The last operation of either kind, for the next one that finds it unused.
+  // The last operation of each kind, for the next one that finds it unused.
   std::shared_ptr<MessageOperation> spare;
   std::shared_ptr<OneShot> spare_one_shot;
+  std::shared_ptr<SharedExchange> spare_exchange;
 
   int size() const { return static_cast<int>(members.size()); }
   std::uint32_t sequence() const { return next_sequence_; }
@@ -56,8 +58,12 @@ class Group {
   void heard(const Header& header, int from);
   std::vector<int> unheard(std::uint32_t sequence) const;
 
+  // Gives a message to the one who waits for it, or keeps it; returns what is wrong with it, or nothing.
+  std::string take(int from, std::unique_ptr<Arrival> arrival);
   // A message and the one who waits for it have met; returns what is wrong with it, or nothing.
   std::string meet(Receive& receive, std::unique_ptr<Arrival> arrival);
+  // The one who waits for this message, if its bytes can go where they belong as they come in.
+  Receive* expect(const Header& header, int from);
 
  private:
   static constexpr std::size_t kHistory = 64;

@@ -1,5 +1,6 @@
 #include "execute/lane.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -8,9 +9,11 @@
 namespace paceline {
 namespace {
 
-LaneMemory& allocate(Arena& arena) {
+std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + 2 * ranks * sizeof(Block); }
+
+LaneMemory& allocate(Arena& arena, int size) {
   // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
-  std::byte* memory = arena.allocate(sizeof(LaneMemory));
+  std::byte* memory = arena.allocate(part_bytes(static_cast<std::size_t>(size)));
   std::memset(memory, 0, offsetof(LaneMemory, slots));
   return *reinterpret_cast<LaneMemory*>(memory);
 }
@@ -18,7 +21,11 @@ LaneMemory& allocate(Arena& arena) {
 }  // namespace
 
 Lane::Lane(Arena& arena, int rank, int size)
-    : arena_(arena), own_(allocate(arena)), rank_(rank), parts_(static_cast<std::size_t>(size)), unknown_(size - 1) {
+    : arena_(arena),
+      own_(allocate(arena, size)),
+      rank_(rank),
+      parts_(static_cast<std::size_t>(size)),
+      unknown_(size - 1) {
   parts_[static_cast<std::size_t>(rank)].memory = &own_;
 }
 
@@ -41,7 +48,7 @@ bool Lane::forsaken() const { return own_.departed.value.load(std::memory_order_
 bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
   Part& part = parts_[static_cast<std::size_t>(rank)];
   if (part.memory != nullptr) return false;
-  std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, sizeof(LaneMemory)) : nullptr;
+  std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, part_bytes(parts_.size())) : nullptr;
   if (memory == nullptr) return false;
   part = {reinterpret_cast<LaneMemory*>(memory), &link};
   --unknown_;
@@ -51,6 +58,14 @@ bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
 std::byte* Lane::at(int rank, std::uint64_t offset, std::size_t bytes) const {
   if (rank == rank_) return arena_.at(offset);
   return parts_[static_cast<std::size_t>(rank)].link->arena()->at(offset, bytes);
+}
+
+bool Lane::all_readable() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.link == nullptr || part.link->readable(); });
+}
+
+int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const {
+  return parts_[static_cast<std::size_t>(rank)].link->read(address, to, bytes);
 }
 
 bool Lane::all_begun(std::uint64_t turn) const {

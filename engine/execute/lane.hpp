@@ -50,6 +50,15 @@ struct LaneMemory {
   alignas(4096) std::byte pipe[kPipeBytes];
 };
 
+// What a rank has for another one in a turn, see SharedExchange.
+struct Block {
+  std::uint64_t place;  // in its arena; with kOutside, an address of its own
+  std::uint64_t bytes;
+};
+
+inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
+
+// A rank's part: this, and after it one Block for each rank, twice.
 class Lane {
  public:
   static constexpr unsigned kProgressBits = 20;
@@ -74,8 +83,15 @@ class Lane {
   LaneMemory& own() const { return own_; }
   LaneMemory& of(int rank) const { return *parts_[static_cast<std::size_t>(rank)].memory; }
   Cell& cell(int rank, std::uint64_t turn) const { return of(rank).cells[turn % 2]; }
+  // What `rank` has for each rank in this turn.
+  Block* blocks(int rank, std::uint64_t turn) const {
+    return reinterpret_cast<Block*>(&of(rank) + 1) + turn % 2 * parts_.size();
+  }
   // What lies at `offset` of a rank's arena; null if that is outside.
   std::byte* at(int rank, std::uint64_t offset, std::size_t bytes) const;
+  // Whether all ranks may read this one's memory; and reading a rank's: 0, or an errno.
+  bool all_readable() const;
+  int read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const;
 
   std::uint64_t next_turn() { return ++last_turn_; }
   // Whether this rank has finished all turns before this one.

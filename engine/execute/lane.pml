@@ -4,8 +4,11 @@
  * parked flag pass through a store buffer, as on real machines, and become visible some time later, at the latest at a
  * fence; other memory is published by the cell's store (release) and read after its load (acquire).
  *
- * Defining NO_FENCE, NO_ENTRY or WAKE_NEVER plants an error that must be found; UNROOTED keeps to turns in which
- * everybody needs everybody.
+ * In a turn that is `exposed` what a rank has is read from its own buffer, which it may change once all who need it have
+ * stored the turn as taken (SharedExchange).
+ *
+ * Defining NO_FENCE, NO_ENTRY, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to turns in
+ * which everybody needs everybody, UNEXPOSED to turns in which slots are read.
  */
 #ifndef RANKS
 #define RANKS 3
@@ -18,6 +21,9 @@
 
 byte cell[RANKS * 2]; /* the turn that a cell was last stored for */
 byte slot[RANKS * 2]; /* the turn that a slot was written for; 255 while it is being written */
+byte buffer[RANKS];    /* the turn that a rank's own buffer holds data for; 255 once the user changes it */
+byte taken[RANKS];     /* the last exposed turn in which a rank has read all that it needed */
+bit exposed[TURNS + 1];
 bit parked[RANKS];
 bit doorbell[RANKS];
 byte kind[TURNS + 1];   /* of each turn: its root, or NOBODY where all need all */
@@ -61,13 +67,33 @@ inline look(me, turn, only_needed) {
   other++ od
 }
 
-inline wait_for(me, turn, only_needed) {
-  do ::look(me, turn, only_needed);
+/* The same for a rank that needs what `me` has exposed and has not taken it. */
+inline look_taken(me, turn) {
+  blocked = NOBODY;
+  other = 0;
+  do
+    ::other == RANKS->break ::else->if ::other != me && NEEDS(other, me, turn) && taken[other] < turn->blocked = other;
+  break ::else fi;
+  other++ od
+}
+
+#define BEGUN 0        /* by all */
+#define BEGUN_NEEDED 1 /* by all whom this rank needs */
+#define TAKEN 2
+
+inline look_for(me, turn, which) {
+  if
+    ::which == TAKEN->look_taken(me, turn)::else->look(me, turn, which)
+  fi
+}
+
+inline wait_for(me, turn, which) {
+  do ::look_for(me, turn, which);
   if
     ::blocked == NOBODY->break ::else fi;
   parked_pending[me] = 1;
   fence(me);
-  look(me, turn, only_needed);
+  look_for(me, turn, which);
   if
     ::blocked == NOBODY->atomic {
       parked_pending[me] = 0;
@@ -102,21 +128,32 @@ proctype Rank(byte me) {
   do
     ::turn > TURNS->break ::else->
 #ifndef NO_ENTRY
-             if ::turn > 1->wait_for(me, turn - 1, 0)::else fi;
+             if ::turn > 1->wait_for(me, turn - 1, BEGUN)::else fi;
 #endif
   slot[CELL(me, turn)] = 255;
   slot[CELL(me, turn)] = turn;
+  buffer[me] = turn;
   cell_pending[me] = turn;
   fence(me);
   look(me, turn, 0);
   if
     ::blocked == NOBODY || kind[turn] == me->wake(me)::else fi;
-  wait_for(me, turn, 1);
+  wait_for(me, turn, BEGUN_NEEDED);
   other = 0;
   do
-    ::other == RANKS->break ::else->if ::other !=
-        me&& NEEDS(me, other, turn)->assert(slot[CELL(other, turn)] == turn)::else fi;
+    ::other == RANKS->break ::else->if ::other != me&& NEEDS(me, other, turn)->if
+      ::exposed[turn]->assert(buffer[other] == turn)::else->assert(slot[CELL(other, turn)] == turn)
+    fi ::else fi;
   other++ od;
+  if
+    ::exposed[turn]->taken[me] = turn;
+  fence(me);
+  wake(me);
+#ifndef NO_TAKING
+  wait_for(me, turn, TAKEN)
+#endif
+      ::else fi;
+  buffer[me] = 255;
   turn++ od;
   publish(me)
 }
@@ -144,6 +181,9 @@ init {
     to_root[turn] = 0
 #endif
         fi;
+#ifndef UNEXPOSED
+    if ::exposed[turn] = 0 ::exposed[turn] = 1 fi;
+#endif
     turn++ od;
     run Memory();
     run Rank(0);

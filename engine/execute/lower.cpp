@@ -5,19 +5,6 @@
 
 namespace paceline {
 
-void Program::clear() {
-  actions.clear();
-  inputs.clear();
-  stage_ends.clear();
-  fold = {DType::uint8, Op::sum};
-  combine_after_sends = false;
-}
-
-void Program::end_stage() {
-  const auto end = static_cast<std::uint32_t>(actions.size());
-  if (end > (stage_ends.empty() ? 0 : stage_ends.back())) stage_ends.push_back(end);
-}
-
 Lowering::Lowering(Program& program, int rank, int size)
     : program_(program),
       rank_(rank),
@@ -69,6 +56,19 @@ void Lowering::add_local(Action::Kind kind, std::byte* to, const std::byte* from
   action.bytes = bytes;
   action.factor = factor;
   program_.actions.push_back(action);
+}
+
+// Chunks differ by one element at most.
+template <typename Lower>
+void Lowering::cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower) {
+  program_.unasked = plan.chunk_bytes > 0;
+  const std::size_t width = size_of(dtype);
+  const auto chunks = static_cast<std::int64_t>(plan.chunks(count * width));
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::size_t begin = Fraction{chunk, chunks}.of(count);
+    lower(data + begin * width, Fraction{chunk + 1, chunks}.of(count) - begin);
+    program_.end_track();
+  }
 }
 
 void Lowering::scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
@@ -147,34 +147,33 @@ void Lowering::one_shot(std::byte* data, std::size_t bytes) {
   std::iota(everybody.begin(), everybody.end(), 0);
   add_combine(data, bytes, data, everybody);
   program_.combine_after_sends = true;
-  program_.end_stage();
 }
 
 void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor) {
-  const std::size_t bytes = count * size_of(dtype);
-  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  if (op == Op::premul_sum) add_local(Action::Kind::scale, data, data, bytes, factor);
   const bool one_level = plan.one_shot || plan.levels.size() == 1;
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
-  if (bytes == 0 || size_ == 1) {
-    program_.end_stage();
-    return;
-  }
-  if (plan.one_shot) {
-    one_shot(data, bytes);
-    return;
-  }
-  scatter_half(plan, data, count, dtype);
-  if (op == Op::avg && !one_level) divide_owned(plan, data, count, dtype);
-  gather_half(plan, data, count, dtype, 0);
-  program_.end_stage();
+  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
+    const std::size_t bytes = elements * size_of(dtype);
+    if (op == Op::premul_sum) add_local(Action::Kind::scale, chunk, chunk, bytes, factor);
+    if (bytes == 0 || size_ == 1) return;
+    if (plan.one_shot) return one_shot(chunk, bytes);
+    scatter_half(plan, chunk, elements, dtype);
+    if (op == Op::avg && !one_level) divide_owned(plan, chunk, elements, dtype);
+    gather_half(plan, chunk, elements, dtype, 0);
+  });
+}
+
+void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+  cut(plan, data, count, dtype,
+      [&](std::byte* chunk, std::size_t elements) { gather_half(plan, chunk, elements, dtype, root); });
 }
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t bytes = count * size_of(dtype);
   add_local(Action::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
   gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
-  program_.end_stage();
+  program_.end_track();
 }
 
 void Lowering::reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
@@ -195,7 +194,7 @@ void Lowering::reduce_scatter(const std::byte* source, std::byte* to, std::size_
     }
     add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
   }
-  program_.end_stage();
+  program_.end_track();
 }
 
 void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
@@ -217,29 +216,26 @@ void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, do
       add_combine(data, bytes, source, everybody);
     }
   }
-  program_.end_stage();
+  program_.end_track();
 }
 
 void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
-  const auto flows = [&](int from, int to) {
-    if (collective == Collective::scatter) return from == root;
-    return collective != Collective::gather || to == root;
-  };
   const auto me = static_cast<std::size_t>(rank_);
-  if (flows(rank_, rank_)) add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+  if (flows(collective, root, rank_, rank_))
+    add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
   for (int distance = 1; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_;
-    if (flows(rank_, to)) {
+    if (flows(collective, root, rank_, to)) {
       const Place& place = sends[static_cast<std::size_t>(to)];
       add_send(place.address, place.bytes, to);
     }
     const int from = (rank_ + size_ - distance) % size_;
-    if (flows(from, rank_)) {
+    if (flows(collective, root, from, rank_)) {
       const Place& place = recvs[static_cast<std::size_t>(from)];
       add_receive(place.address, place.bytes, from);
     }
   }
-  program_.end_stage();
+  program_.end_track();
 }
 
 void Lowering::barrier() {
@@ -248,12 +244,13 @@ void Lowering::barrier() {
     add_receive(nullptr, 0, (rank_ + size_ - distance) % size_);
     program_.end_stage();
   }
+  program_.end_track();
 }
 
 void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
   add_send(data, bytes, peer);
   program_.actions.back().tag = tag;
-  program_.end_stage();
+  program_.end_track();
 }
 
 void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
@@ -263,7 +260,7 @@ void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_
   action.peer = peer;  // -1: any source
   action.tag = tag;
   program_.actions.push_back(action);
-  program_.end_stage();
+  program_.end_track();
 }
 
 }  // namespace paceline

@@ -3,28 +3,22 @@
 
 #include <span>
 
+#include "execute/flow.hpp"
 #include "execute/plan.hpp"
 #include "execute/program.hpp"
-#include "link/header.hpp"
 
 namespace paceline {
 
-struct Place {
-  std::byte* address = nullptr;
-  std::size_t bytes = 0;
-};
-
-// Builds the program of rank `rank` of `size`; the tags count the messages from one rank to another, and both ends
-// count alike because both walk the same plan.
+// Builds the program of rank `rank` of `size`; the tags count the messages from one rank to another, chunk by chunk,
+// and both ends count alike because both walk the same plan.
 class Lowering {
  public:
   Lowering(Program& program, int rank, int size);
 
-  // Reduce-scatter by the plan's levels, then their mirror image.
+  // Reduce-scatter by the plan's levels, then their mirror image; each chunk is a track.
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
-  // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
-  // the plan's rank 0 is `root`.
-  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  // The plan's levels read backwards from its rank 0, which stands for `root`; each chunk is a track.
+  void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
   // One level: block j of everybody is combined by rank j in rank order. `scratch` (size·count elements) is used by
   // PREMUL_SUM only.
@@ -43,7 +37,12 @@ class Lowering {
   void add_receive(std::byte* data, std::size_t bytes, int peer);
   void add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders);
   void add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
+  template <typename Lower>
+  void cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower);
   void scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
+  // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
+  // the plan's rank 0 is `root`.
+  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   void divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
   void one_shot(std::byte* data, std::size_t bytes);
 

@@ -1,27 +1,30 @@
-// A collective as messages over links: carries out a program.
+// A collective as messages over links: carries out a program, a few of its tracks at a time.
 #pragma once
 
-#include <span>
 #include <vector>
 
+#include "execute/context.hpp"
 #include "execute/operation.hpp"
 #include "execute/program.hpp"
-#include "execute/receive.hpp"
+#include "execute/track.hpp"
 
 namespace paceline {
 
 class MessageOperation final : public Operation {
  public:
+  // Tracks in flight: one begins when the oldest is complete.
+  static constexpr std::size_t kWindow = 6;
+
   Program program;
   std::vector<std::byte> scratch;
 
   bool step() override;
-  bool complete() const override { return stage_ == program.stage_ends.size() && sends_done(); }
-  int source() const override;
+  bool complete() const override { return oldest_ == program.track_ends.size(); }
+  int source() const override { return tracks_.empty() ? -1 : tracks_.front().source(); }
   std::vector<int> missing() const override;
   std::vector<int> absent() const override;
   bool has_work() const override;
-  bool read_remotely() const override { return read_remotely_; }
+  bool read_remotely() const override { return context_.read_remotely; }
 
  protected:
   void begin() override;
@@ -29,41 +32,14 @@ class MessageOperation final : public Operation {
   void clear() override;
 
  private:
-  struct Combining {
-    const Action* action;
-    std::size_t first_receive;  // in receives_
-    std::size_t receives;
-    bool in_place;
-    std::size_t position = 0;  // bytes combined in place, or streams taken in
-    bool done = false;
-  };
+  Track& track(std::size_t index) { return tracks_[index % kWindow]; }
+  const Track& track(std::size_t index) const { return tracks_[index % kWindow]; }
+  void begin_tracks();
 
-  void post_stage();
-  void post_receive(Receive& receive);
-  void post_combine(const Action& action);
-  bool pull(Receive& receive);
-  bool combine(Combining& work);
-  bool combine_in_place(Combining& work);
-  bool combine_streams(Combining& work);
-  const std::byte* locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block);
-  bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
-  void release(Receive& receive);
-  bool stage_complete() const;
-  bool sends_done() const;
-  Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
-  std::uint32_t stage_begin() const { return stage_ == 0 ? 0 : program.stage_ends[stage_ - 1]; }
-
-  bool read_remotely_ = false;
-  std::size_t stage_ = 0;
-  bool posted_ = false;
-  std::vector<Send> sends_;
-  std::vector<Receive> receives_;
-  std::size_t sends_used_ = 0;
-  std::size_t receives_used_ = 0;
-  std::size_t stage_receives_ = 0;  // the first of this stage
-  std::vector<Combining> combining_;
-  std::vector<const std::byte*> inputs_;    // of the combination under way
-  Fold inner_fold_{DType::uint8, Op::sum};  // the program's fold without the final division
+  Context context_;
+  std::vector<Track> tracks_;  // as many as were ever in flight together, at most kWindow
+  std::size_t oldest_ = 0;     // of the tracks in flight
+  std::size_t next_ = 0;       // the first that has not begun
 };
 
 }  // namespace paceline

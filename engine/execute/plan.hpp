@@ -34,7 +34,14 @@ struct Plan {
   // Every rank shows all others what it has, once, and takes what it needs; who reduces does so for itself.
   bool one_shot = false;
   std::vector<Level> levels;
+  // Larger buffers are cut into chunks of at most about this size, and the plan serves each as if it were the buffer;
+  // 0: never. All-gather is not cut.
+  std::size_t chunk_bytes = 0;
   const char* algorithm = "";  // the name as events show it, which stays when the group goes
+
+  std::size_t chunks(std::size_t bytes) const {
+    return chunk_bytes == 0 || bytes <= chunk_bytes ? 1 : (bytes + chunk_bytes - 1) / chunk_bytes;
+  }
 
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
   bool one_pass(int size) const {

@@ -26,14 +26,10 @@ void Receive::consume(const std::byte* data, std::size_t size) {
   advance(size);
 }
 
-Receive* Matcher::find_receive(const Header& header, int from) {
+Receive* Matcher::first(const Header& header, int from) const {
   const auto found =
       std::ranges::find_if(waiting_, [&](const Receive* receive) { return receive->wants(header, from); });
-  if (found == waiting_.end()) return nullptr;
-  Receive* receive = *found;
-  waiting_.erase(found);
-  receive->actual_source = from;
-  return receive;
+  return found == waiting_.end() ? nullptr : *found;
 }
 
 std::unique_ptr<Arrival> Matcher::find_arrival(Receive& receive) {

@@ -56,7 +56,7 @@ class Matcher {
     std::unique_ptr<Arrival> arrival;
   };
 
-  Receive* find_receive(const Header& header, int from);    // and forgets it
+  Receive* first(const Header& header, int from) const;     // of those who wait for it; null if nobody does
   std::unique_ptr<Arrival> find_arrival(Receive& receive);  // sets actual_source; null if none has come
   void wait(Receive& receive) { waiting_.push_back(&receive); }
   void keep(int from, std::unique_ptr<Arrival> arrival) { unexpected_.push_back({from, std::move(arrival)}); }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernel/reduce.hpp"
+#include "memory/cache.hpp"
 
 namespace paceline {
 namespace {
@@ -12,9 +13,7 @@ constexpr std::size_t kGrain = 4096;  // regions and pieces are multiples of it
 constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
 constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
 constexpr std::size_t kPiecesPerRegion = 4;
-constexpr std::size_t kPass = std::size_t{16} << 10;  // written once, then copied while it is in the first-level cache
 constexpr std::size_t kPipeRounds = 3;
-constexpr std::size_t kLargestBlock = std::size_t{128} << 10;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -30,6 +29,9 @@ void SharedAllReduce::clear() {
 void SharedAllReduce::give(Cell& own) {
   if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
   own.place = lane_->arena().holds(data, bytes) ? lane_->arena().offset_of(data) : kPrivate;
+  // Ranks in containers may see caches of different sizes: the first rank's block counts.
+  const std::uint64_t block = caches().block();
+  std::memcpy(own.small, &block, sizeof block);
   LaneMemory& memory = lane_->own();
   memory.claimed.value.store(now(0), std::memory_order_relaxed);
   if (lane_->rank() == 0) memory.finished[turn_ % 2].value.store(now(0), std::memory_order_relaxed);
@@ -57,7 +59,10 @@ void SharedAllReduce::choose() {
   } else {
     way_ = Way::staged;
     algorithm = "staged";
-    block_bytes_ = std::min(kLargestBlock, kPipeBytes / (kPipeRounds * ranks) / kCacheLine * kCacheLine);
+    std::uint64_t block = 0;
+    std::memcpy(&block, lane_->cell(0, turn_).small, sizeof block);
+    const std::size_t room = kPipeBytes / (kPipeRounds * ranks) / kCacheLine * kCacheLine;
+    block_bytes_ = std::clamp<std::size_t>(block, kCacheLine, room) / kCacheLine * kCacheLine;
     block_bytes_ = std::min(block_bytes_, std::max(kGrain, rounded_up(largest / 2, kGrain)));
     rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
   }
@@ -117,8 +122,9 @@ void SharedAllReduce::combine_piece(int rank, std::size_t piece) {
   const std::size_t begin = whole.begin + piece * piece_bytes_;
   const std::size_t end = std::min(whole.end, begin + piece_bytes_);
   const auto me = static_cast<std::size_t>(lane_->rank());
-  for (std::size_t at = begin; at < end; at += kPass) {
-    const std::size_t size = std::min(kPass, end - at);
+  const std::size_t pass = caches().pass();
+  for (std::size_t at = begin; at < end; at += pass) {
+    const std::size_t size = std::min(pass, end - at);
     for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = copies_[i] + at;
     kernels().reduce(fold, copies_[me] + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
     for (std::size_t i = 0; i < copies_.size(); ++i)
@@ -183,8 +189,9 @@ void SharedAllReduce::stage() {
 
 void SharedAllReduce::reduce() {
   const Range part = block(lane_->rank(), reduced_);
-  for (std::size_t at = 0; at < part.size(); at += kPass) {
-    const std::size_t size = std::min(kPass, part.size() - at);
+  const std::size_t pass = caches().pass();
+  for (std::size_t at = 0; at < part.size(); at += pass) {
+    const std::size_t size = std::min(pass, part.size() - at);
     for (int rank = 0; rank < lane_->size(); ++rank) {
       inputs_[static_cast<std::size_t>(rank)] =
           rank == lane_->rank() ? data + part.begin + at : place(rank, lane_->rank(), reduced_) + at;

@@ -21,7 +21,7 @@ class SharedOperation : public Operation {
   enum class Result : std::uint8_t { waits, moved, complete };
 
   void begin() final;
-  void end() final { lane_->finish(turn_); }
+  void end() override { lane_->finish(turn_); }
   void clear() override;
 
   // Puts what this rank has where the others see it: in its cell, its slot, or its arena.

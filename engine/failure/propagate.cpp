@@ -74,12 +74,19 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
     group.remember_status(header, from);
     return;
   }
-  if (Receive* receive = group.matcher.find_receive(header, from)) {
-    if (auto wrong = group.meet(*receive, std::move(arrival)); !wrong.empty())
-      fail_group(group, {ErrorKind::mismatch, wrong});
-  } else {
-    group.matcher.keep(from, std::move(arrival));
-  }
+  if (auto wrong = group.take(from, std::move(arrival)); !wrong.empty())
+    fail_group(group, {ErrorKind::mismatch, wrong});
+}
+
+StreamSink* Engine::expect(int peer, const Header& header) {
+  const auto found = groups_.find(header.channel);
+  if (found == groups_.end()) return nullptr;
+  const int from = found->second->rank_of(peer);
+  Receive* receive = from < 0 ? nullptr : found->second->expect(header, from);
+  if (receive == nullptr) return nullptr;
+  peers_[static_cast<std::size_t>(peer)]->last_seen = header;
+  peers_[static_cast<std::size_t>(peer)]->seen = true;
+  return receive;
 }
 
 void Engine::fail_group(Group& group, const Error& error) {

@@ -1,6 +1,14 @@
 #include "link/link.hpp"
 
+#include <cstring>
+
 namespace paceline {
+
+int Link::read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) {
+  if (offer.view == nullptr) return read(offer.address + offset, to, size);
+  std::memcpy(to, offer.view + offset, size);
+  return 0;
+}
 
 void Link::acknowledge(const Arrival& offer) {
   Header ack = offer.header;

@@ -20,6 +20,7 @@ struct Send {
   const std::byte* data = nullptr;
   Link* link = nullptr;
   std::size_t sent = 0;
+  bool unasked = false;  // the receiver has room for it: it need not be asked first
   bool queued = false;   // the link holds a pointer to it
   bool offered = false;  // the peer has been told and may read the data
   bool done = false;
@@ -50,6 +51,8 @@ class Inbox {
   virtual ~Inbox() = default;
   virtual std::unique_ptr<Arrival> new_arrival() = 0;
   virtual void deliver(std::unique_ptr<Arrival> arrival) = 0;
+  // Where the payload of an eager message goes as it comes in; null: it is to be delivered once it is here.
+  virtual StreamSink* expect(int peer, const Header& header) = 0;
   virtual void lost(int peer, const std::string& reason) = 0;
 };
 
@@ -76,8 +79,10 @@ class Link {
   virtual void cancel(Send& send) = 0;
   virtual void cancel(StreamSink& sink) = 0;
 
-  // What this link reads: copies a part of an offered message; returns 0 or an errno. Then says that it was read.
-  virtual int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) = 0;
+  // Where `readable`: copies memory of the peer; returns 0 or an errno.
+  virtual int read(std::uint64_t address, std::byte* to, std::size_t size) = 0;
+  // Copies a part of an offered message that `reads`. Then says that it was read.
+  int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size);
   void acknowledge(const Arrival& offer);
   // Streaming links: asks for an offered message.
   virtual void grant(const Arrival& offer, StreamSink& sink) = 0;

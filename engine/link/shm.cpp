@@ -212,12 +212,8 @@ void ShmLink::cancel(StreamSink& sink) {
   std::erase_if(streams_in_, [&](const auto& entry) { return entry.second.sink == &sink; });
 }
 
-int ShmLink::read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) {
-  if (offer.view != nullptr) {
-    std::memcpy(to, offer.view + offset, size);
-    return 0;
-  }
-  return read_remote(pid_, offer.address + offset, to, size);
+int ShmLink::read(std::uint64_t address, std::byte* to, std::size_t size) {
+  return read_remote(pid_, address, to, size);
 }
 
 void ShmLink::grant(const Arrival& offer, StreamSink& sink) {

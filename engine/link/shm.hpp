@@ -56,7 +56,8 @@ class ShmLink final : public Link {
   bool poll(Inbox& inbox) override;
   void cancel(Send& send) override;
   void cancel(StreamSink& sink) override;
-  int read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) override;
+  using Link::read;
+  int read(std::uint64_t address, std::byte* to, std::size_t size) override;
   void grant(const Arrival& offer, StreamSink& sink) override;
   int descriptor() const override { return socket_.get(); }
   void on_readable(Inbox& inbox) override;

@@ -28,7 +28,7 @@ void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t s
 void TcpLink::post(Send& send) {
   if (lost_) return;
   Header header = send.header;
-  if (header.length <= kEagerBytes) {
+  if (header.length <= (send.unasked ? kPieceBytes : kEagerBytes)) {
     header.frame = Frame::eager;
     send.queued = true;
     enqueue(header, send.data, header.length, &send);
@@ -143,7 +143,7 @@ void TcpLink::on_readable(Inbox& inbox) {
     } else if (!feed(to, size, inbox)) {
       return;
     }
-    if (size < room && window == nullptr) return;
+    if (size < room) return;
   }
 }
 
@@ -201,12 +201,21 @@ bool TcpLink::take_header(Inbox& inbox) {
       return true;
     }
     case Frame::eager:
+      if (header.length > 0 && header.length <= kPieceBytes) {
+        sink_ = inbox.expect(peer(), header);
+        if (sink_ != nullptr) {
+          remaining_ = header.length;
+          receiving_ = Receiving::stream;
+          return true;
+        }
+      }
+      [[fallthrough]];
     case Frame::abort:
     case Frame::offer:
     case Frame::status:
     case Frame::goodbye: {
       const bool carries = header.frame == Frame::eager || header.frame == Frame::abort;
-      if (carries && header.length > kEagerBytes) {
+      if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;
       }

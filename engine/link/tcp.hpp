@@ -2,6 +2,7 @@
 // step is noticed at once; large messages are offered and flow, in interleaved pieces, once the receiver grants them.
 #pragma once
 
+#include <cerrno>
 #include <deque>
 #include <span>
 #include <unordered_map>
@@ -33,7 +34,7 @@ class TcpLink final : public Link {
   bool poll(Inbox& inbox) override;
   void cancel(Send& send) override;
   void cancel(StreamSink& sink) override;
-  int read(const Arrival&, std::size_t, std::byte*, std::size_t) override { return -1; }
+  int read(std::uint64_t, std::byte*, std::size_t) override { return ENOTSUP; }
   void grant(const Arrival& offer, StreamSink& sink) override;
   int descriptor() const override { return socket_.get(); }
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
@@ -43,7 +44,7 @@ class TcpLink final : public Link {
   void forget_after_fork() override { socket_.reset(); }
 
   static constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
-  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // of a stream; and the most that goes unasked
 
  private:
   struct Outgoing {

@@ -68,6 +68,15 @@ bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
   return group.lane != nullptr && plan.one_shot && bytes <= kOneShotBytes;
 }
 
+// Everybody fetches what is for it from where the others have it.
+template <typename Build>
+Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
+  return engine.run(group, group.spare_exchange, what, bytes, mode, [&](SharedExchange& operation) {
+    operation.algorithm = "shared";
+    build(operation);
+  });
+}
+
 }  // namespace
 
 Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
@@ -113,9 +122,15 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
       operation.bytes = bytes;
     });
   }
+  if (group.lane != nullptr && plan.one_pass(group.size())) {
+    return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
+      operation.sends.assign(static_cast<std::size_t>(group.size()), {data, bytes});
+      operation.recvs = operation.sends;
+    });
+  }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).gather_half(plan, data, count, dtype, root);
+    Lowering(operation.program, group.rank, group.size()).broadcast(plan, data, count, dtype, root);
   });
 }
 
@@ -155,6 +170,15 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
       operation.take = OneShot::Take::everything;
       operation.to = data;
       operation.bytes = part;
+    });
+  }
+  if (group.lane != nullptr && plan.one_pass(group.size())) {
+    return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
+      const auto ranks = static_cast<std::size_t>(group.size());
+      const std::size_t part = count * size_of(dtype);
+      // Only the operation's own type forbids a source that it may not write: it does not.
+      operation.sends.assign(ranks, {const_cast<std::byte*>(source), part});
+      for (std::size_t rank = 0; rank < ranks; ++rank) operation.recvs.push_back({data + rank * part, part});
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
@@ -204,11 +228,17 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
     throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(out[me].bytes) +
                                           " bytes but expects " + std::to_string(in[me].bytes));
   const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
-  return engine.run(group, group.spare, {0, rooted ? root : -1, collective, dtype, Op::sum}, bytes, mode,
-                    [&](MessageOperation& operation) {
-                      operation.algorithm = "direct";
-                      Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
-                    });
+  const Fingerprint what{0, rooted ? root : -1, collective, dtype, Op::sum};
+  if (group.lane != nullptr) {
+    return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
+      operation.sends = out;
+      operation.recvs = in;
+    });
+  }
+  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+    operation.algorithm = "direct";
+    Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
+  });
 }
 
 Handle barrier(Engine& engine, Group& group, Mode mode) {

@@ -88,9 +88,7 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
   group->channel = channel;
   group->rank = rank;
   group->timeout = timeout;
-  group->plans = std::move(plans);
-  for (auto& [collective, list] : group->plans)
-    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+  adopt(*group, std::move(plans));
   bool any_shm = false;
   bool any_tcp = false;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -119,6 +117,17 @@ std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const 
     if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
   }
   return group;
+}
+
+void Engine::adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans) {
+  group.plans = std::move(plans);
+  for (auto& [collective, list] : group.plans)
+    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+}
+
+void Engine::set_plans(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans) {
+  auto lock = enter();
+  adopt(group, std::move(plans));
 }
 
 // The others may hear of it before they make the group themselves; no turn begins before all have heard from all.
@@ -181,7 +190,10 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   event.started_ns = event.enqueued_ns;
   const bool alone = active_.empty() && mode == Mode::blocking && !absent_peers_;
   op.start(group, workspace_);
-  if (alone && !op.needs_links() && finish_quickly(op)) return nullptr;
+  if (alone && !op.needs_links() && finish_quickly(op)) {
+    if (op.state() == Operation::State::failed) throw Failure(op.error());
+    return nullptr;
+  }
   op.started = op.probed = Clock::now();
   op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
   active_.push_back(operation);
@@ -230,7 +242,12 @@ bool Engine::finish_quickly(Operation& operation) {
       case Backoff::Next::park: return false;
     }
   }
-  operation.finish();
+  if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
+  if (operation.group->error) {
+    operation.fail(operation.group->error);
+  } else {
+    operation.finish();
+  }
   close_event(operation);
   return true;
 }

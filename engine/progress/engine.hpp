@@ -52,6 +52,8 @@ class Engine final : private Inbox {
                                    std::chrono::duration<double> timeout,
                                    std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void remove_group(Group& group);
+  // For collectives that start from now on; all ranks do so between the same two.
+  void set_plans(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
 
   // Starts one collective: `build` fills in the operation, for which `spare` may serve. A blocking call is over when
   // this returns; null is returned for it. Throws Failure.
@@ -98,6 +100,7 @@ class Engine final : private Inbox {
 
   std::unique_ptr<Arrival> new_arrival() override;
   void deliver(std::unique_ptr<Arrival> arrival) override;
+  StreamSink* expect(int peer, const Header& header) override;
   void lost(int peer, const std::string& reason) override;
 
   std::unique_lock<std::mutex> enter();
@@ -137,6 +140,7 @@ class Engine final : private Inbox {
   int milliseconds_to_next_clock() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
   void share_lane(Group& group);
+  void adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void recycle(std::unique_ptr<Arrival> arrival);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
@@ -148,6 +152,7 @@ class Engine final : private Inbox {
   const std::shared_ptr<Arena> arena_;
   std::mutex mutex_;
   std::condition_variable others_;  // who would park while somebody else already listens to the sockets
+  std::condition_variable aside_;   // the thread in serve, while callers wait
   const std::string description_;
   const std::function<bool()> interrupted_;
   WaitBudget caller_budget_;

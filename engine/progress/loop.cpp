@@ -78,7 +78,7 @@ std::vector<std::uint64_t> Engine::serve() {
   Backoff backoff(server_budget_);
   while (finished_.empty() && !closed_) {
     if (foreground_ > 0) {
-      others_.wait_for(lock, kStepAside);
+      aside_.wait_for(lock, kStepAside);
     } else if (active_.empty()) {
       park(lock);
       backoff.reset();
@@ -152,6 +152,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
 }
 
 void Engine::wake_server() {
+  aside_.notify_all();
   others_.notify_all();
   wake_listener();
 }
@@ -251,6 +252,8 @@ bool Engine::step_operations() {
       if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
       if (!operation.over()) operation.finish();
       moved = true;
+    } else if (absent_peers_) {
+      fail_with_absent_peers(operation);  // it may need, from now on, somebody who left before
     }
   }
   return moved;

@@ -1,10 +1,13 @@
 // Arenas and the buffers in them, for Python.
 #include "memory/arena.hpp"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 
 #include <memory>
 
+#include "memory/cache.hpp"
 #include "python/bindings.hpp"
 
 namespace paceline {
@@ -41,6 +44,11 @@ void bind_arena(nb::module_& m) {
           "allocate",
           [](const std::shared_ptr<Arena>& self, std::size_t size) { return new PyArenaBuffer(self, size); },
           nb::rv_policy::take_ownership);
+  m.def("cache_blocks", [] {
+    const Caches& found = caches();
+    return std::map<std::string, std::size_t>{
+        {"first", found.first}, {"second", found.second}, {"pass", found.pass()}, {"block", found.block()}};
+  });
 }
 
 }  // namespace paceline

@@ -23,7 +23,7 @@ namespace paceline {
 namespace {
 
 using WireReduce = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<int>, int>;
-using WirePlan = std::tuple<std::int64_t, std::string, bool, std::vector<std::vector<WireReduce>>>;
+using WirePlan = std::tuple<std::int64_t, std::string, bool, std::int64_t, std::vector<std::vector<WireReduce>>>;
 using WirePlans = std::map<std::string, std::vector<WirePlan>>;
 using WireBuffer = std::pair<Address, std::size_t>;
 
@@ -39,8 +39,13 @@ Collective collective_of(const std::string& name) {
 }
 
 Plan plan_from(const WirePlan& wire) {
-  const auto& [limit, name, one_shot, levels] = wire;
-  Plan plan{limit, name, one_shot, {}};
+  // A chunk costs every rank some messages and some memory: a slip of the pen must not make billions of them.
+  constexpr std::int64_t kSmallestChunk = 4096;
+  const auto& [limit, name, one_shot, chunk, levels] = wire;
+  if (chunk < 0 || (chunk > 0 && chunk < kSmallestChunk))
+    throw Failure(ErrorKind::invalid, "a plan's chunk must be 0 or at least " + std::to_string(kSmallestChunk) +
+                                          " bytes, got " + std::to_string(chunk));
+  Plan plan{limit, name, one_shot, {}, static_cast<std::size_t>(chunk)};
   for (const auto& wire_level : levels) {
     Level& level = plan.levels.emplace_back();
     for (const auto& [begin, begin_of, end, end_of, holders, owner] : wire_level) {
@@ -50,6 +55,13 @@ Plan plan_from(const WirePlan& wire) {
     }
   }
   return plan;
+}
+
+std::map<std::string, std::vector<Plan>, std::less<>> plans_from(const WirePlans& wire) {
+  std::map<std::string, std::vector<Plan>, std::less<>> plans;
+  for (const auto& [collective, choices] : wire)
+    for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
+  return plans;
 }
 
 std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
@@ -103,9 +115,7 @@ nb::object released(const PyGroup& self, Call&& call) {
 
 PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
                    const std::vector<int>& peers, double timeout, const WirePlans& wire, nb::object failed) {
-  std::map<std::string, std::vector<Plan>, std::less<>> plans;
-  for (const auto& [collective, choices] : wire)
-    for (const auto& choice : choices) plans[collective].push_back(plan_from(choice));
+  auto plans = plans_from(wire);
   std::shared_ptr<Group> group;
   {
     const nb::gil_scoped_release no_gil;
@@ -246,6 +256,12 @@ void bind_group(nb::module_& m) {
                return receive(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag,
                               mode_of(mode));
              });
+           })
+      .def("set_plans",
+           [](PyGroup& self, const WirePlans& wire) {
+             auto plans = plans_from(wire);
+             const nb::gil_scoped_release no_gil;
+             self.engine->set_plans(*self.group, std::move(plans));
            })
       .def(
           "set_timeout",

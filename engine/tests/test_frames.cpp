@@ -15,6 +15,7 @@ class Collector final : public Inbox {
  public:
   std::unique_ptr<Arrival> new_arrival() override { return std::make_unique<Arrival>(); }
   void deliver(std::unique_ptr<Arrival> arrival) override { arrivals.push_back(std::move(arrival)); }
+  StreamSink* expect(int, const Header&) override { return nullptr; }
   void lost(int, const std::string& reason) override {
     ++losses;
     last_reason = reason;

@@ -218,6 +218,112 @@ TEST(turns_of_every_kind_follow_each_other_without_waiting) {
   }
 }
 
+// Data of rank i for rank j lie in an arena, in private memory, or are few; peers can read private memory or not.
+TEST(everybody_fetches_what_is_for_it_wherever_it_lies) {
+  for (const Wire wire : {Wire::shm, Wire::staged}) {
+    for (const int size : {2, 3, 4}) {
+      World world(size, [&](int, int) { return wire; });
+      const std::size_t before = world.arena(0).allocated();
+      world.run([&](Rank& r) {
+        const auto n = static_cast<std::size_t>(size);
+        for (const std::size_t count : {1UL, 700UL, 5'000UL, 400'001UL}) {
+          const Allocated shared(world.arena(r.rank), count * n * sizeof(std::int32_t));
+          std::vector<std::int32_t> own(count * n);
+          for (const bool arena : {true, false}) {
+            auto* data = arena && r.rank != 1 ? reinterpret_cast<std::int32_t*>(shared.get()) : own.data();
+            auto* memory = reinterpret_cast<std::byte*>(data);
+            const auto value = [&](int from, std::size_t i) {
+              return static_cast<std::int32_t>(i) * 8 + from + (arena ? 4 : 0);
+            };
+            for (int root = 0; root < size; ++root) {
+              for (std::size_t i = 0; i < count; ++i) data[i] = value(r.rank, i);
+              broadcast(*r.engine, *r.group, memory, count, DType::int32, root, Mode::blocking);
+              for (std::size_t i = 0; i < count; ++i) CHECK(data[i] == value(root, i));
+            }
+            // All-gather in place, as torch does it: what others read lies in what this rank writes.
+            auto* mine = data + static_cast<std::size_t>(r.rank) * count;
+            for (std::size_t i = 0; i < count; ++i) mine[i] = value(r.rank, i);
+            all_gather(*r.engine, *r.group, reinterpret_cast<std::byte*>(mine), memory, count, DType::int32,
+                       Mode::blocking);
+            for (std::size_t i = 0; i < count * n; ++i) CHECK(data[i] == value(static_cast<int>(i / count), i % count));
+
+            // Rank i has i + j + 1 parts of `count / 8` for rank j.
+            const std::size_t part = count / 8;
+            std::vector<std::int32_t> got(part * 2 * n * n, -1);
+            std::vector<Buffer> sends;
+            std::vector<Buffer> recvs;
+            std::size_t sent = 0;
+            std::size_t received = 0;
+            std::vector<std::int32_t> given(part * 2 * n * n);
+            for (std::size_t i = 0; i < given.size(); ++i) given[i] = value(r.rank, i);
+            for (std::size_t peer = 0; peer < n; ++peer) {
+              const std::size_t length = part * (peer + static_cast<std::size_t>(r.rank) + 1);
+              sends.push_back({bytes(given) + sent * sizeof(std::int32_t), length});
+              recvs.push_back({bytes(got) + received * sizeof(std::int32_t), length});
+              sent += length;
+              received += length;
+            }
+            exchange(*r.engine, *r.group, Collective::all_to_all, sends, recvs, DType::int32, -1, Mode::blocking);
+            std::size_t at = 0;
+            for (std::size_t peer = 0; peer < n; ++peer) {
+              std::size_t begin = 0;  // of what the peer has for this rank
+              for (std::size_t k = 0; k < static_cast<std::size_t>(r.rank); ++k) begin += part * (k + peer + 1);
+              for (std::size_t i = 0; i < recvs[peer].count; ++i, ++at)
+                CHECK(got[at] == value(static_cast<int>(peer), begin + i));
+            }
+          }
+        }
+      });
+      // No copy is left behind.
+      for (int rank = 0; rank < size; ++rank) CHECK(world.arena(rank).allocated() == before);
+    }
+  }
+}
+
+// Whoever is read from waits for its readers: it may change its data at once.
+TEST(data_that_others_read_stay_until_they_have) {
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    constexpr std::size_t kCount = 30'000;
+    const Allocated shared(world.arena(r.rank), kCount * sizeof(std::int32_t));
+    std::vector<std::int32_t> own(kCount);
+    std::mt19937 random(static_cast<unsigned>(r.rank));
+    for (int round = 0; round < 300; ++round) {
+      auto* data = round % 2 == 0 ? own.data() : reinterpret_cast<std::int32_t*>(shared.get());
+      const int root = round % r.size;
+      std::fill_n(data, kCount, r.rank == root ? round : -1);
+      auto handle = broadcast(*r.engine, *r.group, reinterpret_cast<std::byte*>(data), kCount, DType::int32, root,
+                              round % 3 == 0 ? Mode::async : Mode::blocking);
+      if (random() % 2 == 0) std::this_thread::yield();
+      if (handle) r.engine->wait(*handle, std::chrono::seconds(60));
+      for (std::size_t i = 0; i < kCount; ++i) CHECK(data[i] == round);
+      std::fill_n(data, kCount, -2);
+    }
+  });
+}
+
+TEST(ranks_that_disagree_about_the_size_of_a_block_hear_of_it) {
+  for (const std::size_t count : {10UL, 100'000UL}) {
+    World world(2, [](int, int) { return Wire::shm; });
+    world.run([&](Rank& r) {
+      std::vector<std::int32_t> data(2 * count + 2);
+      const std::size_t sent = r.rank == 0 ? count + 1 : count;
+      const std::vector<Buffer> sends(2, {bytes(data), sent});
+      std::vector<Buffer> recvs(2, {bytes(data) + (count + 1) * sizeof(std::int32_t), count});
+      recvs[static_cast<std::size_t>(r.rank)].count = sent;
+      std::string said;
+      try {
+        exchange(*r.engine, *r.group, Collective::all_to_all, sends, recvs, DType::int32, -1, Mode::blocking);
+        barrier(*r.engine, *r.group, Mode::blocking);
+      } catch (const Failure& failure) {
+        said = failure.what();
+      }
+      CHECK(said.find("rank 0 (thread) sent " + std::to_string((count + 1) * 4) + " bytes") != std::string::npos);
+      CHECK(said.find("rank 1 (thread) expects " + std::to_string(count * 4)) != std::string::npos);
+    });
+  }
+}
+
 TEST(groups_come_and_go_and_give_their_memory_back) {
   World world(3, [](int, int) { return Wire::shm; });
   world.run([&](Rank& r) {

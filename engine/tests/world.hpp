@@ -89,7 +89,10 @@ struct Rank {
 class World {
  public:
   // `wire(i, j)` says how ranks i < j are joined: over TCP exactly if they are on different machines.
-  World(int size, const std::function<Wire(int, int)>& wire, bool ring = false, double timeout = 60) : size_(size) {
+  World(int size, const std::function<Wire(int, int)>& wire, bool ring = false, double timeout = 60)
+      : World(size, wire, plans_for(size, ring), timeout) {}
+
+  World(int size, const std::function<Wire(int, int)>& wire, const Plans& plans, double timeout = 60) : size_(size) {
     for (int rank = 0; rank < size; ++rank)
       engines_.push_back(std::make_unique<Engine>(arenas_.emplace_back(std::make_shared<Arena>(kArenaBytes)),
                                                   std::chrono::microseconds(5), name(rank)));
@@ -121,8 +124,7 @@ class World {
     }
     for (int rank = 0; rank < size; ++rank) {
       const auto i = static_cast<std::size_t>(rank);
-      auto group =
-          engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans_for(size, ring));
+      auto group = engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans);
       ranks_.push_back({engines_[i].get(), peers[i], std::move(group), rank, size});
       servers_.emplace_back([engine = engines_[i].get()] {
         while (!engine->serve().empty()) {

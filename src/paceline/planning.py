@@ -30,4 +30,4 @@ def plans(
 
 
 def _entry(choice: Choice) -> PlanEntry:
-    return choice.limit, choice.name, choice.one_shot, to_wire(choice.plan)
+    return choice.limit, choice.name, choice.one_shot, choice.chunk, to_wire(choice.plan)

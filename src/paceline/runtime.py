@@ -35,6 +35,7 @@ from paceline.rendezvous import (
 from paceline.settings import Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.topology import Topology
+from paceline.topology.discover import Placement
 from paceline.trace import dump as trace
 from paceline.trace.listener import Name
 from paceline.version import VERSION
@@ -261,7 +262,24 @@ class Runtime:
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
         if self._watch is None:
             self._watch = self._start_watch(self._engine, channel, membership)
-        return group
+        if membership.one_machine or self.settings.algorithm is not None or plans is not None:
+            return group
+        return self._adaptive(self._engine, group, membership, here, timeout)
+
+    def _adaptive(
+        self, engine: Engine, native: Any, membership: Membership, placement: Placement, timeout: float
+    ) -> Any:
+        """Between machines, and where nobody asked for an algorithm, plans follow the network."""
+        from paceline.adapt.group import AdaptiveGroup
+        from paceline.adapt.links import links
+
+        return AdaptiveGroup(
+            native,
+            placement,
+            engine.events,
+            lambda native: links(self, native, membership.members, timeout),
+            lambda found: self._plans(found.topology, found.ranks, None),
+        )
 
     def _start_watch(self, engine: Engine, channel: int, membership: Membership) -> Watch:
         name = Name(os.geteuid(), channel, membership.rank, os.getpid())

@@ -29,13 +29,21 @@ def errors(folder: Path, *definitions: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    "world", [("RANKS=2", "TURNS=3"), ("RANKS=2", "TURNS=4", "UNROOTED"), ("RANKS=3", "TURNS=1")], ids=" ".join
+    "world",
+    [
+        ("RANKS=2", "TURNS=2"),
+        ("RANKS=2", "TURNS=3", "UNEXPOSED"),
+        ("RANKS=2", "TURNS=3", "UNROOTED"),
+        ("RANKS=2", "TURNS=4", "UNROOTED", "UNEXPOSED"),
+        ("RANKS=3", "TURNS=1"),
+    ],
+    ids=" ".join,
 )
 def test_no_rank_reads_too_early_or_sleeps_for_ever(world: tuple[str, ...], tmp_path: Path) -> None:
     count, said = errors(tmp_path, *world)
     assert count == 0, said
 
 
-@pytest.mark.parametrize("fault", ["NO_FENCE", "NO_ENTRY", "WAKE_NEVER"])
+@pytest.mark.parametrize("fault", ["NO_FENCE", "NO_ENTRY", "WAKE_NEVER", "NO_TAKING"])
 def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
     assert errors(tmp_path, "RANKS=2", "TURNS=4", fault)[0] > 0

@@ -73,7 +73,7 @@ def test_every_choice_has_a_reason_in_one_sentence(topology: Topology) -> None:
 def check_entries(topology: Topology, ranks: list[int], one_machine: bool, algorithm: str | None = None) -> None:
     size = topology.world
     for collective, entries in plans(topology, ranks, algorithm).items():
-        for limit, name, one_shot, levels in entries:
+        for limit, name, one_shot, _chunk, levels in entries:
             plan = from_wire(size, name, levels)
             owners = verify(plan)
             if collective == "all_gather":
@@ -118,8 +118,8 @@ def test_the_choice_is_never_dearer_than_the_ring(topology: Topology) -> None:
     ("collective", "size", "expected"),
     [
         ("all_reduce", 2, {8: "one_shot", 64 * KIB: "one_shot", 64 * KIB + 1: "direct", 1 << 30: "direct"}),
-        ("all_gather", 4, {8: "one_shot", 256 * KIB: "one_shot", 256 * KIB + 1: "direct"}),
-        ("broadcast", 4, {8: "one_shot", 64 * KIB: "one_shot", 1 << 30: "flat"}),
+        ("all_gather", 4, {8: "one_shot", 16 * KIB: "one_shot", 16 * KIB + 1: "direct"}),
+        ("broadcast", 4, {8: "one_shot", 4 * KIB: "one_shot", 1 << 30: "flat"}),
         ("broadcast", 5, {8: "one_shot", 64 * KIB + 1: "binomial"}),
     ],
 )
@@ -142,7 +142,7 @@ def test_choices_between_machines(topology: Topology, expected: dict[int, str]) 
 
 
 def test_a_single_rank_has_nothing_to_do() -> None:
-    nothing = {name: [(-1, "none", False, ())] for name in COLLECTIVES}
+    nothing = {name: [(-1, "none", False, 0, ())] for name in COLLECTIVES}
     assert plans(alike(1, True)) == plans(machines((1,), (1,))) == nothing
 
 

@@ -81,9 +81,8 @@ def test_paceline_is_contained(topology: Topology) -> None:
 
 @given(trees())
 def test_paceline_reaches_what_its_shares_promise(topology: Topology) -> None:
-    network = Network(topology)
     if topology.world > 1:
-        promised = BYTES * busiest(network, best_shares(network))
+        promised = BYTES * busiest(*best_shares(Network(topology)))
         assert busy_seconds(paceline(topology), topology) == pytest.approx(promised, rel=2e-4)
 
 

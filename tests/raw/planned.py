@@ -1,54 +1,29 @@
-"""All-reduces, broadcasts and all-gathers of whole numbers, of the whole group and of a part of it.
-
-Argument: how ranks are spread over machines, e.g. "00111"; empty where the system says that itself.
-"""
+"""Groups that go by a plan of the test's choice, cut into chunks of the test's choice."""
 
 from __future__ import annotations
 
-import os
-import sys
+import secrets
 from typing import Any
 
 import numpy as np
 
-COUNTS = (7, 70_001)
+from paceline.group import Group
+from paceline.plan.binomial import binomial
+from paceline.plan.ir import Plan
+from paceline.plan.ring import ring
+from paceline.plan.wire import to_wire
+from paceline.runtime import runtime
 
 
-def check(group: Any) -> None:
-    ranks = np.arange(1, group.size + 1, dtype=np.float32)
-    for count in COUNTS:
-        ramp = np.arange(count, dtype=np.float32) % 11
-        value = ramp * (group.rank + 1)
-        group.all_reduce(value)
-        assert (value == ramp * ranks.sum()).all(), count
-        value = ramp * (group.rank + 1)
-        group.all_reduce(value, "avg")
-        assert np.allclose(value, ramp * ranks.mean()), count
-        everything = np.empty(count * group.size, np.float32)
-        group.all_gather(everything, ramp * (group.rank + 1))
-        assert (everything == np.outer(ranks, ramp).ravel()).all(), count
-        for root in range(group.size):
-            value = ramp * (group.rank + 1)
-            group.broadcast(value, root)
-            assert (value == ramp * (root + 1)).all(), (count, root)
-
-
-def main(machines: str) -> None:
-    if machines:
-        os.environ["PACELINE_MACHINE"] = f"machine-{machines[int(os.environ['RANK'])]}"
-    import paceline
-    from paceline.runtime import runtime
-    from paceline.trace.event import events
-
-    with paceline.init(timeout=60) as group:
-        check(group)
-        part = group.split(0 if group.rank in (0, group.size - 1, group.size // 2) else 1)
-        check(part)
-        part.close()
-        asked = os.environ.get("PACELINE_ALGORITHM")
-        used = {event.algorithm for event in events(runtime().events()) if event.collective == "all_reduce"}
-        assert asked is None or asked in used, used
-
-
-if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "")
+def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
+    """The same ranks; all-reduce goes by `plan` and broadcast by a binomial tree, in chunks of `chunk` bytes."""
+    channel = np.array([secrets.randbits(62)])
+    group.broadcast(channel, 0)
+    entries = {
+        "all_reduce": [(-1, plan.name, False, chunk, to_wire(plan))],
+        "all_gather": [(-1, "ring", False, 0, to_wire(ring(group.size)))],
+        "broadcast": [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))],
+    }
+    home, ranks = runtime(), list(range(group.size))
+    native = home.subgroup(group._native.channel, ranks, int(channel[0]), timeout, lambda *_: entries)
+    return Group(home, native, timeout)

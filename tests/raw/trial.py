@@ -33,10 +33,10 @@ def _of_a_living_rank(socket: str) -> bool:
     return name is not None and Path(f"/proc/{name.pid}").exists()
 
 
-def trial(how: str, machines: str, seed: int, folder: Path, timeout: float = 30.0) -> float:
+def trial(how: str, machines: str, seed: int, folder: Path, timeout: float = 30.0, chunk: int = 0) -> float:
     """Run one; returns the seconds from the victim's end to the last survivor's. Fails unless all were told right."""
     ranks = len(machines)
-    with job(ranks, "victim.py", how, machines, str(seed), str(timeout), output=folder) as running:
+    with job(ranks, "victim.py", how, machines, str(seed), str(timeout), str(chunk), output=folder) as running:
         gone = _first_end(running, how, timeout)
         deadline = gone + NAMED_WITHIN + (timeout if how == "stop" else 0)
         survivors = [process for process in running.processes if process.poll() is None or process.returncode == 7]

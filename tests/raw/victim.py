@@ -1,6 +1,7 @@
 """Random collectives for ever; one rank dies, stops or leaves, the others report what they were told.
 
-Arguments: how the victim goes ("kill", "stop" or "leave"), how ranks are spread over machines, a seed, the timeout.
+Arguments: how the victim goes ("kill", "stop" or "leave"), how ranks are spread over machines, a seed, the timeout, and
+the bytes of the chunks of a ring (0: whatever plan the group chooses).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import time
 from typing import Any
 
 import numpy as np
+from planned import planned
+
+from paceline.plan.ring import ring
 
 
 def one_collective(group: Any, choice: random.Random) -> None:
@@ -41,12 +45,14 @@ def go(how: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
 
 
-def main(how: str, machines: str, seed: int, timeout: float) -> None:
+def main(how: str, machines: str, seed: int, timeout: float, chunk: int) -> None:
     rank = int(os.environ["RANK"])
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
     import paceline
 
     group = paceline.init(timeout=timeout)
+    if chunk:
+        group = planned(group, ring(group.size), chunk, timeout)
     choice = random.Random(seed)
     moment = choice.uniform(0, 0.05)
     victim = choice.randrange(group.size)
@@ -65,4 +71,4 @@ def main(how: str, machines: str, seed: int, timeout: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))

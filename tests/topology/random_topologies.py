@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from paceline.topology import Link, Node, Topology
-from paceline.topology.file import LONGEST_NAME
 from paceline.topology.units import FASTEST, LONGEST, SLOWEST
 
-names = st.text(min_size=1, max_size=LONGEST_NAME).filter(lambda text: text.isprintable() and text.strip())
+_printable = st.characters(exclude_categories=["C", "Zl", "Zp", "Zs"]) | st.just(" ")
+names = st.text(_printable, max_size=60).map(lambda text: text if text.strip() else f"{text}x")
 speeds = st.one_of(
     st.floats(SLOWEST, FASTEST), st.sampled_from([0.5, 1.0, 10.0, 25.0, 100.0, 200.0]).map(lambda gbit: gbit * 1.25e8)
 )
@@ -25,7 +25,9 @@ def topologies(draw: st.DrawFn) -> Topology:
     count = 0
 
     def unique() -> str:
-        name = draw(names.filter(lambda name: name not in taken))
+        name = draw(names)
+        while name in taken:
+            name += "+"
         taken.add(name)
         return name
 

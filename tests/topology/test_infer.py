@@ -172,6 +172,19 @@ def test_of_many_slow_paths_the_slowest_are_named() -> None:
     ]
 
 
+def test_a_switch_that_slows_most_paths_is_said_once() -> None:
+    ranks, links = [2] * 6, even(6)
+    result = measured(links, [Link(8e9, 8e9, 1e-6)] * 6, ranks)
+    for i in range(6):
+        for j in range(6):
+            if i != j and abs(i - j) != 1:
+                result.rate[i, j] /= 2
+    assert findings(infer(facts_of(ranks), result).topology, result) == [
+        "slow paths: 20 of 30 carry less than 80 % of what both their links do; "
+        "the switch between the machines is slow, or it or the machines were busy"
+    ]
+
+
 def test_speeds_have_no_more_digits_than_a_measurement() -> None:
     result = Measured(
         np.array([[math.nan, 25123456.7], [24987654.3, math.nan]]),

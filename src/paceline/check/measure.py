@@ -25,33 +25,34 @@ _ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
 """Bytes, see `send_stream`."""
 
 
-def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
+def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _LONGEST_STREAM) -> Measured:
     """Measure between machines, from the first rank of each to the first ranks of others, and within each.
 
-    machines: the ranks of each. Collective; every rank returns the same. Takes less than a minute.
+    machines: the ranks of each; longest: seconds for one direction between two. Collective; every rank returns the
+    same. Takes less than a minute.
     """
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
-    within = np.array(_within(group, machines[own]))
+    within = np.array(_within(group, machines[own], longest / 3))
     group.barrier()
     schedule = rounds(count, MOST_ROUNDS)
-    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS)
+    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS, longest)
     # What a moment's noise made slow is fast the second time.
     again = packed(slow_paths(rate), _ROUNDS_AGAIN)
     if again:
-        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS)
+        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS, longest)
         rate = np.fmax(rate, second)
     local = _of_first_ranks(group, machines, within)
     return Measured(rate, latencies, local_rate=local[:, 0], local_latency=local[:, 1])
 
 
-def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
+def _within(group: Group, ranks: Sequence[int], longest: float) -> tuple[float, float]:
     """Best rate and latency between the first rank and the others; nan where it is alone.
 
     The best: all of them share the machine's memory, and what is slower waited for a core.
     """
     found = []
-    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), _LONGEST_STREAM / 3)
+    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), longest)
     for rank in ranks[1:]:
         if group.rank == ranks[0]:
             delay = latency(group, rank)
@@ -67,7 +68,12 @@ def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
 
 
 def _between(
-    group: Group, machines: Sequence[Sequence[int]], own: int, schedule: Sequence[Round], seconds: float
+    group: Group,
+    machines: Sequence[Sequence[int]],
+    own: int,
+    schedule: Sequence[Round],
+    seconds: float,
+    longest: float,
 ) -> tuple[Matrix, Matrix]:
     """The rates and latencies of the pairs in `schedule`, within about `seconds`; every rank returns the same."""
     end = time.monotonic() + seconds
@@ -83,7 +89,7 @@ def _between(
         latencies[other] = latency(group, peer)  # and so both are here
         for sender in pair:
             if own == sender:
-                meant = min((end - time.monotonic()) / (1.5 * left), _LONGEST_STREAM)
+                meant = min((end - time.monotonic()) / (1.5 * left), longest)
                 late = meant < _SHORTEST_STREAM
                 send_stream(group, peer, max(meant, _SHORTEST_STREAM), _ENOUGH_LATE if late else _ENOUGH_BETWEEN)
             else:

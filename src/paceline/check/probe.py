@@ -12,6 +12,8 @@ from paceline.group import Group, Operation
 
 ROUND_TRIPS = 16
 _WARM_UP = 2
+_LATENCY_SECONDS = 0.05
+"""No more round trips after that, where each takes long."""
 _PIECES = 32
 _SETTLED = 8
 """Pieces that arrive before the clock starts: what a shaper lets through at first, and TCP's slow start."""
@@ -26,19 +28,25 @@ _IN_FLIGHT = 4
 def latency(group: Group, peer: int) -> float:
     """Seconds that a small message takes to the peer: half of a round trip on a good day, the lower quartile of many.
 
-    Both call it.
+    Both call it, and get the same.
     """
-    word = np.zeros(1, np.int64)
-    taken = []
-    for _ in range(_WARM_UP + ROUND_TRIPS):
+    word = np.zeros(1)  # 0: another round trip follows; else the result, which ends it
+    if group.rank > peer:
+        while not word[0]:
+            group.recv(word, peer)
+            group.send(word, peer)
+        return float(word[0])
+    taken: list[float] = []
+    end = time.monotonic() + _LATENCY_SECONDS
+    while len(taken) < _WARM_UP + ROUND_TRIPS and (len(taken) <= _WARM_UP or time.monotonic() < end):
         start = time.perf_counter()
-        for sends in (group.rank < peer, group.rank > peer):
-            if sends:
-                group.send(word, peer)
-            else:
-                group.recv(word, peer)
+        group.send(word, peer)
+        group.recv(word, peer)
         taken.append(time.perf_counter() - start)
-    return float(np.quantile(taken[_WARM_UP:], 0.25)) / 2
+    word[0] = np.quantile(taken[_WARM_UP:], 0.25) / 2
+    group.send(word, peer)
+    group.recv(word, peer)
+    return float(word[0])
 
 
 def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:

@@ -49,6 +49,16 @@ def siblings_can_read() -> bool:
         return reader.stdout.strip() == "yes"
 
 
+def blocks(here: Surroundings) -> Finding:
+    """In what portions ranks of one machine combine large arrays."""
+    from paceline import _engine
+
+    found = _engine.cache_blocks()
+    value = f"{_size(found['block'])} handed over at once, combined in passes of {_size(found['pass'])}"
+    reason = f"they fit the caches of a core, {_size(found['first'])} and {_size(found['second'])}"
+    return Finding("blocks", value, reason)
+
+
 def locked_memory(here: Surroundings) -> Finding:
     """RLIMIT_MEMLOCK."""
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)

@@ -18,6 +18,7 @@ _CHECKS = (
     ("memory", "memory", "memory"),
     ("within this machine", "network", "within_machine"),
     ("cross-process reads", "memory", "cross_process_reads"),
+    ("blocks", "memory", "blocks"),
     ("/dev/shm", "memory", "dev_shm"),
     ("huge pages", "memory", "huge_pages"),
     ("locked memory", "memory", "locked_memory"),

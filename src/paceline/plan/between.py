@@ -14,7 +14,7 @@ from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.blocks import blocks
 from paceline.plan.broadcast_tree import broadcast_tree
 from paceline.plan.choice import NO_LIMIT, Choice
-from paceline.plan.cost import Line, cost
+from paceline.plan.cost import CHUNK_BYTES, Line, cost
 from paceline.plan.direct import direct
 from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
@@ -51,7 +51,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
     """`algorithm`: the name of the one to use for all sizes. Raises ValueError that lists the known ones."""
     if algorithm is not None:
         reason = f"The algorithm {algorithm} was asked for."
-        return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason),)
+        return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason, chunk=CHUNK_BYTES),)
     network = Network(topology)
     candidates: list[_Candidate] = []
     for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
@@ -85,7 +85,7 @@ def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     tree = relabel(broadcast_tree(topology, list(ranks).index(0)), ranks)
     steps = len(tree.levels)
     reason = f"The data enter each machine once, in a tree of {steps} {'step' if steps == 1 else 'steps'}."
-    return (Choice(tree, NO_LIMIT, reason),)
+    return (Choice(tree, NO_LIMIT, reason, chunk=CHUNK_BYTES),)
 
 
 def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
@@ -102,7 +102,7 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        choices.append(Choice(made[chosen], limit, reason, nbytes=usual, predicted=tuple(predicted)))
+        choices.append(Choice(made[chosen], limit, reason, chunk=CHUNK_BYTES, nbytes=usual, predicted=tuple(predicted)))
     return tuple(choices)
 
 

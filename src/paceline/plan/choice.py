@@ -14,7 +14,9 @@ class Choice:
     """The plan for buffers of up to `limit` bytes (inclusive; -1: any size), and the reason in one sentence.
 
     one_shot: every rank shows all others what it has, once, and takes what it needs; in a reduction, each combines
-    everything for itself as if it were the owner. predicted: what this and the other candidates should take, in
+    everything for itself as if it were the owner. chunk: a larger buffer is cut into equal chunks of at most this many
+    bytes (at least 4096; 0: never), each served by the plan on its own, so that their levels overlap; all-gather is not
+    cut. predicted: what this and the other candidates should take, in
     seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was compared.
     """
 
@@ -22,6 +24,7 @@ class Choice:
     limit: int
     reason: str
     one_shot: bool = False
+    chunk: int = 0
     nbytes: int = 0
     predicted: tuple[tuple[str, float], ...] = ()
 

@@ -26,8 +26,8 @@ from paceline.topology import Topology
 CHUNK_BYTES = 1 << 20
 """What one chunk holds unless said otherwise."""
 
-MESSAGE_SECONDS = 5e-6
-"""What one more message takes of a rank's time, whatever its size."""
+MESSAGE_SECONDS = 20e-6
+"""What one more message takes of a rank's time, whatever its size: mostly waking up whoever waits for it."""
 
 _PAIRS = 1 << 22  # messages that are looked at together
 

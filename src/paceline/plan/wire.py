@@ -11,8 +11,8 @@ from paceline.plan.verify import PlanError
 WireReduce = tuple[int, int, int, int, tuple[int, ...], int]
 """(lo numerator, lo denominator, hi numerator, hi denominator, holders, owner)"""
 WireLevels = tuple[tuple[WireReduce, ...], ...]
-PlanEntry = tuple[int, str, bool, WireLevels]
-"""(limit in bytes, inclusive, -1 for none; name; one_shot; levels)"""
+PlanEntry = tuple[int, str, bool, int, WireLevels]
+"""(limit in bytes, inclusive, -1 for none; name; one_shot; chunk in bytes, 0 for none; levels)"""
 
 
 FINEST = 1 << 63

@@ -89,6 +89,12 @@ def slow_paths(rate: Matrix) -> list[tuple[int, int]]:
 def _slow_paths(machines: Sequence[Node], measured: Measured) -> list[str]:
     found = []
     pairs = sorted(slow_paths(measured.rate), key=lambda pair: float(measured.rate[pair]))
+    every = int(np.count_nonzero(~np.isnan(measured.rate)))
+    if 2 * len(pairs) > every:
+        return [
+            f"slow paths: {len(pairs)} of {every} carry less than {100 * SLOW_LINK:.0f} % of what both their links do; "
+            "the switch between the machines is slow, or it or the machines were busy"
+        ]
     for i, j in pairs[:MOST_PATHS]:
         up, down = _uplink(machines[i])[0], _uplink(machines[j])[1]
         found.append(

@@ -1,0 +1,33 @@
+#include "execute/context.hpp"
+
+#include <cstring>
+
+#include "execute/group.hpp"
+
+namespace paceline {
+
+bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size) {
+  const int failure = receive.link->read(*receive.arrival, offset, data, size);
+  read_remotely = true;
+  if (failure == 0) return true;
+  say({ErrorKind::peer_lost, group->name_of(receive.actual_source) + " died: its memory cannot be read any more (" +
+                                 std::strerror(failure) + ")"});
+  return false;
+}
+
+void Context::release(Receive& receive) {
+  if (receive.arrival->header.frame == Frame::offer) receive.link->acknowledge(*receive.arrival);
+  receive.arrival.reset();
+  receive.state = Receive::State::done;
+}
+
+void Context::post(Receive& receive) {
+  receive.state = Receive::State::posted;
+  if (auto arrival = group->matcher.find_arrival(receive)) {
+    if (auto wrong = group->meet(receive, std::move(arrival)); !wrong.empty()) say({ErrorKind::mismatch, wrong});
+  } else {
+    group->matcher.wait(receive);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,25 @@
+#include "execute/program.hpp"
+
+namespace paceline {
+
+void Program::clear() {
+  actions.clear();
+  inputs.clear();
+  stage_ends.clear();
+  track_ends.clear();
+  fold = {DType::uint8, Op::sum};
+  combine_after_sends = unasked = false;
+}
+
+void Program::end_stage() {
+  const auto end = static_cast<std::uint32_t>(actions.size());
+  if (end > first_action(stage_ends.size())) stage_ends.push_back(end);
+}
+
+void Program::end_track() {
+  end_stage();
+  const auto end = static_cast<std::uint32_t>(stage_ends.size());
+  if (end > first_stage(track_ends.size())) track_ends.push_back(end);
+}
+
+}  // namespace paceline

@@ -1,0 +1,22 @@
+// The caches of a core, and what fits them.
+#pragma once
+
+#include <cstddef>
+
+namespace paceline {
+
+struct Caches {
+  std::size_t first = 0;   // bytes of the first-level data cache
+  std::size_t second = 0;  // bytes of the second-level cache, the last that a core has for itself
+
+  // What is combined, written, and copied on while it is still in the first level: three inputs or outputs fit.
+  std::size_t pass() const;
+  // What ranks hand to each other at once in a large exchange: a sixteenth of the second level, so that some rounds of
+  // several ranks stay in it.
+  std::size_t block() const;
+};
+
+// Of this machine; typical sizes where the kernel does not tell.
+const Caches& caches();
+
+}  // namespace paceline

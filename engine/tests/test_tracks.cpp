@@ -1,0 +1,202 @@
+// Buffers cut into chunks, a few of which are under way at once: exact for any size, dtype, reduction and link, and
+// still said who is missing.
+#include <barrier>
+
+#include "execute/message_operation.hpp"
+#include "kernel/reduce.hpp"
+#include "world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+// Machines {0, 1} and {2, 3, 4}: in each first one owner per block, then across, half of every block owned by either.
+Plan two_and_three() {
+  Plan plan{-1, "two_and_three", false, {{}, {}}};
+  plan.levels[0] = {reduce_of(0, 3, 6, {0, 1}, 0), reduce_of(3, 6, 6, {0, 1}, 1), reduce_of(0, 2, 6, {2, 3, 4}, 2),
+                    reduce_of(2, 4, 6, {2, 3, 4}, 3), reduce_of(4, 6, 6, {2, 3, 4}, 4)};
+  const int cuts[][4] = {{0, 2, 0, 2}, {2, 3, 0, 3}, {3, 4, 1, 3}, {4, 6, 1, 4}};
+  for (const auto& [begin, end, a, b] : cuts) {
+    plan.levels[1].push_back(reduce_of(2 * begin, begin + end, 12, {a, b}, a));
+    plan.levels[1].push_back(reduce_of(begin + end, 2 * end, 12, {a, b}, b));
+  }
+  return plan;
+}
+
+Plan binomial_plan(int size) {
+  Plan plan{-1, "binomial", false, {}};
+  for (int distance = 1; distance < size; distance *= 2) {
+    Level level;
+    for (int parent = 0; parent + distance < size; parent += 2 * distance)
+      level.push_back(reduce_of(0, 1, 1, {parent, parent + distance}, parent));
+    plan.levels.push_back(level);
+  }
+  return plan;
+}
+
+Plans cut(Plan all_reduce, int size, std::size_t chunk) {
+  all_reduce.chunk_bytes = chunk;
+  Plan broadcast = binomial_plan(size);
+  broadcast.chunk_bytes = chunk;
+  return {{"all_reduce", {all_reduce}}, {"all_gather", {ring_plan(size)}}, {"broadcast", {broadcast}}};
+}
+
+Wire mixed(int i, int j) { return (i < 2) == (j < 2) ? Wire::shm : Wire::tcp; }
+Wire staged(int i, int j) { return (i < 2) == (j < 2) ? Wire::staged : Wire::tcp; }
+
+// Small whole numbers are exact in every type, and so are their sums and products.
+void put(std::byte* to, DType dtype, std::size_t at, int value) {
+  const auto store = [&](auto number) { std::memcpy(to + at * sizeof number, &number, sizeof number); };
+  constexpr std::uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200};
+  constexpr std::uint16_t brains[] = {0, 0x3f80, 0x4000, 0x4040};
+  switch (dtype) {
+    case DType::float16: return store(halves[value]);
+    case DType::bfloat16: return store(brains[value]);
+    case DType::float32: return store(static_cast<float>(value));
+    case DType::float64: return store(static_cast<double>(value));
+    case DType::int32: return store(static_cast<std::int32_t>(value));
+    case DType::int64: return store(static_cast<std::int64_t>(value));
+    case DType::int8:
+    case DType::uint8: return store(static_cast<std::uint8_t>(value));
+    case DType::boolean: return store(static_cast<std::uint8_t>(value % 2));
+  }
+}
+
+std::vector<std::byte> numbers(DType dtype, std::size_t count, int rank) {
+  std::vector<std::byte> data(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i)
+    put(data.data(), dtype, i, 1 + static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 3));
+  return data;
+}
+
+std::vector<std::byte> expected(DType dtype, Op op, double factor, std::size_t count, int size) {
+  std::vector<std::vector<std::byte>> all;
+  std::vector<const std::byte*> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    auto& mine = all.emplace_back(numbers(dtype, count, rank));
+    if (op == Op::premul_sum) kernels().scale(dtype, mine.data(), mine.data(), count, factor);
+    inputs.push_back(mine.data());
+  }
+  std::vector<std::byte> out(count * size_of(dtype));
+  const Fold fold{dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op, op == Op::avg ? double(size) : 1.0};
+  kernels().reduce(fold, out.data(), inputs.data(), inputs.size(), count);
+  return out;
+}
+
+void check_all_reduce(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  auto data = numbers(dtype, count, r.rank);
+  all_reduce(*r.engine, *r.group, data.data(), count, dtype, op, kFactor, Mode::blocking);
+  CHECK(data == expected(dtype, op, kFactor, count, r.size));
+}
+
+void check_broadcast(Rank& r, std::size_t count) {
+  for (const int root : {0, r.size - 1}) {
+    auto data = numbers(DType::int32, count, r.rank);
+    broadcast(*r.engine, *r.group, data.data(), count, DType::int32, root, Mode::blocking);
+    CHECK(data == numbers(DType::int32, count, root));
+  }
+}
+
+constexpr std::size_t kCounts[] = {0, 1, 3, 255, 1024, 1025, 6143, 40'009, 300'007};
+
+void check_counts(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
+  World world(size, wire, cut(plan, size, chunk));
+  world.run([](Rank& r) {
+    for (const std::size_t count : kCounts) {
+      check_all_reduce(r, DType::float32, Op::sum, count);
+      check_all_reduce(r, DType::float64, Op::avg, count);
+      check_broadcast(r, count);
+    }
+  });
+}
+
+// Long enough for several chunks on their way whatever sockets hold.
+constexpr std::size_t kLong = std::size_t{16} << 20;
+
+}  // namespace
+
+TEST(every_count_on_every_wire) {
+  // Less than an element, eager messages, streams, and more than the buffer.
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, std::size_t{500'000}, kLong}) {
+    check_counts(5, mixed, two_and_three(), chunk);
+    check_counts(5, staged, two_and_three(), chunk);
+    check_counts(3, [](int, int) { return Wire::tcp; }, ring_plan(3), chunk);
+    check_counts(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, direct_plan(3), chunk);
+    check_counts(4, [](int, int) { return Wire::tcp; }, flat_plan(4), chunk);
+  }
+}
+
+TEST(chunks_smaller_than_an_element) {
+  World world(2, [](int, int) { return Wire::tcp; }, cut(ring_plan(2), 2, 3));
+  world.run([](Rank& r) {
+    for (const std::size_t count : {1UL, 7UL, 100UL}) check_all_reduce(r, DType::float64, Op::sum, count);
+  });
+}
+
+TEST(every_type_and_reduction) {
+  World world(5, mixed, cut(two_and_three(), 5, 10'000));
+  world.run([](Rank& r) {
+    for (std::size_t dtype = 0; dtype < kDTypeNames.size(); ++dtype)
+      for (std::size_t op = 0; op < kOpNames.size(); ++op)
+        if (supports(static_cast<DType>(dtype), static_cast<Op>(op)))
+          check_all_reduce(r, static_cast<DType>(dtype), static_cast<Op>(op), 12'345);
+  });
+}
+
+TEST(operations_follow_each_other_while_ranks_are_tracks_apart) {
+  World world(5, mixed, cut(two_and_three(), 5, 4000));
+  world.run([](Rank& r) {
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<Handle> handles;
+    for (int k = 0; k < 20; ++k) data.emplace_back(static_cast<std::size_t>(k * k * 100), r.rank + k);
+    for (auto& values : data)
+      handles.push_back(
+          all_reduce(*r.engine, *r.group, bytes(values), values.size(), DType::int32, Op::sum, 1, Mode::async));
+    for (auto& handle : handles) r.engine->wait(*handle, std::chrono::seconds(60));
+    for (int k = 0; k < 20; ++k)
+      for (const auto value : data[static_cast<std::size_t>(k)]) CHECK(value == 10 + 5 * k);
+  });
+}
+
+TEST(a_rank_that_leaves_in_the_middle_is_named) {
+  for (const std::size_t chunk : {20'000UL, 500'000UL}) {
+    World world(5, mixed, cut(two_and_three(), 5, chunk));
+    std::barrier begun(5);
+    world.run([&](Rank& r) {
+      std::vector<float> data(kLong / 4, 1);
+      Error error;
+      try {
+        const auto operation =
+            all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+        begun.arrive_and_wait();
+        if (r.rank == 3) {
+          r.engine->close();
+          return;
+        }
+        r.engine->wait(*operation, std::chrono::seconds(60));
+      } catch (const Failure& failure) {
+        error = {failure.kind, failure.what()};
+      }
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(error.message.find("rank 3 (thread) has left the job") != std::string::npos);
+    });
+  }
+}
+
+TEST(a_rank_that_does_not_come_is_named) {
+  World world(5, mixed, cut(two_and_three(), 5, 20'000), 0.3);
+  world.run([](Rank& r) {
+    if (r.rank == 4) return;
+    std::vector<float> data(100'000, 1);
+    Error error;
+    try {
+      all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    } catch (const Failure& failure) {
+      error = {failure.kind, failure.what()};
+    }
+    CHECK(error.kind == ErrorKind::timeout);
+    CHECK(error.message.find("rank 4 (thread)") != std::string::npos);
+  });
+}

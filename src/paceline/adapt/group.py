@@ -1,0 +1,129 @@
+"""A group between machines that notices when its network is not what its plans were made for.
+
+The large all-reduces are counted, which gives the same number on all ranks. After each window of them the ranks agree
+on how long these took: of every call, the time of the rank that waited least. If that has changed for good, all
+measure their links, between two operations, and plan again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline import _engine
+from paceline.adapt.network import Assumed
+from paceline.adapt.pace import Pace
+from paceline.topology.discover import Placement
+
+log = logging.getLogger("paceline.plan")
+
+LARGE = 1 << 20
+"""Bytes of a call from which its time is that of the links."""
+WINDOW = 8
+
+Events = Callable[[], Sequence[Any]]
+Measure = Callable[[Any], Placement]
+"""Collective: measures the links of a native group; the same on all ranks."""
+Plans = Callable[[Placement], Any]
+
+_EVENT_CHANNEL, _EVENT_SEQUENCE, _EVENT_COLLECTIVE, _EVENT_START, _EVENT_END = 1, 2, 3, 10, 11
+
+
+class _Call(NamedTuple):
+    sequence: int
+    nbytes: int
+
+
+class AdaptiveGroup:
+    """The native group, with all-reduces counted; everything else goes straight to it."""
+
+    def __init__(self, native: Any, placement: Placement, events: Events, measure: Measure, plans: Plans) -> None:
+        self._native = native
+        self._events, self._measure, self._plans = events, measure, plans
+        self._assumed = Assumed(placement)
+        self._pace = Pace()
+        self._calls: list[_Call] = []
+        self._under_way: deque[Any] = deque(maxlen=2 * WINDOW)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def all_reduce(self, data: int, count: int, dtype: int, op: int, factor: float, mode: int) -> Any:
+        """As of the native group."""
+        large = self._count(count * _engine.SIZES[dtype])
+        operation = self._native.all_reduce(data, count, dtype, op, factor, mode)
+        if large and operation is not None:
+            self._under_way.append(operation)
+        return operation
+
+    def all_reduce_array(self, array: Any, op: int, factor: float) -> bool:
+        """As of the native group."""
+        seen = _engine.look(array, True)
+        if seen is None:
+            return False
+        address, count, dtype = seen
+        self.all_reduce(address, count, dtype, op, factor, _engine.BLOCKING)
+        return True
+
+    def _count(self, nbytes: int) -> bool:
+        if nbytes < LARGE:
+            return False
+        # A window is looked at when the next is full: by then its calls are over, also where they overlap.
+        if len(self._calls) == 2 * WINDOW:
+            window = self._calls[:WINDOW]
+            del self._calls[:WINDOW]
+            self._look_at(window)
+        self._calls.append(_Call(self._native.sequence, nbytes))
+        return True
+
+    def _look_at(self, window: Sequence[_Call]) -> None:
+        taken = self._agreed(window)
+        if (taken < 0).any():  # some rank has forgotten some call, or is still at it
+            return
+        expected = sum(self._assumed.seconds(call.nbytes) for call in window)
+        ratio = float(taken.sum()) / expected
+        if self._pace.changed(ratio):
+            self._adapt(ratio)
+
+    def _agreed(self, window: Sequence[_Call]) -> np.ndarray:
+        """Seconds of every call on the rank that waited least; negative where some rank cannot tell."""
+        rows = {
+            row[_EVENT_SEQUENCE]: row
+            for row in self._events()
+            if row[_EVENT_CHANNEL] == self._native.channel and row[_EVENT_COLLECTIVE] == "all_reduce"
+        }
+        seconds = np.full(len(window), -1.0)
+        before = 0
+        for index, call in enumerate(window):
+            row = rows.get(call.sequence)
+            if row is not None and row[_EVENT_END] > 0:
+                # What overlaps with the call before counts once.
+                seconds[index] = (row[_EVENT_END] - max(row[_EVENT_START], before)) / 1e9
+                before = row[_EVENT_END]
+        dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
+        self._native.all_reduce(seconds.ctypes.data, len(seconds), dtype, least, 1.0, _engine.BLOCKING)
+        return seconds
+
+    def _adapt(self, ratio: float) -> None:
+        for operation in self._under_way:
+            operation.wait()
+        self._under_way.clear()
+        start = time.monotonic()
+        placement, news = self._assumed.measured(self._measure(self._native))
+        self._native.set_plans(self._plans(placement))
+        self._assumed = Assumed(placement)
+        self._pace.measured()
+        self._calls.clear()
+        if self._native.rank == 0:
+            log.warning(
+                "all_reduce takes %.2g times what its plan should take: the links were measured, in %.1f s, and plans "
+                "made again: %s",
+                ratio,
+                time.monotonic() - start,
+                news,
+            )
