@@ -14,7 +14,8 @@ from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.blocks import blocks
 from paceline.plan.broadcast_tree import broadcast_tree
 from paceline.plan.choice import NO_LIMIT, Choice
-from paceline.plan.cost import CHUNK_BYTES, Line, cost
+from paceline.plan.chunk import chunk_bytes
+from paceline.plan.cost import Line, cost
 from paceline.plan.direct import direct
 from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
@@ -49,17 +50,18 @@ class _Candidate:
 
 def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
     """`algorithm`: the name of the one to use for all sizes. Raises ValueError that lists the known ones."""
+    network = Network(topology)
+    chunk = chunk_bytes(network)
     if algorithm is not None:
         reason = f"The algorithm {algorithm} was asked for."
-        return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason, chunk=CHUNK_BYTES),)
-    network = Network(topology)
+        return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason, chunk=chunk),)
     candidates: list[_Candidate] = []
     for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
         lines = one.lines(topology)
         if all(fits(step.level) for step in lines.steps):
             line = cost(lines, network, SIZES[-1]).line
             candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
-    choices = _cheapest(candidates, ranks)
+    choices = _cheapest(candidates, ranks, chunk)
     if len(ranks) > ONE_SHOT_RANKS:
         return choices
     reason = f"Up to {ONE_SHOT_BYTES} bytes latency decides: one hop, each of {len(ranks)} ranks takes what it needs."
@@ -73,7 +75,7 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
     lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
     candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
-    return _cheapest(candidates, range(len(ranks)))
+    return _cheapest(candidates, range(len(ranks)), chunk_bytes(network))
 
 
 def _same(plan: Plan) -> Plan:
@@ -85,10 +87,10 @@ def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     tree = relabel(broadcast_tree(topology, list(ranks).index(0)), ranks)
     steps = len(tree.levels)
     reason = f"The data enter each machine once, in a tree of {steps} {'step' if steps == 1 else 'steps'}."
-    return (Choice(tree, NO_LIMIT, reason, chunk=CHUNK_BYTES),)
+    return (Choice(tree, NO_LIMIT, reason, chunk=chunk_bytes(Network(topology))),)
 
 
-def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
+def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     made: dict[str, Plan] = {}
     best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
@@ -102,7 +104,7 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        choices.append(Choice(made[chosen], limit, reason, chunk=CHUNK_BYTES, nbytes=usual, predicted=tuple(predicted)))
+        choices.append(Choice(made[chosen], limit, reason, chunk=chunk, nbytes=usual, predicted=tuple(predicted)))
     return tuple(choices)
 
 

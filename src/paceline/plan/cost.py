@@ -18,13 +18,11 @@ from itertools import chain
 
 import numpy as np
 
+from paceline.plan.chunk import chunk_bytes
 from paceline.plan.ir import Level, Plan
 from paceline.plan.network import Floats, Integers, Network
 from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
-
-CHUNK_BYTES = 1 << 20
-"""What one chunk holds unless said otherwise."""
 
 MESSAGE_SECONDS = 20e-6
 """What one more message takes of a rank's time, whatever its size: mostly waking up whoever waits for it."""
@@ -127,8 +125,9 @@ class Line:
         return self.latency + self.first * min(nbytes, self.chunk) + self.rest * max(0, nbytes - self.chunk)
 
 
-def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int = CHUNK_BYTES) -> Cost:
-    """The cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes in chunks of `chunk`.
+def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
+    """The cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes in chunks of `chunk`
+    (None: as the network asks for).
 
     Raises ValueError if the plan is for another number of ranks.
     """
@@ -163,7 +162,7 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         for index, node in enumerate(network.nodes)
         if network.joins(index)
     ]
-    return Cost(lines.name, nbytes, chunk, tuple(levels), tuple(links))
+    return Cost(lines.name, nbytes, chunk or chunk_bytes(network), tuple(levels), tuple(links))
 
 
 class _Load:

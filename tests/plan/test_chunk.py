@@ -1,0 +1,44 @@
+"""Chunks as long as the network asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.plan.choose import choose
+from paceline.plan.chunk import chunk_bytes
+from paceline.plan.network import Network
+from paceline.topology import parse
+
+KIB = 1 << 10
+
+
+def network(ranks: list[int], mbits: list[float]) -> Network:
+    machines = [f"- {{machine: m{i}, ranks: {n}, uplink: {mbits[i]} Mbit/s}}" for i, n in enumerate(ranks)]
+    return Network(parse("children:\n" + "\n".join(machines), "test"))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "mbits", "kib"),
+    [
+        ([2, 3], [500, 500], 256),
+        ([3, 3, 4], [500, 500, 250], 128),
+        ([1, 1, 1], [500, 500, 200], 128),
+        ([1] * 8, [200] * 7 + [100], 128),
+        ([1, 1], [10, 10], 64),
+        ([4, 4], [400_000, 400_000], 4096),
+        ([64, 64], [100, 100], 2048),
+    ],
+)
+def test_what_the_slowest_uplink_carries_in_a_moment(ranks: list[int], mbits: list[float], kib: int) -> None:
+    assert chunk_bytes(network(ranks, mbits)) == kib * KIB
+
+
+def test_every_plan_between_machines_is_cut_so() -> None:
+    here = network([2, 3], [500, 500])
+    for collective in ("all_reduce", "broadcast"):
+        for choice in choose(collective, here.topology):
+            assert choice.one_shot or choice.chunk == 256 * KIB
+
+
+def test_one_machine_has_no_slow_link() -> None:
+    assert chunk_bytes(network([4], [10])) == 4096 * KIB
