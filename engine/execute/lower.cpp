@@ -176,15 +176,25 @@ void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* 
   program_.end_track();
 }
 
-void Lowering::reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
-                              double factor, std::byte* scratch) {
+void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype,
+                              Op op, double factor, std::byte* scratch) {
   const std::size_t bytes = count * size_of(dtype);
-  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
-                   op == Op::avg ? static_cast<double>(size_) : 1.0};
+  const std::size_t all = bytes * static_cast<std::size_t>(size_);
+  std::byte* own = scratch + static_cast<std::size_t>(rank_) * bytes;
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   if (op == Op::premul_sum) {
-    add_local(Action::Kind::scale, scratch, source, bytes * static_cast<std::size_t>(size_), factor);
+    add_local(Action::Kind::scale, scratch, source, all, factor);
     source = scratch;
   }
+  if (plan.levels.size() > 1) {
+    add_local(Action::Kind::copy, scratch, source, all);
+    scatter_half(plan, scratch, count * static_cast<std::size_t>(size_), dtype);
+    if (op == Op::avg) add_local(Action::Kind::divide, own, nullptr, bytes, size_);
+    add_local(Action::Kind::copy, to, own, bytes);
+    program_.end_track();
+    return;
+  }
+  if (op == Op::avg) program_.fold.divisor = size_;
   std::vector<int> everybody(static_cast<std::size_t>(size_));
   std::iota(everybody.begin(), everybody.end(), 0);
   if (bytes > 0) {

@@ -20,10 +20,11 @@ class Lowering {
   // The plan's levels read backwards from its rank 0, which stands for `root`; each chunk is a track.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
-  // One level: block j of everybody is combined by rank j in rank order. `scratch` (size·count elements) is used by
-  // PREMUL_SUM only.
-  void reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op, double factor,
-                      std::byte* scratch);
+  // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, in which rank j owns block j, in
+  // `scratch` (size·count elements); or, where it has one level, at once and in rank order, for which `scratch` is
+  // used by PREMUL_SUM only.
+  void reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
+                      double factor, std::byte* scratch);
   void reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root, std::byte* scratch);
   // sends[i] goes to rank i and recvs[i] comes from rank i; who takes part follows from the collective.
   void exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root);

@@ -194,6 +194,7 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   check_buffer(to, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
+  const Plan& plan = group.plan_for("all_gather", bytes);
   if (group.lane != nullptr && bytes <= group.one_shot_limit()) {
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
@@ -202,10 +203,11 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
-    operation.algorithm = "direct";
-    if (op == Op::premul_sum) operation.scratch.resize(bytes);
+    const bool at_once = plan.levels.size() <= 1;
+    operation.algorithm = at_once ? "direct" : plan.algorithm;
+    if (!at_once || op == Op::premul_sum) operation.scratch.resize(bytes);
     Lowering(operation.program, group.rank, group.size())
-        .reduce_scatter(source, to, count, dtype, op, factor, operation.scratch.data());
+        .reduce_scatter(plan, source, to, count, dtype, op, factor, operation.scratch.data());
   });
 }
 

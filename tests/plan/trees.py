@@ -50,8 +50,11 @@ def links(draw: st.DrawFn) -> Link:
 
 
 @st.composite
-def trees(draw: st.DrawFn, most: int = 64) -> Topology:
-    """2 to 5 levels of nodes, 1 to `most` ranks; machines stand at any depth below the root, or are the root."""
+def trees(draw: st.DrawFn, most: int = 64, local: float | None = None) -> Topology:
+    """2 to 5 levels of nodes, 1 to `most` ranks; machines stand at any depth below the root, or are the root.
+
+    local: Gbit/s of all links inside machines; they differ otherwise.
+    """
     left = draw(st.integers(1, most))
     number = count()
 
@@ -71,8 +74,8 @@ def trees(draw: st.DrawFn, most: int = 64) -> Topology:
         return Node("switch", f"switch {next(number)}", draw(links()), below(depth, ranks))
 
     def machine(ranks: int) -> Node:
-        same = draw(links())
-        uneven = draw(st.booleans())
+        same = draw(links()) if local is None else link(local)
+        uneven = local is None and draw(st.booleans())
         inside = tuple(Node("rank", "", draw(links()) if uneven else same) for _ in range(ranks))
         return Node("machine", f"machine {next(number)}", draw(links()), inside)
 

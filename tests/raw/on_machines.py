@@ -1,4 +1,4 @@
-"""All-reduces, broadcasts and all-gathers of whole numbers, of the whole group and of a part of it.
+"""All-reduces, reduce-scatters, broadcasts and all-gathers of whole numbers, of the whole group and of a part of it.
 
 Argument: how ranks are spread over machines, e.g. "00111"; empty where the system says that itself.
 """
@@ -27,6 +27,11 @@ def check(group: Any) -> None:
         everything = np.empty(count * group.size, np.float32)
         group.all_gather(everything, ramp * (group.rank + 1))
         assert (everything == np.outer(ranks, ramp).ravel()).all(), count
+        for op in ("sum", "avg", "max"):
+            part = np.empty(count, np.float32)
+            group.reduce_scatter(part, np.outer(ranks, ramp).ravel() * (group.rank + 1), op)
+            whole = {"sum": ranks.sum(), "avg": ranks.mean(), "max": ranks.max()}[op]
+            assert np.allclose(part, ramp * (group.rank + 1) * whole), (count, op)
         for root in range(group.size):
             value = ramp * (group.rank + 1)
             group.broadcast(value, root)

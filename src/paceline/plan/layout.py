@@ -8,10 +8,10 @@ shares can be had exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from paceline.plan.calls import Piece, calls
-from paceline.plan.ir import Level, Plan, Reduce
+from paceline.plan.ir import Plan, Reduce
 from paceline.plan.network import Network
 from paceline.plan.shares import Shares
 
@@ -36,43 +36,30 @@ class Layout:
             self._place(node)
 
     def plan(self, name: str) -> Plan:
-        """Level by level, every node's children's pieces become the node's."""
-        levels: list[Level] = []
-        for _, nodes in self.network.branches():
-            level = tuple(call for node in nodes for call in self._calls(node))
-            if level:
-                levels.append(level)
-        return Plan(self.network.world, name, tuple(levels))
-
-    def _calls(self, node: int) -> Iterable[Reduce]:
-        if len(self.network.children[node]) < 2:
-            return ()
-        return calls([self._pieces_of(child) for child in self.network.children[node]], self.pieces[node], self.parts)
+        """Depth by depth, the deepest first, every node's parts' pieces become the node's."""
+        levels: dict[int, list[Reduce]] = {}
+        for node in self.network.combining:
+            held = [self._pieces_of(part) for part in self.network.parts[node]]
+            level = levels.setdefault(self.network.depth[node], [])
+            level += calls(held, self.pieces[node], self.parts)
+        return Plan(self.network.world, name, tuple(tuple(levels[depth]) for depth in sorted(levels, reverse=True)))
 
     def _share(self, node: int, rank: int) -> int:
         return self.shares[node][rank - self.network.span[node].start]
 
-    def _below(self, child: int) -> int | None:
-        """The node that combines for this child: itself or the first below it; None for a single rank."""
-        while len(self.network.children[child]) == 1:
-            child = self.network.children[child][0]
-        return child if self.network.children[child] else None
-
-    def _pieces_of(self, child: int) -> list[Piece]:
-        node = self._below(child)
-        return [(0, self.parts, self.network.span[child].start)] if node is None else self.pieces[node]
+    def _pieces_of(self, part: int) -> list[Piece]:
+        return self.pieces.get(part, [(0, self.parts, self.network.span[part].start)])
 
     def _sort(self, node: int) -> None:
-        """FlexReduce's order: by where the ranks' shares in the child would end, laid out in the child's order."""
+        """FlexReduce's order: by where the ranks' shares in their part would end, laid out in that one's order."""
         ends: list[tuple[int, int, int]] = []
-        for child in self.network.children[node]:
-            below = self._below(child)
-            if below is None:
-                ends.append((self.parts, 0, self.network.span[child].start))
+        for part in self.network.parts[node]:
+            if part not in self.order:
+                ends.append((self.parts, 0, self.network.span[part].start))
                 continue
             at = 0
-            for rank in self.order[below]:
-                ends.append((at + self._share(below, rank), at, rank))
+            for rank in self.order[part]:
+                ends.append((at + self._share(part, rank), at, rank))
                 at = ends[-1][0]
         self.order[node] = [rank for _, _, rank in sorted(ends)]
 

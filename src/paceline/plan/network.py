@@ -25,8 +25,10 @@ class Network:
     only a link that joins nothing (the root's, or one with all ranks on one side) has an infinite one.
     """
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, passing: frozenset[int] = frozenset()) -> None:
+        """`passing`: nodes that only pass on what others combine."""
         self.topology = topology
+        self.passing = passing
         self.nodes: list[Node] = []
         self.parent: list[int] = []
         self.depth: list[int] = []
@@ -90,16 +92,37 @@ class Network:
 
     @cached_property
     def combining(self) -> list[int]:
-        """The nodes with several children, parents first."""
-        return [index for index, below in enumerate(self.children) if len(below) > 1]
+        """The nodes with several children that combine what these have, parents first."""
+        return [node for node, below in enumerate(self.children) if len(below) > 1 and node not in self.passing]
+
+    @cached_property
+    def parts(self) -> dict[int, list[int]]:
+        """Of every combining node: the combining nodes and ranks right below it, whose copies it combines."""
+        combining = set(self.combining)
+
+        def below(node: int) -> Iterator[int]:
+            for child in self.children[node]:
+                if child in combining or not self.children[child]:
+                    yield child
+                else:
+                    yield from below(child)
+
+        return {node: list(below(node)) for node in self.combining}
 
     def above(self, index: int) -> Iterator[int]:
-        """The nodes above this one that have several children, from below."""
+        """The combining nodes above this one, from below."""
         node = self.parent[index]
         while node >= 0:
-            if len(self.children[node]) > 1:
+            if node in self.parts:
                 yield node
             node = self.parent[node]
+
+    def copies(self, index: int, node: int) -> int:
+        """How many parts of the combining `node` lie at or below this one; 1 where this one lies within a part."""
+        if not self.passing:
+            return 1
+        here = self.span[index]
+        return max(1, sum(set(self.span[part]) <= set(here) for part in self.parts[node]))
 
     def branches(self) -> Iterator[tuple[int, list[int]]]:
         """Depth by depth, the deepest first: the nodes with children."""

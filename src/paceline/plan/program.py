@@ -113,7 +113,7 @@ def _constraints(network: Network, kinds: _Kinds) -> _Constraints:
     for link in kinds.below:
         up, down = float(network.up[link]) * unit, float(network.down[link]) * unit
         before: Row = {}
-        constant = 1.0
+        fixed = 0
         total: Row = defaultdict(float, {rows.busiest: -min(up, down)})
         for node in network.above(link):
             held = kinds.held(link, node)
@@ -121,8 +121,10 @@ def _constraints(network: Network, kinds: _Kinds) -> _Constraints:
             if not kinds.below[link] and before:
                 rows.limits.append((_sum(held, before, -1.0), 0.0))
             if network.joins(link):
-                outgoing = _sum(before, held, -1.0)
-                incoming = _sum({}, held, len(network.children[node]) - 1.0)
+                copies = 1 if before else network.copies(link, node)
+                constant = 0 if before else copies
+                outgoing = _sum(before, held, -copies)
+                incoming = _sum({}, held, len(network.parts[node]) - copies)
                 for row in (outgoing, incoming):
                     for column, factor in row.items():
                         total[column] += factor
@@ -131,9 +133,10 @@ def _constraints(network: Network, kinds: _Kinds) -> _Constraints:
                     time = rows.level(level, half)
                     rows.level_limits.append(({**outgoing, time: -speeds[0]}, -constant))
                     rows.level_limits.append(({**incoming, time: -speeds[1]}, 0.0))
-            before, constant = held, 0.0
+                fixed += constant
+            before = held
         if network.joins(link):
-            rows.limits.append((total, -1.0))
+            rows.limits.append((total, -fixed))
     return rows
 
 

@@ -2,9 +2,11 @@
 
 `share[p][v]`: what rank v holds once node p has combined the copies of its children, for every p above v. The ranks
 below a node hold the whole buffer between them, and a rank never gains: it keeps a part of what it held (the plan is
-*contained*). With A(c, p) the sum over the ranks below c, and d_p the number of children of p, the link above c
-carries, when p combines, A(c, p') - A(c, p) upwards (p' the child of p that c is or lies below) and (d_p - 1) A(c, p)
-downwards, and the all-gather the same the other way round: everything is linear in the shares.
+*contained*). With A(c, p) the sum over the ranks below c, and d_p the number of p's parts, the link above c carries,
+when p combines, A(c, p') - A(c, p) upwards (p' the part of p that c is or lies below) and (d_p - 1) A(c, p) downwards,
+and the all-gather the same the other way round: everything is linear in the shares. Where links further down are no
+faster, it is better not to combine in every node; if a node that only passes on has k parts of p below it, its link
+carries k (1 - A(c, p)) upwards and (d_p - k) A(c, p) downwards.
 """
 
 from __future__ import annotations
@@ -20,21 +22,44 @@ Shares = dict[int, list[float]]
 """By node with several children: the shares of its ranks, in order; they sum to 1."""
 
 _EXACT = 1 + 1e-9
+_BETTER = 1.01
+"""What is worth more messages."""
+_FEW = 256
+"""Ranks among whom everybody may be everybody's neighbour."""
 
 
-def best_shares(network: Network) -> Shares:
-    """The shares that keep the busiest link busy for the shortest time.
+def best_shares(network: Network) -> tuple[Network, Shares]:
+    """The shares that keep the busiest link busy for the shortest time, and the network with the nodes that combine.
 
     On two levels in closed form where that reaches the bound, else by linear programming.
     """
     if network.world == 1:
-        return {}
+        return network, {}
+    least = bound(network, 1).seconds
     shares = _two_levels(network)
-    if shares is not None and busiest(network, shares) <= bound(network, 1).seconds * _EXACT:
-        return shares
+    if shares is not None and busiest(network, shares) <= least * _EXACT:
+        return network, shares
     from paceline.plan.program import programmed_shares  # SciPy takes half a second to load
 
-    return programmed_shares(network)
+    best, found = network, programmed_shares(network)
+    if network.world <= _FEW:
+        for passing in _worth_a_try(network):
+            if busiest(best, found) <= least * _BETTER:
+                break
+            other = Network(network.topology, passing)
+            tried = programmed_shares(other)
+            if busiest(other, tried) * _BETTER < busiest(best, found):
+                best, found = other, tried
+    return best, found
+
+
+def _worth_a_try(network: Network) -> Iterator[frozenset[int]]:
+    """Nodes that may do better not to combine: those at one depth, and all but the top."""
+    inner = network.combining[1:]
+    by_depth: dict[int, set[int]] = {}
+    for node in inner:
+        by_depth.setdefault(network.depth[node], set()).add(node)
+    yield from dict.fromkeys(map(frozenset, (*by_depth.values(), inner)))
 
 
 def busiest(network: Network, shares: Shares) -> float:
@@ -51,12 +76,13 @@ def _loads(network: Network, shares: Shares) -> Iterator[tuple[float, float, int
     for link in range(len(network.nodes)):
         if not network.joins(link):
             continue
-        held = 1.0
+        held, copies = 1.0, 0
         span = network.span[link]
         for node in network.above(link):
+            copies = 1 if copies else network.copies(link, node)
             first = network.span[node].start
             kept = float(sums[node][span.stop - first] - sums[node][span.start - first])
-            yield held - kept, (len(network.children[node]) - 1) * kept, link, node
+            yield copies * (held - kept), (len(network.parts[node]) - copies) * kept, link, node
             held = kept
 
 
@@ -67,9 +93,9 @@ def _two_levels(network: Network) -> Shares | None:
     top = nodes[0]  # parents come first
     if any(len(list(network.above(leaf))) > 2 for leaf in network.leaves):
         return None
-    parts = network.children[top]
+    parts = network.parts[top]
     least = bound(network, 1).seconds
-    limits = [max(0.0, least * _slowest(network, part) - 1) / max(1, len(parts) - 2) for part in parts]
+    limits = [max(0.0, least * _slowest(network, part, top) - 1) / max(1, len(parts) - 2) for part in parts]
     owned = level_out(limits if len(parts) > 2 else [1.0] * len(parts))
     if owned is None:
         return None
@@ -80,11 +106,13 @@ def _two_levels(network: Network) -> Shares | None:
     return shares
 
 
-def _slowest(network: Network, part: int) -> float:
-    """The slowest link from here down to where the ranks part."""
-    speed = float(min(network.up[part], network.down[part]))
-    below = network.children[part]
-    return min(speed, _slowest(network, below[0])) if len(below) == 1 else speed
+def _slowest(network: Network, part: int, top: int) -> float:
+    """The slowest link from this part up to the node."""
+    speed = np.inf
+    while part != top:
+        speed = min(speed, network.up[part], network.down[part])
+        part = network.parent[part]
+    return float(speed)
 
 
 def level_out(limits: list[float]) -> list[float] | None:

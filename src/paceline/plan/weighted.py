@@ -27,8 +27,8 @@ _COMMON = 720720  # divided by 1 to 16
 
 def paceline(topology: Topology) -> Plan:
     """Every rank's ranges lie within those that it had at the level before."""
-    network = Network(topology)
-    parts, shares = _rounded(network, best_shares(network))
+    network, best = best_shares(Network(topology))
+    parts, shares = _rounded(network, best)
     return Layout(network, parts, shares).plan("paceline")
 
 
@@ -50,7 +50,7 @@ def _common_parts(network: Network) -> int:
     """Parts in which all equal cuts of all nodes can be said, if they are not too many."""
     common = 1
     for leaf in network.leaves:
-        common = math.lcm(common, math.prod(len(network.children[node]) for node in network.above(leaf)))
+        common = math.lcm(common, math.prod(len(network.parts[node]) for node in network.above(leaf)))
         if common > _COMMON:
             return _COMMON
     return common
