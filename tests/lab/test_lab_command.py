@@ -107,11 +107,13 @@ def test_paceline_run_needs_nothing_more(cluster: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "program.py"
     program.write_text(
-        "import numpy, paceline, socket\n"
+        "import numpy, os, paceline, socket\n"
         "with paceline.init(timeout=40) as group:\n"
         "    value = numpy.full(1 << 18, group.rank + 1, numpy.float32)\n"
         "    group.all_reduce(value)\n"
-        "    print(socket.gethostname(), group.rank, group.size, value.min(), value.max())\n"
+        # In one piece: two ranks write to the same pipe.
+        "    line = f'{socket.gethostname()} {group.rank} {group.size} {value.min()} {value.max()}\\n'\n"
+        "    os.write(1, line.encode())\n"
     )
     links = tmp_path / "links.json"
     done = lab(cluster, "--json", links, "--", *command("run"), "--", sys.executable, program)
