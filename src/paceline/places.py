@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median_low
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous import Member
-from paceline.topology import Link, Topology
-from paceline.topology.defaults import NETWORK_LATENCY, UPLINK
-from paceline.topology.discover import Placement, RankFacts, by_machine, place
+from paceline.topology import Topology
+from paceline.topology.discover import Placement, RankFacts, by_machine, discover
 from paceline.topology.prune import prune
-
-_SHARED_MEMORY = 8
-"""How many times faster than its machine's link to the others a rank is taken to reach its neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,7 @@ class Places:
 
     def __init__(self, file: Given | None, members: Sequence[Member]) -> None:
         if file is None:
-            found = _discovered(members)
+            found = discover(_facts(members))
         elif file.topology is None:
             raise RendezvousError(f"PACELINE_TOPOLOGY: {file.problem}")
         else:
@@ -62,7 +57,7 @@ class Places:
     def of(self, members: Sequence[Member]) -> Placement:
         """The part of the network that these sit in; of strangers to the job, what they know of each other."""
         if any(member.process not in self._place for member in members):
-            return _discovered(members)
+            return discover(_facts(members))
         places = [self._place[member.process] for member in members]
         ranks = tuple(sorted(range(len(members)), key=places.__getitem__))
         if len(members) == self._topology.world:
@@ -72,16 +67,6 @@ class Places:
 
 def _facts(members: Sequence[Member]) -> list[RankFacts]:
     return [RankFacts(member.machine, member.host, member.speed or None) for member in members]
-
-
-def _discovered(members: Sequence[Member]) -> Placement:
-    """Machines below one switch, each with the speed of its interface."""
-    facts = _facts(members)
-    speeds = [max(facts[rank].speed or 0.0 for rank in ranks) for ranks in by_machine(facts)]
-    usual = median_low([speed for speed in speeds if speed] or [UPLINK])
-    uplinks = [Link(speed or usual, speed or usual, NETWORK_LATENCY) for speed in speeds]
-    fastest = _SHARED_MEMORY * max(link.up for link in uplinks)
-    return place(facts, uplinks, [Link(fastest, fastest, 1e-6)] * len(uplinks))
 
 
 def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placement:

@@ -19,6 +19,7 @@ from paceline import _engine
 from paceline.adapt.network import Assumed
 from paceline.adapt.pace import Pace
 from paceline.topology.discover import Placement
+from paceline.trace.event import Event
 
 log = logging.getLogger("paceline.plan")
 
@@ -30,8 +31,6 @@ Events = Callable[[], Sequence[Any]]
 Measure = Callable[[Any], Placement]
 """Collective: measures the links of a native group; the same on all ranks."""
 Plans = Callable[[Placement], Any]
-
-_EVENT_CHANNEL, _EVENT_SEQUENCE, _EVENT_COLLECTIVE, _EVENT_START, _EVENT_END = 1, 2, 3, 10, 11
 
 
 class _Call(NamedTuple):
@@ -92,19 +91,16 @@ class AdaptiveGroup:
 
     def _agreed(self, window: Sequence[_Call]) -> np.ndarray:
         """Seconds of every call on the rank that waited least; negative where some rank cannot tell."""
-        rows = {
-            row[_EVENT_SEQUENCE]: row
-            for row in self._events()
-            if row[_EVENT_CHANNEL] == self._native.channel and row[_EVENT_COLLECTIVE] == "all_reduce"
-        }
+        mine = (event for event in map(Event._make, self._events()) if event.channel == self._native.channel)
+        events = {event.sequence: event for event in mine if event.collective == "all_reduce"}
         seconds = np.full(len(window), -1.0)
         before = 0
         for index, call in enumerate(window):
-            row = rows.get(call.sequence)
-            if row is not None and row[_EVENT_END] > 0:
+            event = events.get(call.sequence)
+            if event is not None and event.end_ns > 0:
                 # What overlaps with the call before counts once.
-                seconds[index] = (row[_EVENT_END] - max(row[_EVENT_START], before)) / 1e9
-                before = row[_EVENT_END]
+                seconds[index] = (event.end_ns - max(event.start_ns, before)) / 1e9
+                before = event.end_ns
         dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
         self._native.all_reduce(seconds.ctypes.data, len(seconds), dtype, least, 1.0, _engine.BLOCKING)
         return seconds

@@ -11,6 +11,8 @@ from paceline.topology.tree import Link, Node, Topology
 
 NAME = "network"
 """Of what was discovered, and of the switch that joins its machines."""
+_SHARED_MEMORY = 8
+"""How many times faster than the fastest link between machines a rank is taken to reach its neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,15 @@ def discover(facts: Sequence[RankFacts]) -> Placement:
     """Machines below one switch, or a single machine; `facts[r]` is of the group's rank r.
 
     A machine whose speed nobody knows gets the median of the others', or the default if there is none. Interfaces tell
-    nothing of the switches in between.
+    nothing of the switches in between, nor of memory, which is taken to be faster than any of them.
     """
     shared = by_machine(facts)
     speeds = [max((facts[rank].speed or 0.0 for rank in ranks), default=0.0) for ranks in shared]
     known = [speed for speed in speeds if speed]
     usual = median_low(known) if known else UPLINK
     uplinks = [Link(speed or usual, speed or usual, NETWORK_LATENCY) for speed in speeds]
-    return place(facts, uplinks, [LOCAL] * len(shared))
+    fastest = _SHARED_MEMORY * max(link.up for link in uplinks)
+    return place(facts, uplinks, [Link(fastest, fastest, LOCAL.latency)] * len(shared))
 
 
 def by_machine(facts: Sequence[RankFacts]) -> list[list[int]]:
