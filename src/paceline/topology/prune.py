@@ -13,7 +13,7 @@ def prune(topology: Topology, ranks: Collection[int]) -> Topology:
 
     Raises ValueError unless there is one.
     """
-    kept, _ = _pruned(topology.root, 0, ranks if isinstance(ranks, (set, frozenset)) else set(ranks))
+    kept, _ = _pruned(topology.root, 0, frozenset(ranks))
     if kept is None:
         raise ValueError(f"none of the ranks {sorted(ranks)[:20]} is in the topology of {topology.world}")
     return replace(topology, root=kept)
