@@ -1,0 +1,110 @@
+// A policy: how requests that ranks hand in in any order become batches that all ranks issue in one order.
+//
+// A pure state machine, one per rank: no clock, no socket, no thread. What happens to the rank comes in by the
+// functions of the first part; what it wants done it gives out by `next`, one action at a time, until it has none.
+// So the engine, the tests and a simulator drive the very same object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinate/request.hpp"
+
+namespace paceline {
+
+// Carry these out together, in this order; the n-th Issue is the same on all ranks. Requests that this rank has not
+// handed in are there too, for a rank that has joined: it gives zeros. With an error nothing is carried out: these
+// requests fail, each with that sentence, on all ranks, and everything else goes on.
+struct Issue {
+  std::vector<RequestPtr> requests;
+  std::string error;
+};
+
+// All ranks have joined: the join is over, and everybody may hand in requests again.
+struct Joined {
+  int last = 0;  // the rank that joined last
+};
+
+// Bring this to another rank of the group. Messages between two ranks arrive in order.
+struct Send {
+  int to = 0;
+  std::vector<std::byte> message;
+};
+
+// Combine these words over all ranks, bit by bit, and give the outcome to `synchronised`. Until then there is no
+// further action, and the number of words is the same on all ranks.
+struct Synchronise {
+  enum class Combine : std::uint8_t { band, min };
+  enum class Wait : std::uint8_t {
+    spin,   // the engine's thread does nothing else, and never sleeps
+    yield,  // it gives its core to whoever wants it, and never sleeps
+    test,   // it looks again when `wake` is due
+  };
+  std::vector<std::uint64_t> words;
+  Combine combine = Combine::band;
+  Wait wait = Wait::spin;
+};
+
+// Call `wake` at this time, in seconds of the clock that `now` is of, and not before; requests are noted meanwhile.
+struct Sleep {
+  double until = 0;
+};
+
+// Ring the bells of the ranks of this machine that sleep: there is something on the board.
+struct Ring {};
+
+using Action = std::variant<Issue, Joined, Send, Synchronise, Sleep, Ring>;
+
+// What a policy has done so far.
+struct Counters {
+  std::uint64_t cycles = 0;            // wake-ups of a polling policy
+  std::uint64_t synchronisations = 0;  // of them, or of anybody
+  std::uint64_t messages = 0;          // sent
+  std::uint64_t cache_hits = 0;        // requests that needed no description
+  std::uint64_t cache_misses = 0;
+  std::uint64_t issues = 0;            // batches
+  std::uint64_t issued = 0;            // requests in them
+};
+
+class Policy {
+ public:
+  Policy() = default;
+  virtual ~Policy() = default;
+  Policy(const Policy&) = delete;
+  Policy& operator=(const Policy&) = delete;
+
+  // `now` is in seconds, of any one clock of this rank.
+  // This rank hands in a request. Not again under the same name before that one was issued.
+  virtual void submit(RequestPtr request, double now) = 0;
+  // This rank has no more requests until everybody has joined.
+  virtual void join(double now) = 0;
+  // A message from another rank. Throws Failure (invalid) if it cannot be one of a policy's.
+  virtual void receive(int from, std::span<const std::byte> message, double now) = 0;
+  // The outcome of the last Synchronise.
+  virtual void synchronised(std::span<const std::uint64_t> words, double now) = 0;
+  // The time that Sleep named has come.
+  virtual void wake(double now) = 0;
+  // Somebody rang, or the engine's loop came by: look at what ranks share without messages (the board).
+  virtual void look(double now) = 0;
+  // A caller waits for this request, handed in before, and hands in nothing more until it is over.
+  virtual void awaited(const Request& request, double now) = 0;
+  // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile.
+  virtual void busy(std::uint64_t bytes) = 0;
+
+  virtual std::optional<Action> next() = 0;
+
+  // Group ranks that, as far as this rank knows, have not handed in this request of its own.
+  virtual std::vector<int> missing(const Request& request) const = 0;
+
+  const Counters& counters() const { return counters_; }
+
+ protected:
+  Counters counters_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,40 @@
+// What one rank wants done with one named tensor, once. Ranks hand requests in in any order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "link/header.hpp"
+
+namespace paceline {
+
+// Requests that are issued together, or not at all: all `size` of them carry the same id, 0 is none.
+struct Bundle {
+  std::uint64_t id = 0;
+  std::uint32_t size = 0;
+
+  bool operator==(const Bundle&) const = default;
+};
+
+struct Request {
+  std::string name;
+  Fingerprint what;       // its count is 0 where ranks may differ (ragged collectives)
+  std::string shape;      // as people write it, "64x3x7x7"; what ranks may differ in is a star, "*x3"
+  std::uint64_t bytes = 0;  // this rank's
+  double prescale = 1;
+  double postscale = 1;
+  std::int32_t priority = 0;  // higher goes first among those that are ready everywhere
+  Bundle bundle;
+
+  // Whether two ranks mean the same; their bytes and priorities may differ.
+  bool agrees_with(const Request& other) const {
+    return name == other.name && what == other.what && shape == other.shape && prescale == other.prescale &&
+           postscale == other.postscale && bundle == other.bundle;
+  }
+};
+
+// Shared, because the same request comes back in every step: nothing is copied in steady state.
+using RequestPtr = std::shared_ptr<const Request>;
+
+}  // namespace paceline
