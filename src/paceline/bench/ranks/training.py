@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from .resnet import resnet18
+from .models import resnet
 from .silent import SilentProcessGroup
 from .wire import Message
 
 _CLASSES = 1000
+_SEED = 1
 
 
 def _alone(module: nn.Module) -> nn.Module:
@@ -63,6 +64,12 @@ WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
 """How a module is trained: each makes of it what the training calls. A new way is a line here and in ddp/measure.py."""
 
 
+def network() -> nn.Module:
+    """A new ResNet-18, the same each time."""
+    torch.manual_seed(_SEED)
+    return resnet(18, _CLASSES)
+
+
 class Training:
     """One way to train. The default process group is Gloo's whatever the way: the ranks start each burst together."""
 
@@ -72,7 +79,7 @@ class Training:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._way = options["way"]
         self.about = f"{self._way} with torch {torch.__version__}"
-        module = resnet18(_CLASSES)
+        module = network()
         self._parameters = list(module.parameters())
         self._module = WAYS[self._way](module)
         self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=True)
@@ -83,7 +90,7 @@ class Training:
 
     def do_check(self) -> Message:
         """Parameters whose gradient isn't the mean over the ranks or, where nothing is exchanged, this rank's share."""
-        local = self._gradients(resnet18(_CLASSES))
+        local = self._gradients(network())
         if self._way not in ("alone", "silent"):
             dist.all_reduce(local)
         if self._way != "alone":

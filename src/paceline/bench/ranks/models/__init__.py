@@ -1,0 +1,27 @@
+"""Networks for benchmarks, with the layers and weights of torchvision's of the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import nn
+
+from .googlenet import googlenet
+from .inception import inception_v3
+from .plain import alexnet, vgg16
+from .resnet import BLOCKS, resnet
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {
+    **{f"ResNet-{layers}": partial(resnet, layers) for layers in BLOCKS},
+    "AlexNet": alexnet,
+    "GoogLeNet": googlenet,
+    "Inception-v3": inception_v3,
+    "VGG16": vgg16,
+}
+"""By name: each makes a new network of 1000 classes."""
+
+
+def pixels(name: str) -> int:
+    """Width and height of the images that a network is meant for."""
+    return 299 if name == "Inception-v3" else 224

@@ -1,0 +1,110 @@
+"""In which order all ranks issue the collectives of a graph.
+
+The logical order of Horovod-TOPO: section IV-D of Pumma, Buono, Checconi, Que, Feng, "Alleviating Load Imbalance in
+Data Processing for Large-Scale Deep Learning", CCGRID 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.order.graph import Graph, GraphError
+
+_NEW, _OPEN = 0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The collectives of the executed subgraph by their ids 0, 1, …, which is the order in which all ranks issue them.
+
+    nodes: of each id the index in `graph.nodes`. after: the highest id that it depends on, -1 where there is none.
+    depths: of every node of the graph the number of nodes on the longest path to it, 0 where it is not executed.
+    """
+
+    nodes: tuple[int, ...]
+    after: tuple[int, ...]
+    depths: tuple[int, ...]
+
+
+def order(graph: Graph) -> Order:
+    """Number the collectives that the fetches need. Raises GraphError for a cycle. O(V + E), of any depth.
+
+    The paper's rules: parents before children, siblings in the order in which they were added, other parallel
+    operations by their depth in the subgraph. One sort key obeys all three: the depth (of the longest path), then the
+    place in `graph.nodes`. A child is deeper than its parents; siblings have the same parents, so the same depth.
+    (Those that share some parents only go by depth: one of them may need the other.)
+
+    One depth-first traversal, backwards from the fetches, finishes each node after its parents. A node's depth follows
+    from theirs, and so does the last collective that it needs: the one with the greatest key, because along a path
+    keys only grow. A counting sort by depth makes ids of the keys.
+    """
+    count = len(graph.nodes)
+    parents, collectives = graph.parents, graph.collectives
+    depth = [_NEW] * count
+    last = [-1] * count  # greatest key (depth · count + index) of a collective among a node and all that it needs
+    needed: dict[int, int] = {}  # the same of a collective, without itself
+    stack = list(graph.fetches)
+    pop, push, push_all = stack.pop, stack.append, stack.extend
+    while stack:
+        node = pop()
+        if node >= 0:
+            if not depth[node]:
+                depth[node] = _OPEN
+                push(~node)  # to be finished once all above it on the stack is
+                push_all(parents[node])
+            continue
+        node = ~node
+        deepest, latest = 0, -1
+        for parent in parents[node]:
+            above = depth[parent]
+            if above > deepest:
+                deepest = above
+            elif above == _OPEN:
+                raise GraphError(_cycle(graph, parent))
+            above = last[parent]
+            if above > latest:
+                latest = above
+        depth[node] = deepest = deepest + 1
+        if node in collectives:
+            needed[node] = latest
+            latest = deepest * count + node
+        last[node] = latest
+    numbered = _sorted([node for node in collectives if node in needed], depth)
+    ids = {node: number for number, node in enumerate(numbered)}
+    after = (ids[needed[node] % count] if needed[node] >= 0 else -1 for node in numbered)
+    return Order(tuple(numbered), tuple(after), tuple(depth))
+
+
+def executed(graph: Graph, ordered: Order) -> tuple[int, int]:
+    """Nodes and edges of the executed subgraph."""
+    parents = [above for above, depth in zip(graph.parents, ordered.depths, strict=True) if depth]
+    return len(parents), sum(map(len, parents))
+
+
+def _sorted(nodes: list[int], depth: list[int]) -> list[int]:
+    """By depth, and for one depth in the order given."""
+    levels: dict[int, list[int]] = {}
+    for node in nodes:
+        levels.setdefault(depth[node], []).append(node)
+    present = filter(levels.__contains__, range(max(levels, default=0) + 1))
+    return [node for level in present for node in levels[level]]
+
+
+def _cycle(graph: Graph, start: int) -> str:
+    """`start` is on a cycle: some way from parent to parent comes back to it."""
+    child_of = {start: start}
+    stack = [start]
+    while stack:
+        node = stack.pop()
+        for parent in graph.parents[node]:
+            if parent == start:
+                path = [node]
+                while path[-1] != start:
+                    path.append(child_of[path[-1]])
+                names = [graph.nodes[one].name for one in path]
+                shown = " → ".join(names if len(names) <= 6 else [*names[:3], "…", *names[-2:]])
+                return f"these nodes wait for one another: {shown} → {names[0]}; one of the edges is wrong"
+            if parent not in child_of:
+                child_of[parent] = node
+                stack.append(parent)
+    raise AssertionError("no cycle")
