@@ -1,0 +1,120 @@
+"""`paceline bench coordination`: what it costs to agree on the order of named gradients."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from paceline.bench.coordination.measure import WAYS, Model, Row, measure, rows, systems
+from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.option import one_of, size
+from paceline.bench.place import RANKS, place
+from paceline.bench.ranks.load import Load
+from paceline.bench.report import show
+from paceline.bench.row import write_json
+from paceline.bench.run import Request, started
+from paceline.bench.sizes import parse
+
+MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
+
+
+def command(
+    ranks: RANKS = None,
+    models: Annotated[str, typer.Option("--models", help=f"Whose gradients, of {', '.join(MODELS)}.")] = ",".join(
+        MODELS
+    ),
+    compute: Annotated[
+        float, typer.Option(min=1, help="Milliseconds of computation of a step, on a free core.")
+    ] = 150.0,
+    inputs: Annotated[float, typer.Option(min=0, help="Of a batch's making, beside it, as a share of that.")] = 0.5,
+    fusion: Annotated[str, typer.Option(callback=size, help="The most that goes in one buffer.")] = "64M",
+    rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Train with the gradients of real models, handed in by name in another order on every rank, under every policy.
+
+    Each policy has its own ranks, which stay alive; they train a few steps in turn while all others are idle. A rank
+    computes for a fixed amount of work; a worker process that makes its next batch loads the same cores. Sums are
+    checked in every step. "alone" exchanges nothing; "known" needs no agreement: all gradients go, in full buffers,
+    when the last one is there. "overhead" is what a step takes longer than that of "known"; below 0, overlap won.
+
+    Exit code: 0, 1 when a sum was wrong or a rank failed, 2 when it can't be measured here.
+    """
+    out, err = Console(), Console(stderr=True)
+    names = [one_of(MODELS)(name) for name in models.split(",")]
+    if importlib.util.find_spec("torch") is None:
+        err.print("paceline bench coordination needs torch, for the models' gradients.", highlight=False)
+        raise typer.Exit(REFUSED)
+    placed = place(ranks, 1, os.environ)
+    if placed is None:
+        return
+    lab, count = placed
+    unit = Load().seconds_per_unit()
+    units, input_units = round(compute / 1e3 / unit), round(compute * inputs / 1e3 / unit)
+    found: list[Row] = []
+    with ending(err) as complain, err.status("starting") as status:
+        for model in map(gradients, names):
+            request = Request(systems(model, units, input_units, parse(fusion)), count, lab=lab, timeout=timeout)
+            progress = partial(_progress, status, model.name)
+            with started(request, os.environ, complain) as sessions:
+                if len(sessions) < len(WAYS):
+                    raise typer.Exit(FAILED)
+                found += rows(measure(sessions, rounds, steps, progress), model.name)
+    show(out, table(found))
+    if json_file is not None:
+        write_json([asdict(row) for row in found], json_file)
+    if any(row.wrong for row in found):
+        raise typer.Exit(FAILED)
+
+
+def _progress(status: Status, model: str, text: str) -> None:
+    status.update(f"{model}: {text}")
+
+
+def gradients(name: str) -> Model:
+    """The gradients of one of `MODELS`, in the order of the forward pass."""
+    import torch
+
+    from paceline.bench.ranks.models import NETWORKS
+
+    with torch.device("meta"):
+        network = NETWORKS[name]()
+    return Model(name, [(key, parameter.numel()) for key, parameter in network.named_parameters()])
+
+
+def table(rows: list[Row]) -> Table:
+    """One line per policy and model."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    words = ("model", "policy", "wait", "cores")
+    times = ("step(ms)", "quartiles", "exposed", "overhead", "to cycle", "agreeing(ms)", "cpu(ms)")
+    for title in (*words, *times, "negotiation(us)", "oversleep(us)", "#wrong"):
+        result.add_column(title, justify="left" if title in words else "right", no_wrap=True)
+    for row in rows:
+        result.add_row(
+            row.model,
+            row.policy,
+            row.wait,
+            row.cores,
+            f"{row.step_ms:.1f}",
+            f"{row.step_ms_q1:.1f}–{row.step_ms_q3:.1f}",
+            f"{row.exposed_ms:.1f}",
+            f"{row.overhead_percent:+.1f}%",
+            f"{row.to_cycle:.3f}",
+            f"{row.background_cpu_ms:.3f}",
+            f"{row.cpu_ms:.1f}",
+            f"{row.negotiation_us:.1f}",
+            f"{row.oversleep_us:.1f}",
+            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+        )
+    return result

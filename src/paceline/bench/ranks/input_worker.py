@@ -1,0 +1,67 @@
+"""An input worker: makes a batch whenever it is asked for one, as a data loader's process does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import TracebackType
+
+from .load import Load
+
+
+class InputWorker:
+    """A process of its own that makes batches, one at a time. A context manager; idle, it uses no CPU."""
+
+    def __init__(self, units: int) -> None:
+        """units: of `Load` that a batch takes."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from ranks.input_worker import main; main({units})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        self._asked = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self) -> None:
+        """Lets it begin the next batch."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b".")
+        self._asked = True
+
+    def wait(self) -> None:
+        """Until the batch asked for last is there, if there is one. Raises ConnectionError if the process is gone."""
+        assert self._process.stdout is not None
+        if self._asked and not self._process.stdout.read(1):
+            raise ConnectionError(f"the input worker with pid {self._process.pid} is gone")
+        self._asked = False
+
+    def close(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def __enter__(self) -> InputWorker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def main(units: int) -> None:
+    """Serves until standard input ends."""
+    load = Load()
+    while sys.stdin.buffer.raw.read(1):  # type: ignore[union-attr]
+        load.work(units)
+        sys.stdout.buffer.write(b".")
+        sys.stdout.buffer.flush()
