@@ -53,7 +53,7 @@ Receive& Track::next_receive(int peer, std::int32_t tag, std::byte* to, std::siz
 }
 
 void Track::post_send(const Action& action) {
-  Send& send = sends_[sends_used_++];
+  Message& send = sends_[sends_used_++];
   send.header = context_->header;
   send.header.length = action.bytes;
   send.header.tag = action.tag;
@@ -127,7 +127,7 @@ bool Track::stage_complete() const {
 
 bool Track::sent() const {
   return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends_used_),
-                     [](const Send& send) { return send.done; });
+                     [](const Message& send) { return send.done; });
 }
 
 bool Track::has_work() const {
@@ -151,7 +151,7 @@ void Track::let_go() {
     if (receive.state == Receive::State::streaming) receive.link->cancel(receive);
     receive.arrival.reset();
   }
-  for (Send& send : sends_)
+  for (Message& send : sends_)
     if (!send.done && (send.queued || send.offered)) send.link->cancel(send);
 }
 

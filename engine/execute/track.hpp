@@ -38,7 +38,7 @@ class Track {
   std::size_t stage_ = 0;
   std::size_t end_ = 0;
   // Links keep pointers to these: they do not move before the track is complete.
-  std::vector<Send> sends_;
+  std::vector<Message> sends_;
   std::vector<Receive> receives_;
   std::size_t sends_used_ = 0;
   std::size_t receives_used_ = 0;
