@@ -35,6 +35,10 @@ _ELSEWHERE = {
         "paceline.plan.command",
         "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
     ),
+    "order": (
+        "paceline.order.command",
+        "The order in which ranks would issue a graph's collectives, and what would go together.",
+    ),
     "topology": (
         "paceline.topology.command",
         "Show a network from its file: machines, ranks, and the speed of every link.",

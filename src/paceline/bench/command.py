@@ -6,6 +6,7 @@ import typer
 
 from paceline.bench import collectives
 from paceline.bench.ddp.command import command as ddp
+from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
 from paceline.bench.waiting.command import command as waiting
 
@@ -16,3 +17,4 @@ for _name in collectives.COLLECTIVES:
 command.command("reductions", short_help="The kernels that combine data, beside what memory allows.")(reductions)
 command.command("waiting", short_help="What waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="What the exchange costs a training, end to end.")(ddp)
+command.command("order", short_help="What it costs to know the order of gradients beforehand.")(order)

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from paceline.marked import text_of
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
 from paceline.topology.draw_text import tree
-from paceline.topology.file import text_of
+from paceline.topology.file import WORDS
 from paceline.topology.tree import Topology
 from paceline.topology.units import parse_speed
 
@@ -52,7 +53,7 @@ def command(
 
 
 def _read(file: Path, ranks: int | None, uplink: str, switch_uplink: str) -> Topology:
-    text = text_of(file)
+    text = text_of(file, WORDS)
     if not slurm.looks_like_slurm(text):
         if ranks is not None or uplink or switch_uplink:
             raise TopologyError(

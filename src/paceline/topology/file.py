@@ -22,15 +22,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from paceline.marked import KeyPath, Marked, Words, text_of
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
-from paceline.topology.marked import LONGEST_FILE, Marked
-from paceline.topology.marked import Path as KeyPath
 from paceline.topology.tree import Kind, Link, Node, Topology
 from paceline.topology.units import parse_speed, parse_time
 
 MOST_RANKS = 1_000_000
 LONGEST_NAME = 255
+
+WORDS = Words(TopologyError, "topology", "name: two-machines", few="a network has fewer", key="machine or uplink")
 
 _KINDS: tuple[Kind, ...] = ("switch", "machine", "socket")
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
@@ -119,28 +120,12 @@ class _Entry(BaseModel):
 
 def read(path: str | Path) -> Topology:
     """The topology that a file describes. Raises TopologyError."""
-    return parse(text_of(path), str(path))
-
-
-def text_of(path: str | Path) -> str:
-    """A file's text, if it is no longer than a description of a network may be. Raises TopologyError."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(LONGEST_FILE + 1)
-    except OSError as error:
-        raise TopologyError(f"cannot read {path}: {error.strerror}") from None
-    if len(data) > LONGEST_FILE:
-        raise TopologyError(f"{path}: a topology file is at most {LONGEST_FILE >> 20} MiB long")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TopologyError(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
+    return parse(text_of(path, WORDS), str(path))
 
 
 def parse(text: str, source: str = "topology") -> Topology:
     """The topology that `text` describes; `source` names it in errors. Raises TopologyError."""
-    document = Marked(text, source)
+    document = Marked(text, source, WORDS)
     if not isinstance(document.data, dict):
         raise document.error(1, "a topology is a mapping; begin with name: two-machines")
     try:
@@ -150,7 +135,7 @@ def parse(text: str, source: str = "topology") -> Topology:
     return _Builder(document).topology(root)
 
 
-def _explained(document: Marked, error: ValidationError) -> TopologyError:
+def _explained(document: Marked, error: ValidationError) -> ValueError:
     first = error.errors()[0]
     path: KeyPath = first["loc"]
     if first["type"] == "extra_forbidden":
@@ -247,5 +232,5 @@ class _Builder:
                 line = self._document.line((*first, entry.kind))
                 raise self._error(path, entry.kind, f"the name {name} is taken by line {line}; choose another")
 
-    def _error(self, path: KeyPath, key: str, reason: str) -> TopologyError:
+    def _error(self, path: KeyPath, key: str, reason: str) -> ValueError:
         return self._document.error(self._document.line((*path, key) if key else path), reason)

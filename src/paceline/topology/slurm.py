@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from paceline.marked import DEEPEST
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.file import MOST_RANKS
 from paceline.topology.hostlist import expand
-from paceline.topology.marked import DEEPEST
 from paceline.topology.tree import Link, Node, Topology
 
 _FIELD = re.compile(r"(\w+)=(\S+)\s*")

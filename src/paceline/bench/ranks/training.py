@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from .models import resnet
+from .models.resnet import resnet
 from .silent import SilentProcessGroup
 from .wire import Message
 

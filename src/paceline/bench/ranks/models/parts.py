@@ -10,11 +10,14 @@ from torch import Tensor, nn
 Pair = int | tuple[int, int]
 
 
-def convolution(inputs: int, outputs: int, kernel: Pair, stride: int = 1, padding: Pair = 0) -> nn.Sequential:
-    """A convolution without bias, then batch normalisation, then ReLU."""
-    return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
-    )
+def normalised(inputs: int, outputs: int, kernel: Pair, stride: int = 1, padding: Pair = 0) -> nn.Module:
+    """A convolution without bias, then batch normalisation."""
+    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs))
+
+
+def convolution(inputs: int, outputs: int, kernel: Pair, stride: int = 1, padding: Pair = 0) -> nn.Module:
+    """The same, then ReLU."""
+    return nn.Sequential(normalised(inputs, outputs, kernel, stride, padding), nn.ReLU())
 
 
 class Beside(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from .parts import convolution, scores
+from .parts import convolution, normalised, scores
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 """Residual blocks of each width, by the number of layers."""
@@ -27,14 +27,12 @@ class Residual(nn.Module):
             self.layers = nn.Sequential(
                 convolution(inputs, width, 1),
                 convolution(width, width, 3, stride, 1),
-                *convolution(width, outputs, 1)[:2],
+                normalised(width, outputs, 1),
             )
         else:
-            self.layers = nn.Sequential(
-                convolution(inputs, width, 3, stride, 1), *convolution(width, outputs, 3, 1, 1)[:2]
-            )
+            self.layers = nn.Sequential(convolution(inputs, width, 3, stride, 1), normalised(width, outputs, 3, 1, 1))
         same_shape = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if same_shape else convolution(inputs, outputs, 1, stride)[:2]
+        self.shortcut = nn.Identity() if same_shape else normalised(inputs, outputs, 1, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         """Float images to float images of the shape above."""

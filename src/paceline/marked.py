@@ -1,42 +1,72 @@
-"""YAML as plain mappings, lists and texts, with the line of each; bounded, and without aliases or tags."""
+"""YAML (JSON too) as plain mappings, lists and texts, with the line of each; bounded, without aliases or tags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
-
-from paceline.topology.errors import TopologyError
 
 LONGEST_FILE = 16 << 20
 """Bytes."""
 DEEPEST = 64
 """Mappings and lists within one another."""
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How errors speak of a kind of file: the class to raise, what it is ("topology"), and the beginning of one.
+
+    few: why it isn't nested deeply; key: a key or two that it has.
+    """
+
+    error: type[ValueError]
+    what: str
+    begins: str
+    few: str
+    key: str
+
+
+def text_of(path: str | Path, words: Words) -> str:
+    """A file's text, if it is no longer than such a file may be. Raises the words' error."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LONGEST_FILE + 1)
+    except OSError as error:
+        raise words.error(f"cannot read {path}: {error.strerror}") from None
+    if len(data) > LONGEST_FILE:
+        raise words.error(f"{path}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise words.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
 
 
 class Marked:
     """A document: `data` of dict, list and str; `line(path)` says where the value at a path of keys and indices is."""
 
-    def __init__(self, text: str, source: str) -> None:
-        """Raises TopologyError for what is not YAML, or more of it than a topology needs."""
-        self.source = source
-        self._lines: dict[Path, int] = {}
+    def __init__(self, text: str, source: str, words: Words) -> None:
+        """Raises the words' error for what is not YAML, or more of it than such a file needs."""
+        self.source, self._words = source, words
+        self._lines: dict[KeyPath, int] = {}
         if len(text) > LONGEST_FILE:
-            raise TopologyError(f"{source}: a topology file is at most {LONGEST_FILE >> 20} MiB long")
+            raise words.error(f"{source}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
         events = iter(yaml.parse(text, Loader=_LOADER))
         try:
             while not isinstance(event := next(events), yaml.DocumentStartEvent):
                 if isinstance(event, yaml.StreamEndEvent):
-                    raise self.error(1, "the file is empty; a topology begins like this: name: two-machines")
+                    raise self.error(1, f"the file is empty; a {words.what} begins like this: {words.begins}")
             self.data = self._value(next(events), events, ())
             next(events)
             if not isinstance(event := next(events), yaml.StreamEndEvent):
-                raise self.error(_line(event), "a topology is one YAML document; leave out what follows the ---")
+                raise self.error(_line(event), f"a {words.what} is one YAML document; leave out what follows the ---")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self.error(mark.line + 1 if mark else 1, f"this is not YAML: {error.problem}") from None
@@ -44,21 +74,21 @@ class Marked:
             line = text.count("\n", 0, error.position) + 1
             raise self.error(line, f"this is not YAML: the character {chr(error.character)!r} is not allowed") from None
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """The line, from 1, of what is at `path` or, where nothing is, of what encloses it."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def error(self, line: int, reason: str) -> TopologyError:
-        """A TopologyError about that line."""
-        return TopologyError(f"{self.source}:{line}: {reason}")
+    def error(self, line: int, reason: str) -> ValueError:
+        """An error about that line."""
+        return self._words.error(f"{self.source}:{line}: {reason}")
 
-    def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:
+    def _value(self, event: Any, events: Iterator[Any], path: KeyPath) -> Any:
         line = _line(event)
         self._lines[path] = line
         if len(path) > DEEPEST:
-            raise self.error(line, f"more than {DEEPEST} levels within one another; a network has fewer")
+            raise self.error(line, f"more than {DEEPEST} levels within one another; {self._words.few}")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise self.error(line, "anchors and aliases (& and *) are not supported; write the value out")
         if getattr(event, "tag", None) is not None and event.tag != "!":
@@ -72,11 +102,11 @@ class Marked:
             return items
         return self._mapping(events, path)
 
-    def _mapping(self, events: Iterator[Any], path: Path) -> dict[str, Any]:
+    def _mapping(self, events: Iterator[Any], path: KeyPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-                raise self.error(_line(event), "a key must be a word such as machine or uplink")
+                raise self.error(_line(event), f"a key must be a word such as {self._words.key}")
             key = event.value
             if key in found:
                 raise self.error(_line(event), f"{key!r} is there twice; keep one of them")

@@ -1,0 +1,62 @@
+"""`paceline bench order`: what it costs to know the order of a network's gradients beforehand."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench import option, sizes
+from paceline.bench.ending import REFUSED
+from paceline.bench.graphs.measure import Row, measure
+from paceline.bench.report import show
+
+
+def command(
+    fusion: Annotated[str, typer.Option("--fusion-bytes", help="Most in a buffer.", callback=option.size)] = "64M",
+    rounds: Annotated[int, typer.Option(min=3, help="Times that each graph is ordered.")] = 31,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+) -> None:
+    """Order the gradients of nine networks and cut the order into fusion buffers.
+
+    Beside them stand nodes, edges and milliseconds of the paper's traversal of TensorFlow's graphs of the same
+    networks, on other machines. "ms" is the median of order and scheme together; "record" is what it took once to read
+    the graph from autograd. The last row is a random graph with as many nodes and edges as the paper's largest.
+
+    Exit code: 0, or 2 without torch.
+    """
+    out, err = Console(), Console(stderr=True)
+    if importlib.util.find_spec("torch") is None:
+        err.print("paceline bench order needs torch.", highlight=False)
+        raise typer.Exit(REFUSED)
+    with err.status("") as status:
+        rows = measure(rounds, sizes.parse(fusion), status.update)
+    show(out, table(rows))
+    if json_file is not None:
+        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+def table(rows: list[Row]) -> Table:
+    """One line per network."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    result.add_column("network")
+    for title in ("nodes", "edges", "tensors", "buffers", "ms", "quartiles", "record(ms)"):
+        result.add_column(title, justify="right", no_wrap=True)
+    for title in ("paper: nodes", "edges", "ms"):
+        result.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        result.add_row(
+            row.network,
+            *map(str, (row.nodes, row.edges, row.tensors, row.buffers)),
+            f"{row.ms:.2f}",
+            f"{row.ms_q1:.2f}–{row.ms_q3:.2f}",
+            f"{row.record_ms:.1f}",
+            *((str(row.paper_nodes), str(row.paper_edges), f"{row.paper_ms:g}") if row.paper_ms else ("", "", "")),
+        )
+    return result
