@@ -14,9 +14,10 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 import numpy as np
-from paceline.coordinate import Coordinator, Options, Span
+from paceline.coordinate import Options, Span, coordinator
 
 import paceline
+from paceline import _engine
 from paceline.group import Group
 from paceline.order import Collective, order, parallel, scheme
 
@@ -97,9 +98,9 @@ class Negotiated:
     """One of the policies of `paceline.coordinate`."""
 
     def __init__(self, group: Group, gradients: Sequence[Array], names: Sequence[str], options: Options) -> None:
-        self._coordinator = Coordinator(group, options)
+        self._coordinator = coordinator(group, options)
         self._names = names
-        number = paceline._engine.DTYPES["float32"]
+        number = _engine.DTYPES["float32"]
         self._spans = [Span(gradient.ctypes.data, gradient.size, number) for gradient in gradients]
         self._under_way: list[Any] = []
         self._before = self._coordinator.counters()
