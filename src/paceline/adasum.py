@@ -1,8 +1,8 @@
 """Adasum: gradients combined so that what they agree on counts once and what they disagree on adds up.
 
 S. Maleki et al., "Scaling Distributed Training with Adaptive Summation" (2020): for two gradients
-Adasum(a, b) = (1 - a·b / 2‖a‖²) a + (1 - a·b / 2‖b‖²) b, so orthogonal ones are added and equal ones averaged; for more,
-a binary tree over the ranks in their order.
+Adasum(a, b) = (1 - a·b / 2‖a‖²) a + (1 - a·b / 2‖b‖²) b, so orthogonal ones are added, equal ones averaged; for more, a
+binary tree over the ranks in their order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def _tree(gradients: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 def _pair(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     dot = _dot(a, b)
-    return _share(dot, _dot(a, a), a.dtype) * a + _share(dot, _dot(b, b), b.dtype) * b
+    pair: NDArray[Any] = _share(dot, _dot(a, a), a.dtype) * a + _share(dot, _dot(b, b), b.dtype) * b
+    return pair
 
 
 def _share(dot: float, squared_norm: float, dtype: Any) -> Any:

@@ -32,14 +32,16 @@ class Kind:
 
 def bytes_of(array: NDArray[Any]) -> Blob:
     """The memory of an array; a copy only if it is not contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    memory: Blob = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return memory
 
 
 def _array(meta: Any, blob: Blob) -> NDArray[Any]:
     dtype = np.dtype(meta[0])
     if not _is_plain(dtype):
         raise ValueError(f"arrays of {dtype} are not data")
-    return blob.view(dtype).reshape(meta[1])
+    array: NDArray[Any] = blob.view(dtype).reshape(meta[1])
+    return array
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
