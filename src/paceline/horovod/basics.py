@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from paceline.horovod import job
 from paceline.horovod.process_sets import NO_MPI, ProcessSet, register_all
@@ -39,6 +40,19 @@ def shutdown() -> None:
 def is_initialized() -> bool:
     """Whether this process is in a job."""
     return job.running()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Begin a timeline of the tensors of all ranks, which rank 0 writes to this file when it stops.
+
+    `mark_cycles` is accepted: what has no cycles marks none. Raises OSError if the file cannot be written.
+    """
+    job.current().start_timeline(Path(file_path))
+
+
+def stop_timeline() -> None:
+    """Write the timeline's file; nothing happens if none was begun."""
+    job.current().stop_timeline()
 
 
 def size() -> int:

@@ -6,6 +6,7 @@ import atexit
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,15 @@ import numpy as np
 from paceline.horovod.channel import Channel
 from paceline.horovod.handles import Handles
 from paceline.horovod.place import place
+from paceline.horovod.timeline import Timeline
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator
     from paceline.group import Group
 
 NOT_INITIALISED = "Horovod has not been initialized; use hvd.init()."
+DYNAMIC = "DYNAMIC"
+"""In place of the timeline's file: one that the program starts and stops."""
 GLOBAL = 0
 """The id of the process set of all ranks."""
 
@@ -39,6 +43,7 @@ class Job:
         self._groups: dict[int, Group] = {}
         self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL])}
         self._ids = itertools.count(1)
+        self._timeline: Timeline | None = None
 
     def channel(self, process_set: int | None, call: str = "The call") -> Channel:
         """The channel of a process set. ValueError, beginning with `call`, if there is none or we are no member."""
@@ -77,7 +82,20 @@ class Job:
             self._groups.pop(process_set).close()
         return True
 
+    def start_timeline(self, path: Path) -> None:
+        """Begin to record what happens to tensors of all ranks; one that is under way ends. Rank 0 alone writes."""
+        self.stop_timeline()
+        if self.rank == 0:
+            self._timeline = Timeline(path, self._channels[GLOBAL].coordinator.records)
+
+    def stop_timeline(self) -> None:
+        """Write the file, if a timeline is under way."""
+        timeline, self._timeline = self._timeline, None
+        if timeline is not None:
+            timeline.stop()
+
     def close(self) -> None:
+        self.stop_timeline()
         for process_set in list(self.sets):
             self.remove(process_set)
         self._channels.pop(GLOBAL).coordinator.close()
@@ -147,7 +165,11 @@ def _meet(comm: Sequence[int]) -> Job:
     if comm:
         world = _part(world, comm)
     machines = [member.machine for member in runtime().membership(world.channel).members]
-    return Job(world, machines, _connect)
+    job = Job(world, machines, _connect)
+    timeline = runtime().settings.timeline
+    if timeline is not None and timeline != DYNAMIC:
+        job.start_timeline(Path(timeline))
+    return job
 
 
 def _part(world: Group, comm: Sequence[int]) -> Group:

@@ -23,6 +23,8 @@ from paceline.horovod.basics import (
     rocm_built,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
 )
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.ops import Adasum, Average, Max, Min, Product, Sum
@@ -121,5 +123,7 @@ __all__ = [
     "shutdown",
     "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]
