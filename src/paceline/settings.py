@@ -19,8 +19,6 @@ from paceline.environment import LauncherView, launcher_view
 STORE_PORTS = range(20000, 30000)
 """Where a port is taken from when only the job's identity is known."""
 
-POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
-
 T = TypeVar("T")
 
 _STORE_CANDIDATES = 4
@@ -246,12 +244,6 @@ def _count(text: str, highest: int, meaning: str) -> int:
     raise ValueError(f"should be {meaning} from 0 to {highest}")
 
 
-def _policy(text: str) -> str:
-    if text in POLICIES:
-        return text
-    raise ValueError(f"should be one of {', '.join(POLICIES)}")
-
-
 def _horovod_log_level(text: str) -> int:
     level = {"TRACE": "DEBUG", "FATAL": "ERROR"}.get(text.upper(), text)
     try:
@@ -273,3 +265,11 @@ def _algorithm(text: str) -> str:
     if text in ALGORITHMS:
         return text
     raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")
+
+
+def _policy(text: str) -> str:
+    from paceline.coordinate.options import POLICIES
+
+    if text in POLICIES:
+        return text
+    raise ValueError(f"should be one of {', '.join(POLICIES)}")

@@ -67,9 +67,6 @@ def in_job(rank: int, size: int, *, machines: str, init: bool) -> Iterator[None]
         os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
     else:
         os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
-    import standin
-
-    standin.install()
     import paceline.horovod.torch as hvd
 
     if init:

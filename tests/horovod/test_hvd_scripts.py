@@ -14,18 +14,10 @@ HERE = Path(__file__).parent
 
 
 def start(script: str, *arguments: str, ranks: int = 2) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "paceline.horovod.run",
-        "-np",
-        str(ranks),
-        sys.executable,
-        str(HERE / "with_standin.py"),
-        str(HERE / script),
-    ]
+    launcher = [sys.executable, "-m", "paceline.horovod.run", "-np", str(ranks)]
+    command = [*launcher, sys.executable, str(HERE / script), *arguments]
     environment = {**os.environ, "PACELINE_TIMEOUT": "30"}
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=110, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
 
 
 @pytest.mark.parametrize("option", ["", "--fp16-allreduce", "--use-adasum", "--gradient-predivide-factor=2"])

@@ -184,14 +184,6 @@ def _part(world: Group, comm: Sequence[int]) -> Group:
 
 
 def _connect(group: Group) -> Any:
-    from paceline.coordinate import Options, coordinator
-    from paceline.runtime import runtime
+    from paceline.coordinate import coordinator
 
-    settings = runtime().settings
-    wishes: dict[str, Any] = {
-        "policy": settings.policy,
-        "fusion_bytes": settings.fusion_bytes,
-        "cycle_seconds": settings.cycle_seconds,
-        "cache_capacity": settings.cache_capacity,
-    }
-    return coordinator(group, Options(**{name: wish for name, wish in wishes.items() if wish is not None}))
+    return coordinator(group)
