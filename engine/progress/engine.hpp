@@ -141,6 +141,8 @@ class Engine final : private Inbox {
   bool poll_links();
   void poll_sockets();
   void handle_sockets(std::span<const epoll_event> events);
+  void hush(std::span<const epoll_event> events);
+  bool news_while_parking();
   void set_interest(bool reading, bool parking);
   void set_parked(bool parked);
   bool step_operations();

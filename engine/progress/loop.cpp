@@ -131,22 +131,17 @@ Rest Engine::rest() const {
 
 // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
 void Engine::park(std::unique_lock<std::mutex>& lock) {
+  const bool expecting = !active_.empty();
   if (listening_) {
-    // Nobody rings for the server while callers wait: take its place.
-    if (server_listens_) wake_listener();
+    if (server_listens_) {
+      wake_listener();  // nobody rings for the server while callers wait: take its place
+    } else if (expecting && news_while_parking()) {
+      return;
+    }
     others_.wait_for(lock, kLongestPark);
     return;
   }
-  const bool expecting = !active_.empty();
-  if (expecting) {
-    set_parked(true);
-    const bool news = poll_links();
-    if (step_operations() || news) {  // it came before the peer could know that we sleep
-      set_parked(false);
-      retire();
-      return;
-    }
-  }
+  if (expecting && news_while_parking()) return;
   set_interest(expecting, true);
   listening_ = true;
   server_listens_ = foreground_ == 0;
@@ -160,11 +155,25 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
   if (parked_flags_) set_parked(false);
   others_.notify_all();
   if (closed_) return;
-  if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
+  if (ready > 0) {
+    const auto seen = std::span(events).first(static_cast<std::size_t>(ready));
+    hush(seen);
+    handle_sockets(seen);
+  }
   poll_links();
   step_operations();
   check_clocks();
   retire();
+}
+
+// Asks peers to ring, then looks around: something may have come before they could know that we sleep.
+bool Engine::news_while_parking() {
+  set_parked(true);
+  const bool news = poll_links();
+  if (!step_operations() && !news) return false;
+  set_parked(false);
+  retire();
+  return true;
 }
 
 void Engine::wake_server() {
@@ -218,16 +227,21 @@ void Engine::poll_sockets() {
 
 void Engine::handle_sockets(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) {
-    if (event.data.u64 == kWakeToken || event.data.u64 == kAlarmToken) {
-      std::uint64_t count = 0;
-      const int fd = event.data.u64 == kWakeToken ? wake_.get() : alarm_.get();
-      [[maybe_unused]] const auto got = ::read(fd, &count, sizeof count);
-      continue;
-    }
+    if (event.data.u64 == kWakeToken || event.data.u64 == kAlarmToken) continue;
     Peer& peer = *peers_[event.data.u64];
     if (peer.lost) continue;
     if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer.link->on_readable(*this);
     if (!peer.lost && (event.events & EPOLLOUT) != 0) peer.link->poll(*this);
+  }
+}
+
+// Only who listens takes what wakes it: anybody else would let it sleep on.
+void Engine::hush(std::span<const epoll_event> events) {
+  for (const epoll_event& event : events) {
+    if (event.data.u64 != kWakeToken && event.data.u64 != kAlarmToken) continue;
+    std::uint64_t count = 0;
+    const int fd = event.data.u64 == kWakeToken ? wake_.get() : alarm_.get();
+    [[maybe_unused]] const auto got = ::read(fd, &count, sizeof count);
   }
 }
 
