@@ -221,6 +221,7 @@ void Coordinator::carry_out(Issue& action, Now) {
     channel_ = action.channel;
     issued_on_channel_ = 0;
   }
+  std::uint64_t packed = 0;
   Batch batch;
   batch.channel = action.channel;
   batch.number = issued_on_channel_++;
@@ -244,11 +245,12 @@ void Coordinator::carry_out(Issue& action, Now) {
       continue;
     }
     batch.bytes += request->bytes;
+    if (is_packed(*request)) packed += request->bytes;
     batch.carried.push_back({std::move(request), std::move(own)});
   }
   if (batch.carried.empty()) return;
   ++totals_.batches;
-  if (batch.carried.size() > 1) totals_.fused_bytes += batch.bytes;
+  if (batch.carried.size() > 1) totals_.fused_bytes += packed;
   Stream& stream = stream_of(action.channel);
   busy_ += std::max<std::uint64_t>(batch.bytes, 1);
   stream.queue.push_back(std::move(batch));

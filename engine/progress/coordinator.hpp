@@ -36,7 +36,7 @@ struct Wish {
 // What a coordinator has done so far, beside its policy.
 struct Totals {
   std::uint64_t batches = 0;
-  std::uint64_t fused_bytes = 0;        // of batches of more than one request
+  std::uint64_t fused_bytes = 0;        // packed with others
   std::uint64_t background_cpu_ns = 0;  // of the serving thread, and of callers that synchronise; not for moving data
   std::uint64_t spin_ns = 0;            // that ranks spent waiting for each other to synchronise
   std::uint64_t oversleep_ns = 0;       // past the times that the policy had asked for

@@ -44,7 +44,7 @@ class Counters:
     """Times that policy `graph` fell back to negotiation."""
     batches: int
     fused_bytes: int
-    """Of batches of more than one request."""
+    """Packed with others, to be reduced as one."""
     background_cpu_ns: int
     """CPU time of coordination: of the engine's thread, and of callers while they synchronise; not of moving data."""
     spin_ns: int
