@@ -19,8 +19,8 @@ struct Bundle {
 
 struct Request {
   std::string name;
-  Fingerprint what;       // its count is 0 where ranks may differ (ragged collectives)
-  std::string shape;      // as people write it, "64x3x7x7"; what ranks may differ in is a star, "*x3"
+  Fingerprint what;         // its count is 0 where ranks may differ (ragged collectives)
+  std::string shape;        // as people write it, "64x3x7x7"; what ranks may differ in is a star, "*x3"
   std::uint64_t bytes = 0;  // this rank's
   double prescale = 1;
   double postscale = 1;
@@ -33,6 +33,13 @@ struct Request {
            postscale == other.postscale && bundle == other.bundle;
   }
 };
+
+// Whether two requests may be carried out as one: all-reduces of the same kind. Which is true of all ranks or of none.
+inline bool can_fuse(const Request& one, const Request& other) {
+  return one.what.collective == Collective::all_reduce && other.what.collective == Collective::all_reduce &&
+         one.what.dtype == other.what.dtype && one.what.op == other.what.op && one.prescale == other.prescale &&
+         one.postscale == other.postscale;
+}
 
 // Shared, because the same request comes back in every step: nothing is copied in steady state.
 using RequestPtr = std::shared_ptr<const Request>;

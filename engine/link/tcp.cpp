@@ -213,8 +213,10 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::abort:
     case Frame::offer:
     case Frame::status:
+    case Frame::note:
     case Frame::goodbye: {
-      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort;
+      const bool carries =
+          header.frame == Frame::eager || header.frame == Frame::abort || header.frame == Frame::note;
       if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;

@@ -209,17 +209,22 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
-  if (foreground_ == 0) {
+  if (mode != Mode::inside && foreground_ == 0) {
     // The serving thread sleeps: let peers wake it, or do so if there is something to do already.
     if (listening_ && !parked_flags_) set_parked(true);
     const bool moved = poll_links();
-    if (moved || op.has_work() || op.trouble() || op.over() || !listening_) {
-      wake_server();
-    } else if (idle_listener_) {
-      set_alarm();
-    }
+    leave_to_server(moved || op.has_work() || op.trouble() || op.over());
   }
   return operation;
+}
+
+void Engine::leave_to_server(bool now) {
+  if (now || !listening_) {
+    wake_server();
+  } else if (idle_listener_) {
+    set_interest(true, true);
+    set_alarm(next_clock());
+  }
 }
 
 // The way of most calls on one machine: nothing else is under way, and the others are about to arrive. False if it
@@ -272,6 +277,7 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
     retire();
   } else {
     const auto begin = Clock::now();
+    operation.awaited();
     wait_locked(lock, operation);
     exposed_ += Clock::now() - begin;
   }
