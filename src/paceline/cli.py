@@ -35,6 +35,14 @@ _ELSEWHERE = {
         "paceline.plan.command",
         "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
     ),
+    "report": (
+        "paceline.report.command",
+        "Show the report that a job has left: steps, exposed communication, which rank was late.",
+    ),
+    "top": (
+        "paceline.top.command",
+        "Show a running job, live: steps, exposed communication, which rank is late, what waits for whom.",
+    ),
     "topology": (
         "paceline.topology.command",
         "Show a network from its file: machines, ranks, and the speed of every link.",

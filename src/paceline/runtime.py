@@ -21,6 +21,8 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
+from paceline.observe.lookout import Lookout
+from paceline.observe.observer import Source
 from paceline.places import Places, given
 from paceline.rendezvous import (
     Link,
@@ -33,13 +35,11 @@ from paceline.rendezvous import (
     this_machine,
 )
 from paceline.settings import Settings
-from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.trace import dump as trace
-from paceline.trace.listener import Name
+from paceline.trace.request import Request, of_records, wall_ns
 from paceline.version import VERSION
-from paceline.watch import Watch
 
 log = logging.getLogger("paceline")
 
@@ -87,9 +87,11 @@ class Runtime:
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
         self._places: Places | None = None  # known with the first group
         self._seen: dict[int, trace.Group] = {}
-        self._watch: Watch | None = None
+        self._lookout: Lookout | None = None
         self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
+        self.coordinators: dict[int, Source] = {}
+        """By channel, from when they are made until they are closed, for those who look at this rank."""
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
 
@@ -117,7 +119,11 @@ class Runtime:
             with self._lock:
                 self._adopt(meeting, rank)
                 handles = tuple(-1 if m.rank == rank else self._links[m.process] for m in meeting.members)
-                return self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+                group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+            self.lookout.begin(
+                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self._plans)
+            )
+            return group
 
     def subgroup(
         self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
@@ -168,11 +174,11 @@ class Runtime:
             if self._closed:
                 return
             self._closed = True
-            engine, thread, watch = self._engine, self._thread, self._watch
+            engine, thread, lookout = self._engine, self._thread, self._lookout
             self._memberships.clear()
             self._links.clear()
-        if watch is not None:
-            watch.close()
+        if lookout is not None:
+            lookout.close()
         if engine is not None:
             engine.close()
         if thread is not None and thread is not threading.current_thread():
@@ -196,6 +202,13 @@ class Runtime:
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
         return self._engine.events() if self._engine is not None else []
+
+    @property
+    def lookout(self) -> Lookout:
+        """From where others see this rank. Raises CommunicationError before its first group."""
+        if self._lookout is None:
+            raise CommunicationError("this process has not joined its job yet")
+        return self._lookout
 
     @property
     def usable(self) -> bool:
@@ -260,8 +273,11 @@ class Runtime:
             self._world = {member.process: member.rank for member in membership.members}
         ranks = tuple(self._world.get(member.process, member.rank) for member in membership.members)
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
-        if self._watch is None:
-            self._watch = self._start_watch(self._engine, channel, membership)
+        if self._lookout is None:
+            me = str(membership.members[membership.rank])
+            self._lookout = Lookout(
+                self.settings, self._engine, self.coordinators, self._seen, membership.rank, me, self._trace
+            )
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
         return self._adaptive(self._engine, group, membership, here, timeout)
@@ -281,12 +297,6 @@ class Runtime:
             lambda found: self._plans(found.topology, found.ranks, None),
         )
 
-    def _start_watch(self, engine: Engine, channel: int, membership: Membership) -> Watch:
-        name = Name(os.geteuid(), channel, membership.rank, os.getpid())
-        patience = self.settings.stall_seconds
-        me = str(membership.members[membership.rank])
-        return Watch(name, Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience), self._trace)
-
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""
         with self._lock:
@@ -299,7 +309,15 @@ class Runtime:
     def _dump(self) -> None:
         if self.settings.trace and self._world:
             me, size = self._place_in_job()
-            trace.dump(self.events(), self.settings, me, size, groups=dict(self._seen), reason=self._first_failure())
+            trace.dump(
+                self.events(),
+                self.settings,
+                me,
+                size,
+                groups=dict(self._seen),
+                requests=self._requests(),
+                reason=self._first_failure(),
+            )
 
     def _trace(self) -> bytes:
         me, size = self._place_in_job()
@@ -311,9 +329,18 @@ class Runtime:
             self.events(),
             size=size,
             groups=dict(self._seen),
+            requests=self._requests(),
             reason=self._first_failure(),
             line=users_line(),
         ).encode()
+
+    def _requests(self) -> list[Request]:
+        shift = wall_ns()
+        return [
+            request
+            for channel, coordinator in dict(self.coordinators).items()
+            for request in of_records(channel, coordinator.records(), shift)
+        ]
 
     def _place_in_job(self) -> tuple[int, int]:
         return self._world[self._process.name], len(self._world)

@@ -8,13 +8,24 @@ Distributed Systems", ICDCS 1987); of many, the tightest bounds are about the la
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from paceline.trace.dump import Dump
+from paceline.trace.event import Event
 
-_MEETINGS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+MEETINGS = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"))
 """Collectives that nobody leaves before everybody has come."""
+
+
+class Meeting(NamedTuple):
+    """One of them, as one rank saw it: the group's channel, its number there, and when that rank called and left it."""
+
+    channel: int
+    sequence: int
+    begin_ns: int
+    end_ns: int
 
 
 class Clock(NamedTuple):
@@ -24,30 +35,48 @@ class Clock(NamedTuple):
     error_ns: float
 
 
-def clocks(dumps: Sequence[Dump]) -> dict[str, Clock]:
-    """The clock of every host, against that of the first dump. Hosts that share no collective with it are taken as they
-    are, with an infinite error."""
+def clocks(seen: Iterable[tuple[str, Iterable[Meeting]]]) -> dict[str, Clock]:
+    """The clock of every host, against that of the first. seen: per rank its host and its meetings.
+
+    Hosts that share no meeting with the first are taken as they are, with an infinite error.
+    """
     spans: dict[str, dict[tuple[int, int], tuple[int, int]]] = {}
-    for dump in dumps:
-        _add(spans.setdefault(dump.host, {}), dump)
-    if not dumps:
+    for host, meetings in seen:
+        mine = spans.setdefault(host, {})
+        for channel, sequence, begin, end in meetings:  # a host's last to come and first to leave
+            last, first = mine.get((channel, sequence), (begin, end))
+            mine[channel, sequence] = max(last, begin), min(first, end)
+    if not spans:
         return {}
-    reference = spans[dumps[0].host]
+    reference, *_ = spans.values()
     return {host: _against(reference, mine) if mine is not reference else Clock(0, 0) for host, mine in spans.items()}
 
 
-def _add(spans: dict[tuple[int, int], tuple[int, int]], dump: Dump) -> None:
-    """For each collective of a host its last beginning and its first end."""
-    for event in dump.events:
-        if event.state == "done" and event.collective in _MEETINGS:
-            key = (event.channel, event.sequence)
-            begin, end = spans.get(key, (event.enqueue_ns, event.end_ns))
-            spans[key] = (max(begin, event.enqueue_ns), min(end, event.end_ns))
+def clocks_of(dumps: Sequence[Dump]) -> dict[str, Clock]:
+    """The clocks of the dumps' hosts, against that of the first."""
+    return clocks((dump.host, map(meeting, filter(is_meeting, dump.events))) for dump in dumps)
 
 
-def _against(
-    reference: Mapping[tuple[int, int], tuple[int, int]], mine: Mapping[tuple[int, int], tuple[int, int]]
-) -> Clock:
+def aligned(dumps: Sequence[Dump]) -> list[Dump]:
+    """The dumps with all times on the clock of the first one's host."""
+    found = clocks_of(dumps)
+    return [_moved(dump, -found[dump.host].ahead_ns) if found[dump.host].ahead_ns else dump for dump in dumps]
+
+
+def is_meeting(event: Event) -> bool:
+    """Whether it bounds clocks: a collective of that kind, and over."""
+    return event.state == "done" and event.collective in MEETINGS
+
+
+def meeting(event: Event) -> Meeting:
+    """What `clocks` takes."""
+    return Meeting(event.channel, event.sequence, event.enqueue_ns, event.end_ns)
+
+
+_Spans = Mapping[tuple[int, int], tuple[int, int]]
+
+
+def _against(reference: _Spans, mine: _Spans) -> Clock:
     lowest, highest = -math.inf, math.inf
     for key in reference.keys() & mine.keys():
         (there, done_there), (here, done_here) = reference[key], mine[key]
@@ -56,3 +85,14 @@ def _against(
     if lowest > highest or math.isinf(lowest):
         return Clock(0, math.inf)  # nothing in common, or a clock that was set meanwhile
     return Clock(round((lowest + highest) / 2), (highest - lowest) / 2)
+
+
+def _moved(dump: Dump, shift: int) -> Dump:
+    def at(moment: int) -> int:
+        return moment + shift if moment else 0
+
+    events = (
+        e._replace(enqueue_ns=at(e.enqueue_ns), start_ns=at(e.start_ns), end_ns=at(e.end_ns)) for e in dump.events
+    )
+    requests = (request.moved(shift) for request in dump.requests)
+    return replace(dump, events=tuple(events), requests=tuple(requests), written_ns=at(dump.written_ns))

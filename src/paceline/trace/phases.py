@@ -1,7 +1,7 @@
 """The life of a named tensor in the phases that Horovod's timeline has: a process per tensor, a row per rank.
 
-The names are those of Horovod's documentation (docs/timeline.rst), with PACELINE_ALLREDUCE where it has MPI_ALLREDUCE or
-NCCL_ALLREDUCE.
+The names are those of Horovod's documentation (docs/timeline.rst), with PACELINE_ALLREDUCE where it has MPI_ALLREDUCE
+or NCCL_ALLREDUCE.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from paceline.trace.record import interval, metadata
 from paceline.trace.request import Request
 
 FIRST_PID = 1 << 20
@@ -46,47 +47,57 @@ class Tensors:
             if pid != others or (others, -1) not in self._rows:
                 self._rows.add((pid, -1))
                 shown = name if pid != others else "other tensors"
-                new = [_about("process_name", pid, 0, name=shown), _about("process_sort_index", pid, 0, sort_index=pid)]
+                new = [
+                    metadata("process_name", pid, 0, name=shown),
+                    metadata("process_sort_index", pid, 0, sort_index=pid),
+                ]
         if (pid, rank) not in self._rows:
             self._rows.add((pid, rank))
-            new.append(_about("thread_name", pid, rank, name=f"rank {rank}"))
+            new.append(metadata("thread_name", pid, rank, name=f"rank {rank}"))
         return pid, new
 
 
+class Turns:
+    """When the turn of a batch came: batches of a group are carried out one after the other, so when the one before was
+    done. Requests come in as they end."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, int] = {}
+        self._batch: dict[int, tuple[int, int]] = {}  # the newest, and when its last request was done
+
+    def of(self, request: Request) -> int:
+        """CLOCK_REALTIME ns, 0 if the batch before is not known."""
+        number, done = self._batch.get(request.channel, (request.batch, 0))
+        if request.batch != number:
+            self._before[request.channel], number, done = done, request.batch, 0
+        self._batch[request.channel] = number, max(done, request.done_ns)
+        return self._before.get(request.channel, 0)
+
+
 def slices(
-    request: Request, pid: int, rank: int, origin_ns: int, ready: Mapping[int, int] | None = None
+    request: Request, pid: int, rank: int, origin_ns: int, turn_ns: int = 0, ready: Mapping[int, int] | None = None
 ) -> Iterable[dict[str, Any]]:
     """The phases of one request. ready: when ranks handed it in (CLOCK_REALTIME ns), as far as known: ticks."""
     kind = _KINDS.get(request.kind, request.kind.upper())
 
     def phase(name: str, begin: int, end: int, **arguments: object) -> dict[str, Any]:
-        record = {
-            "name": name,
-            "cat": "tensor",
-            "ph": "X",
-            "pid": pid,
-            "tid": rank,
-            "ts": (begin - origin_ns) / 1000,
-            "dur": max(0, end - begin) / 1000,
-        }
-        return {**record, "args": arguments} if arguments else record
+        return interval(name, pid, rank, begin - origin_ns, end - begin, arguments)
 
     issued = request.negotiated_ns or request.done_ns
     yield phase(f"NEGOTIATE_{kind}", request.submitted_ns, issued, batch=request.batch)
     for other, moment in sorted((ready or {}).items()):
-        yield phase(str(other), min(max(moment, request.submitted_ns), issued), 0)
+        at = min(max(moment, request.submitted_ns), issued)
+        yield phase(str(other), at, at)
     if not request.negotiated_ns:
         return  # it failed before anybody carried it out
     yield phase(kind, issued, request.done_ns, bytes=request.bytes, batch=request.batch)
-    moment = issued
+    reduced = request.reduced_ns or request.done_ns
+    moment = min(max(issued, turn_ns), request.packed_ns or reduced)
+    if moment > issued:
+        yield phase("QUEUE", issued, moment)
     if request.packed_ns:
         yield phase("MEMCPY_IN_FUSION_BUFFER", moment, request.packed_ns)
         moment = request.packed_ns
-    reduced = request.reduced_ns or request.done_ns
     yield phase(f"PACELINE_{kind}", moment, reduced)
     if request.packed_ns and request.reduced_ns:
         yield phase("MEMCPY_OUT_FUSION_BUFFER", reduced, request.done_ns)
-
-
-def _about(what: str, pid: int, tid: int, **arguments: object) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": pid, "tid": tid, "args": arguments}

@@ -56,6 +56,11 @@ class Request(NamedTuple):
         """The same on all ranks of the group, and of no other request."""
         return self.channel, self.batch, self.name
 
+    def moved(self, shift_ns: int) -> Request:
+        """With this added to all times; phases that did not happen stay 0."""
+        times = (moment + shift_ns if moment else 0 for moment in self[5:10])
+        return Request._make((*self[:5], *times, self.last))
+
 
 def wall_ns() -> int:
     """What to add to CLOCK_MONOTONIC for CLOCK_REALTIME."""
@@ -63,11 +68,7 @@ def wall_ns() -> int:
 
 
 def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[Request]:
-    """A coordinator's records with `shift_ns` added to every time that is not 0."""
-
-    def at(moment: int) -> int:
-        return moment + shift_ns if moment else 0
-
+    """A coordinator's records, with `shift_ns` added to all their times."""
     return [
         Request(
             channel,
@@ -75,13 +76,13 @@ def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[R
             r.kind,
             r.bytes,
             r.batch,
-            at(r.submitted_ns),
-            at(r.negotiated_ns),
-            at(r.packed_ns),
-            at(r.reduced_ns),
-            at(r.done_ns),
+            r.submitted_ns,
+            r.negotiated_ns,
+            r.packed_ns,
+            r.reduced_ns,
+            r.done_ns,
             -1 if r.last is None else int(r.last),
-        )
+        ).moved(shift_ns)
         for r in records
     ]
 

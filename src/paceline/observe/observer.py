@@ -1,0 +1,193 @@
+"""Follows what a rank does by looking at its rings now and then; between two looks it costs nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from paceline.observe.figures import Figures, Group, Waiting
+from paceline.observe.news import News
+from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
+from paceline.stalls import Wait
+from paceline.trace.clocks import Meeting, is_meeting, meeting
+from paceline.trace.event import Event
+from paceline.trace.request import Record, Request, of_records, wall_ns
+
+_ARRIVALS = 512
+_NAMES_SHOWN = 20
+
+
+class Source(Protocol):
+    """What is asked of a coordinator: the last requests that ended, oldest first, and a dataclass of counters."""
+
+    def records(self) -> Sequence[Record]: ...
+    def counters(self) -> Any: ...
+
+
+class Engine(Protocol):
+    """What is asked of the engine."""
+
+    def events(self, after: int = 0, /) -> list[Any]: ...
+    def exposed_ns(self) -> int: ...
+    def waits(self) -> Sequence[Wait]: ...
+
+
+class Observer:
+    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        coordinators: Callable[[], Mapping[int, Source]],
+        groups: Callable[[], Mapping[int, tuple[str, int]]],
+        rank: int,
+        size: int,
+    ) -> None:
+        self._engine, self._coordinators, self._groups = engine, coordinators, groups
+        self._rank, self._size = rank, size
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[News], None]] = []
+        self._settled = 0  # ids up to here were seen, or had gone by
+        self._seen: set[int] = set()  # ids above
+        self._newest = 0
+        self._ends: dict[int, tuple[str, int]] = {}  # the last record seen, by channel
+        self._issued: dict[int, int] = {}
+        self._steps = NamedSteps()
+        self._nameless = NamelessSteps()
+        self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
+        self._last: dict[str, int] = {}
+        self._since = 0
+        self._before = 0  # operations that had gone by when it first looked
+        self._exposed_before = 0
+        self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
+        self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
+        self._counters: dict[int, dict[str, int]] = {}  # the last of each coordinator, also of those that are gone
+
+    def follow(self, listener: Callable[[News], None]) -> None:
+        """From now on `listener` hears of every look's news. It must not look itself."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unfollow(self, listener: Callable[[News], None]) -> None:
+        """No more news for this one."""
+        with self._lock:
+            self._listeners.remove(listener)
+
+    def look(self) -> float:
+        """Take in what is new. Returns how much of the rings was, 0 to 1: if 1, some may have gone by."""
+        with self._lock:
+            coordinators = self._coordinators()
+            events, gone = self._new_events()
+            requests = [
+                request for channel, one in coordinators.items() for request in self._new_requests(channel, one)
+            ]
+            for event in events:
+                self._take_event(event, named=event.channel in coordinators)
+            for request in requests:
+                self._take_request(request)
+            if not self._steps.count:
+                self._nameless.settle(gone)
+            news = News(tuple(events), tuple(requests))
+            for listener in self._listeners:
+                listener(news)
+            return 1.0 if gone else max(len(events) / 4096, len(requests) / 8192)
+
+    def figures(self) -> Figures:
+        """What all looks have found, with one more now."""
+        self.look()
+        with self._lock:
+            named = bool(self._steps.count)
+            commonest = sorted(self._last.items(), key=lambda item: (-item[1], item[0]))[:_NAMES_SHOWN]
+            now = time.time_ns()
+            return Figures(
+                rank=self._rank,
+                size=self._size,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                since_ns=self._since or now,
+                time_ns=now,
+                operations=self._newest - self._before,
+                unseen=self._unseen,
+                bytes=self._bytes,
+                exposed_ns=self._engine.exposed_ns() - self._exposed_before,
+                steps=self._steps.count if named else round(self._nameless.count, 3),
+                step_ns=self._steps.median_ns if named else self._nameless.median_ns,
+                requests=self._requests,
+                passed=self._passed,
+                last_count=self._last_count,
+                last=dict(commonest),
+                coordinators=dict(self._counters),
+                waits=tuple(
+                    Waiting(what, round(seconds, 6), tuple(who for who, _ in missing))
+                    for _, seconds, _, what, missing in self._engine.waits()
+                ),
+                arrivals=tuple(self._arrivals),
+                groups={
+                    channel: Group(name, size, *self._moved.get(channel, (0, 0)))
+                    for channel, (name, size) in self._groups().items()
+                },
+            )
+
+    def _new_events(self) -> tuple[list[Event], int]:
+        """The operations that ended since the last look, by their ids, and how many went by unseen."""
+        rows = [Event._make(row) for row in self._engine.events(self._settled)]
+        if not rows:
+            return [], 0
+        gone = rows[0].id - self._settled - 1 - sum(1 for number in self._seen if number < rows[0].id)
+        if not self._since:
+            self._since, self._before, gone = rows[0].enqueue_ns, rows[0].id - 1, 0
+            self._exposed_before = 0 if rows[0].id == 1 else self._engine.exposed_ns()
+        new = [event for event in rows if event.state != "running" and event.id not in self._seen]
+        self._newest = rows[-1].id
+        first_running = next((event.id for event in rows if event.state == "running"), self._newest + 1)
+        self._settled = first_running - 1
+        self._seen = {event.id for event in rows if event.state != "running" and event.id > self._settled}
+        self._unseen += gone
+        return new, gone
+
+    def _take_event(self, event: Event, named: bool) -> None:
+        self._bytes += event.bytes
+        operations, size = self._moved.get(event.channel, (0, 0))
+        self._moved[event.channel] = operations + 1, size + event.bytes
+        if is_meeting(event):
+            self._arrivals.append(meeting(event))
+        if not named and not event.point_to_point:
+            call = (event.channel, event.collective, event.dtype, event.op, event.bytes)
+            self._nameless.add(call, event.enqueue_ns)
+
+    def _new_requests(self, channel: int, source: Source) -> list[Request]:
+        records = source.records()
+        self._counters[channel] = counters = {
+            name: value for name, value in asdict(source.counters()).items() if isinstance(value, int)
+        }
+        end = self._ends.get(channel)
+        begin = len(records)
+        shift = wall_ns()
+        known = False
+        while begin and not known:
+            record = records[begin - 1]
+            known = (record.name, record.submitted_ns) == end
+            begin -= not known
+        new = of_records(channel, records[begin:], shift)
+        if new:
+            self._ends[channel] = records[-1].name, records[-1].submitted_ns
+            issued = counters.get("issued", 0)
+            if end is not None and not known:
+                self._passed += max(0, issued - self._issued.get(channel, 0) - len(new))
+            self._issued[channel] = issued
+        return new
+
+    def _take_request(self, request: Request) -> None:
+        self._requests += 1
+        self._since = self._since or request.submitted_ns
+        self._steps.add(request.name, request.bytes, request.submitted_ns)
+        if request.last == 1:
+            self._last_count += 1
+            if request.name in self._last or len(self._last) < MAX_NAMES:
+                self._last[request.name] = self._last.get(request.name, 0) + 1
