@@ -14,7 +14,7 @@ constexpr std::size_t kCombineBlock = std::size_t{128} << 10;  // bytes per inpu
 
 }  // namespace
 
-Combination::Combination(Context& context, const Action& action, std::span<Receive> receives)
+Combination::Combination(Context& context, const Instruction& action, std::span<Receive> receives)
     : context_(&context), action_(&action), receives_(receives) {
   for (const Receive& receive : receives_) {
     const Link& link = *context.group->members[static_cast<std::size_t>(receive.source)].link;

@@ -17,7 +17,7 @@ struct Input {
   std::int32_t tag = 0;
 };
 
-struct Action {
+struct Instruction {
   enum class Kind : std::uint8_t { copy, scale, divide, send, receive, combine };
   Kind kind;
   int peer = -1;
@@ -31,7 +31,7 @@ struct Action {
 };
 
 struct Program {
-  std::vector<Action> actions;
+  std::vector<Instruction> actions;
   std::vector<Input> inputs;
   std::vector<std::uint32_t> stage_ends;  // in `actions`
   std::vector<std::uint32_t> track_ends;  // in `stage_ends`

@@ -30,9 +30,9 @@ void Track::begin(Context& context, std::size_t index) {
   std::size_t sends = 0;
   std::size_t receives = 0;
   for (std::uint32_t i = program.first_action(stage_); i < program.stage_ends[end_ - 1]; ++i) {
-    const Action& action = program.actions[i];
-    sends += action.kind == Action::Kind::send ? 1 : 0;
-    receives += action.kind == Action::Kind::receive ? 1 : 0;
+    const Instruction& action = program.actions[i];
+    sends += action.kind == Instruction::Kind::send ? 1 : 0;
+    receives += action.kind == Instruction::Kind::receive ? 1 : 0;
     for (std::uint32_t k = 0; k < action.inputs; ++k)
       receives += program.inputs[action.first_input + k].peer >= 0 ? 1 : 0;
   }
@@ -52,8 +52,8 @@ Receive& Track::next_receive(int peer, std::int32_t tag, std::byte* to, std::siz
   return receive;
 }
 
-void Track::post_send(const Action& action) {
-  Send& send = sends_[sends_used_++];
+void Track::post_send(const Instruction& action) {
+  Message& send = sends_[sends_used_++];
   send.header = context_->header;
   send.header.length = action.bytes;
   send.header.tag = action.tag;
@@ -63,7 +63,7 @@ void Track::post_send(const Action& action) {
   send.link->post(send);
 }
 
-void Track::post_combine(const Action& action) {
+void Track::post_combine(const Instruction& action) {
   const std::size_t first = receives_used_;
   for (std::uint32_t i = 0; i < action.inputs; ++i) {
     const Input& input = context_->program->inputs[action.first_input + i];
@@ -78,18 +78,18 @@ void Track::post_stage() {
   const Program& program = *context_->program;
   const DType dtype = program.fold.dtype;
   for (std::uint32_t i = program.first_action(stage_); i < program.stage_ends[stage_]; ++i) {
-    const Action& action = program.actions[i];
+    const Instruction& action = program.actions[i];
     switch (action.kind) {
-      case Action::Kind::copy: std::memmove(action.to, action.from, action.bytes); break;
-      case Action::Kind::scale:
+      case Instruction::Kind::copy: std::memmove(action.to, action.from, action.bytes); break;
+      case Instruction::Kind::scale:
         kernels().scale(dtype, action.to, action.from, action.bytes / size_of(dtype), action.factor);
         break;
-      case Action::Kind::divide:
+      case Instruction::Kind::divide:
         kernels().divide(dtype, action.to, action.to, action.bytes / size_of(dtype), action.factor);
         break;
-      case Action::Kind::send: post_send(action); break;
-      case Action::Kind::receive: context_->post(next_receive(action.peer, action.tag, action.to, action.bytes)); break;
-      case Action::Kind::combine: post_combine(action); break;
+      case Instruction::Kind::send: post_send(action); break;
+      case Instruction::Kind::receive: context_->post(next_receive(action.peer, action.tag, action.to, action.bytes)); break;
+      case Instruction::Kind::combine: post_combine(action); break;
     }
   }
 }
@@ -127,7 +127,7 @@ bool Track::stage_complete() const {
 
 bool Track::sent() const {
   return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends_used_),
-                     [](const Send& send) { return send.done; });
+                     [](const Message& send) { return send.done; });
 }
 
 bool Track::has_work() const {
@@ -151,7 +151,7 @@ void Track::let_go() {
     if (receive.state == Receive::State::streaming) receive.link->cancel(receive);
     receive.arrival.reset();
   }
-  for (Send& send : sends_)
+  for (Message& send : sends_)
     if (!send.done && (send.queued || send.offered)) send.link->cancel(send);
 }
 
