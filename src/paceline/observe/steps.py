@@ -19,9 +19,7 @@ class NamedSteps:
     """
 
     def __init__(self) -> None:
-        self._carried: dict[str, int] = {}
-        self._before: dict[str, int] = {}  # when it was handed in last
-        self._most = 0
+        self._names: dict[str, tuple[int, int, int]] = {}  # how often, bytes in all, when last
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self.anchor = ""
         self.count = 0
@@ -29,18 +27,19 @@ class NamedSteps:
 
     def add(self, name: str, size: int, submitted_ns: int) -> None:
         """A request of `size` bytes, handed in then."""
-        before = self._before.get(name)
-        if before is None and len(self._before) >= MAX_NAMES:
+        if name not in self._names and len(self._names) >= MAX_NAMES:
             return
-        self._before[name] = submitted_ns
-        carried = self._carried[name] = self._carried.get(name, 0) + size
-        if before is None:
+        times, carried, before = self._names.get(name, (0, 0, 0))
+        self._names[name] = times + 1, carried + size, submitted_ns
+        if not times:
             return
-        if name == self.anchor or not self.anchor:
+        led = name == self.anchor
+        leads = led or not self.anchor or carried + size > self._names[self.anchor][1]
+        if leads:
+            self.anchor = name
+        if led or (leads and times > self.count):  # who takes the lead counts this step unless the one before has
             self.count += 1
             self._recent.append(max(0, submitted_ns - before))
-        if not self.anchor or carried > self._most:
-            self.anchor, self._most = name, carried
 
     @property
     def median_ns(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,9 @@ def command(
     try:
         show(read(file), Console())
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+        print(f"paceline report: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from None
+        print(f"paceline report: cannot read {file}: {error.strerror}", file=sys.stderr)
+        return 2
     return 0

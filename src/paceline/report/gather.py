@@ -29,8 +29,8 @@ Pair = Callable[[tuple[int, int], int], Any]
 class Gathering:
     """A group for the first rank and each of the others, so that one that is gone keeps nobody from the rest.
 
-    Made on every rank when the job begins. job: the channel of the group of all ranks. Groups have numbers of their own,
-    derived from the job's, so nobody needs to be asked.
+    Made on every rank when the job begins. job: the channel of the group of all ranks; those of the pairs are derived
+    from it, so that nobody needs to be asked.
     """
 
     def __init__(self, pair: Pair, job: int, rank: int, size: int) -> None:

@@ -30,8 +30,8 @@ log = logging.getLogger("paceline")
 
 
 class Timeline:
-    """Writes what this rank does from now on, in a thread of its own, with ticks for when the other ranks of this machine
-    handed their requests in. Memory is bounded: what can't be written in time is left out.
+    """Writes what this rank does from now on, in a thread of its own, with ticks for when the other ranks of this
+    machine handed their requests in. Memory is bounded: what can't be written in time is left out.
 
     name: of this rank's socket; the others are found by it.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Annotated
 
@@ -46,6 +47,7 @@ def command(
                 time.sleep(interval)
                 screen.update(render(job.picture()), refresh=True)
     except (ValueError, OSError) as error:
-        raise typer.BadParameter(str(error)) from None
+        print(f"paceline top: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 0

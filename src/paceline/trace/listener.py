@@ -1,4 +1,4 @@
-"""Where a running rank answers questions about itself: an abstract Unix socket, which leaves nothing behind however it ends."""
+"""Where a running rank answers questions: an abstract Unix socket, which leaves nothing behind however it ends."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Record(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def bytes(self) -> int: ...
+    def nbytes(self) -> int: ...
     @property
     def batch(self) -> int: ...
     @property
@@ -74,7 +74,7 @@ def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[R
             channel,
             r.name,
             r.kind,
-            r.bytes,
+            r.nbytes,
             r.batch,
             r.submitted_ns,
             r.negotiated_ns,
