@@ -10,7 +10,7 @@ namespace paceline {
 class Combination {
  public:
   // `receives` are idle and stay where they are until this is done.
-  Combination(Context& context, const Instruction& action, std::span<Receive> receives);
+  Combination(Context& context, const Instruction& instruction, std::span<Receive> receives);
 
   // Moves on by a bounded amount of work; true if anything moved. `sent`: whether the sends of its stage are done.
   bool step(bool sent);

@@ -15,29 +15,29 @@ Lowering::Lowering(Program& program, int rank, int size)
 }
 
 void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
-  Instruction action{Instruction::Kind::send};
-  action.from = data;
-  action.bytes = bytes;
-  action.peer = peer;
-  action.tag = sent_[static_cast<std::size_t>(peer)]++;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::send};
+  instruction.from = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = sent_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
 }
 
 void Lowering::add_receive(std::byte* data, std::size_t bytes, int peer) {
-  Instruction action{Instruction::Kind::receive};
-  action.to = data;
-  action.bytes = bytes;
-  action.peer = peer;
-  action.tag = received_[static_cast<std::size_t>(peer)]++;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = received_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
 }
 
 void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders) {
-  Instruction action{Instruction::Kind::combine};
-  action.to = to;
-  action.bytes = bytes;
-  action.first_input = static_cast<std::uint32_t>(program_.inputs.size());
-  action.inputs = static_cast<std::uint32_t>(holders.size());
+  Instruction instruction{Instruction::Kind::combine};
+  instruction.to = to;
+  instruction.bytes = bytes;
+  instruction.first_input = static_cast<std::uint32_t>(program_.inputs.size());
+  instruction.inputs = static_cast<std::uint32_t>(holders.size());
   for (const int holder : holders) {
     if (holder == rank_) {
       program_.inputs.push_back({-1, own, 0});
@@ -45,17 +45,18 @@ void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* ow
       program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
     }
   }
-  program_.actions.push_back(action);
+  program_.instructions.push_back(instruction);
 }
 
-void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor) {
+void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes,
+                         double factor) {
   if (bytes == 0 || (kind == Instruction::Kind::copy && to == from)) return;
-  Instruction action{kind};
-  action.to = to;
-  action.from = from;
-  action.bytes = bytes;
-  action.factor = factor;
-  program_.actions.push_back(action);
+  Instruction instruction{kind};
+  instruction.to = to;
+  instruction.from = from;
+  instruction.bytes = bytes;
+  instruction.factor = factor;
+  program_.instructions.push_back(instruction);
 }
 
 // Chunks differ by one element at most.
@@ -123,10 +124,12 @@ void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count
       if (reduce.owner != rank_) continue;
       for (const auto& [from, to] : covered) {
         if (to <= begin || from >= end) continue;
-        if (from > begin) add_local(Instruction::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
+        if (from > begin)
+          add_local(Instruction::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
         begin = std::max(begin, to);
       }
-      if (begin < end) add_local(Instruction::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
+      if (begin < end)
+        add_local(Instruction::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
     }
     std::ranges::sort(next);
     covered.clear();
@@ -259,17 +262,17 @@ void Lowering::barrier() {
 
 void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
   add_send(data, bytes, peer);
-  program_.actions.back().tag = tag;
+  program_.instructions.back().tag = tag;
   program_.end_track();
 }
 
 void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
-  Instruction action{Instruction::Kind::receive};
-  action.to = data;
-  action.bytes = bytes;
-  action.peer = peer;  // -1: any source
-  action.tag = tag;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;  // -1: any source
+  instruction.tag = tag;
+  program_.instructions.push_back(instruction);
   program_.end_track();
 }
 

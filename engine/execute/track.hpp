@@ -27,8 +27,8 @@ class Track {
 
  private:
   void post_stage();
-  void post_send(const Instruction& action);
-  void post_combine(const Instruction& action);
+  void post_send(const Instruction& instruction);
+  void post_combine(const Instruction& instruction);
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
   bool pull(Receive& receive);
   bool stage_complete() const;

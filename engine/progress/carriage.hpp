@@ -17,9 +17,7 @@ class FusionMemory {
   FusionMemory(std::shared_ptr<Arena> arena, std::size_t usual) : arena_(std::move(arena)), usual_(usual) {}
 
   Arena& arena() const { return *arena_; }
-  std::shared_ptr<ArenaMemory> output(std::size_t bytes) const {
-    return std::make_shared<ArenaMemory>(arena_, bytes);
-  }
+  std::shared_ptr<ArenaMemory> output(std::size_t bytes) const { return std::make_shared<ArenaMemory>(arena_, bytes); }
   // Throws std::bad_alloc.
   std::byte* at_least(std::size_t bytes);
 
@@ -45,7 +43,7 @@ struct Surroundings {
 
 class Carriage {
  public:
-  explicit Carriage(const Surroundings& around) : around_(around) {}
+  Carriage(const Surroundings& around, std::vector<Carried> carried) : around_(around), carried_(std::move(carried)) {}
   virtual ~Carriage() = default;
   Carriage(const Carriage&) = delete;
   Carriage& operator=(const Carriage&) = delete;
@@ -57,23 +55,24 @@ class Carriage {
   virtual bool has_work() const = 0;
   // The collectives under way.
   std::span<const Handle> moving() const { return moving_; }
+  std::span<const Carried> carried() const { return carried_; }
 
  protected:
   // Whether the collectives under way are over.
   bool moved();
 
   const Surroundings& around_;
+  const std::vector<Carried> carried_;
   std::vector<Handle> moving_;
 };
 
-// Carriages for the requests of a batch, to be carried out in this order; the same on all ranks.
-std::vector<std::unique_ptr<Carriage>> carriages(const Surroundings& around, std::vector<Carried> batch);
+// For the requests of a batch: one, or several that fuse.
+std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch);
 
 std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused);
-std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> together);
-std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, Carried carried);
-std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, Carried carried);
-std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, Carried carried);
-std::unique_ptr<Carriage> carry_barrier(const Surroundings& around, Carried carried);
+std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one);
 
 }  // namespace paceline

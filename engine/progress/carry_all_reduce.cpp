@@ -25,11 +25,12 @@ void copy(DType dtype, std::byte* to, const std::byte* from, std::size_t bytes, 
 class FusedAllReduce final : public Carriage {
  public:
   FusedAllReduce(const Surroundings& around, std::vector<Carried> fused)
-      : Carriage(around), fused_(std::move(fused)), first_(*fused_.front().request) {
-    for (const Carried& carried : fused_) bytes_ += bytes_of(carried);
+      : Carriage(around, std::move(fused)), first_(*carried_.front().request) {
+    for (const Carried& carried : carried_) bytes_ += bytes_of(carried);
   }
 
   bool step() override {
+    const bool begun = phase_ != Phase::moving;
     switch (phase_) {
       case Phase::placing:
         place();
@@ -41,8 +42,8 @@ class FusedAllReduce final : public Carriage {
         phase_ = Phase::moving;
         [[fallthrough]];
       case Phase::moving:
-        if (!moved()) return true;
-        for (const Carried& carried : fused_)
+        if (!moved()) return begun;
+        for (const Carried& carried : carried_)
           if (carried.own) carried.own->record.reduced_ns = now_ns();
         phase_ = Phase::unpacking;
         [[fallthrough]];
@@ -65,14 +66,14 @@ class FusedAllReduce final : public Carriage {
 
   // Tensors that lie in a row already, as those of a gradient bucket do, stay where they are.
   void place() {
-    std::byte* const begin = fused_.front().own ? fused_.front().own->data : nullptr;
+    std::byte* const begin = carried_.front().own ? carried_.front().own->data : nullptr;
     std::byte* next = begin;
     bool in_a_row = begin != nullptr;
-    for (const Carried& carried : fused_) {
+    for (const Carried& carried : carried_) {
       in_a_row = in_a_row && carried.own && carried.own->data == next;
       next += bytes_of(carried);
     }
-    const bool usable = fused_.size() == 1 || around_.fusion.arena().holds(begin, bytes_);
+    const bool usable = carried_.size() == 1 || around_.fusion.arena().holds(begin, bytes_);
     in_place_ = in_a_row && usable && !around_.spare_inputs;
     buffer_ = in_place_ ? begin : around_.fusion.at_least(bytes_);
   }
@@ -92,7 +93,7 @@ class FusedAllReduce final : public Carriage {
 
   void start() {
     if (first_.prescale != 1 || !in_place_) {
-      for (const Carried& carried : fused_)
+      for (const Carried& carried : carried_)
         if (carried.own) carried.own->record.packed_ns = now_ns();
     }
     moving_.push_back(all_reduce(around_.engine, around_.group, buffer_, bytes_ / size_of(first_.what.dtype),
@@ -102,7 +103,7 @@ class FusedAllReduce final : public Carriage {
 
   bool unpack() {
     if (in_place_ && first_.postscale == 1) {
-      for (const Carried& carried : fused_) around_.finished(*carried.own);
+      for (const Carried& carried : carried_) around_.finished(*carried.own);
       return true;
     }
     return walk([&](const Carried& carried, std::size_t from, std::size_t in_buffer, std::size_t bytes) {
@@ -115,10 +116,10 @@ class FusedAllReduce final : public Carriage {
   // The next piece of all tensors, in order; true after the last.
   template <typename Visit>
   bool walk(Visit&& visit) {
-    for (std::size_t room = kPiece; at_ < fused_.size() && room > 0;) {
-      const std::size_t whole = bytes_of(fused_[at_]);
+    for (std::size_t room = kPiece; at_ < carried_.size() && room > 0;) {
+      const std::size_t whole = bytes_of(carried_[at_]);
       const std::size_t bytes = std::min(room, whole - done_);
-      visit(fused_[at_], done_, offset_, bytes);
+      visit(carried_[at_], done_, offset_, bytes);
       offset_ += bytes;
       done_ += bytes;
       room -= bytes;
@@ -126,10 +127,9 @@ class FusedAllReduce final : public Carriage {
       ++at_;
       done_ = 0;
     }
-    return at_ == fused_.size();
+    return at_ == carried_.size();
   }
 
-  std::vector<Carried> fused_;
   const Request& first_;  // the others have the same dtype, op and factors
   std::size_t bytes_ = 0;
   Phase phase_ = Phase::placing;

@@ -13,91 +13,19 @@ using Counts = std::vector<std::uint64_t>;
 
 std::byte* bytes_of(Counts& counts) { return reinterpret_cast<std::byte*>(counts.data()); }
 
-class AllGather final : public Carriage {
- public:
-  AllGather(const Surroundings& around, std::vector<Carried> together)
-      : Carriage(around), together_(std::move(together)) {}
-
-  bool step() override {
-    switch (phase_) {
-      case Phase::telling:
-        tell();
-        phase_ = Phase::hearing;
-        [[fallthrough]];
-      case Phase::hearing:
-        if (!moved()) return false;
-        for (std::size_t i = 0; i < together_.size(); ++i) gather(i);
-        phase_ = Phase::moving;
-        [[fallthrough]];
-      case Phase::moving:
-        if (!moved()) return false;
-        for (const Carried& carried : together_)
-          if (carried.own) around_.finished(*carried.own);
-        phase_ = Phase::over;
-        return true;
-      case Phase::over: return false;
-    }
-    return false;
-  }
-  bool over() const override { return phase_ == Phase::over; }
-  bool has_work() const override { return phase_ == Phase::telling; }
-
- private:
-  enum class Phase : std::uint8_t { telling, hearing, moving, over };
-
-  std::size_t ranks() const { return static_cast<std::size_t>(around_.group.size()); }
-
-  void tell() {
-    for (const Carried& carried : together_)
-      mine_.push_back(carried.own ? carried.request->bytes / size_of(carried.request->what.dtype) : 0);
-    all_.resize(mine_.size() * ranks());
-    moving_.push_back(all_gather(around_.engine, around_.group, bytes_of(mine_), bytes_of(all_), mine_.size(),
-                                 DType::int64, Mode::inside));
-  }
-
-  void gather(std::size_t index) {
-    const Carried& carried = together_[index];
-    const DType dtype = carried.request->what.dtype;
-    std::vector<std::size_t> counts;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) counts.push_back(all_[rank * together_.size() + index]);
-    const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    // A rank that has joined takes part, and forgets what it gets.
-    auto output = around_.fusion.output(total * size_of(dtype));
-    std::vector<Buffer> recvs;
-    std::byte* next = output->data();
-    for (const std::size_t count : counts) {
-      recvs.push_back({next, count});
-      next += count * size_of(dtype);
-    }
-    const Buffer given{carried.own ? carried.own->data : nullptr, static_cast<std::size_t>(mine_[index])};
-    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_gather,
-                               std::vector<Buffer>(ranks(), given), recvs, dtype, -1, Mode::inside));
-    outputs_.push_back(output);
-    if (carried.own) {
-      carried.own->output = std::move(output);
-      carried.own->counts = std::move(counts);
-    }
-  }
-
-  std::vector<Carried> together_;
-  Phase phase_ = Phase::telling;
-  Counts mine_;
-  Counts all_;
-  std::vector<std::shared_ptr<ArenaMemory>> outputs_;
-};
-
-// One request that all ranks have handed in: `begin` starts its collectives, more than once if need be.
+// One request, carried out by one collective after the other, or by several at once.
 class Single : public Carriage {
  public:
-  Single(const Surroundings& around, Carried carried) : Carriage(around), carried_(std::move(carried)) {
-    if (!carried_.own) throw Failure(ErrorKind::invalid, "a rank that has joined cannot take part in this collective");
+  Single(const Surroundings& around, std::vector<Carried> one) : Carriage(around, std::move(one)) {
+    if (!has_own() && request().what.collective != Collective::all_gather)
+      throw Failure(ErrorKind::invalid, "a rank that has joined cannot take part in this collective");
   }
 
   bool step() override {
     if (over_ || !moved()) return false;
     if (!advance()) {
       over_ = true;
-      around_.finished(own());
+      if (has_own()) around_.finished(own());
     }
     return true;
   }
@@ -108,8 +36,9 @@ class Single : public Carriage {
   // Starts what comes next; false if nothing is left to do.
   virtual bool advance() = 0;
 
-  Requested& own() const { return *carried_.own; }
-  const Request& request() const { return *carried_.request; }
+  bool has_own() const { return carried_.front().own != nullptr; }  // not where this rank has joined
+  Requested& own() const { return *carried_.front().own; }
+  const Request& request() const { return *carried_.front().request; }
   DType dtype() const { return request().what.dtype; }
   std::size_t width() const { return size_of(dtype()); }
   std::size_t ranks() const { return static_cast<std::size_t>(around_.group.size()); }
@@ -118,7 +47,6 @@ class Single : public Carriage {
   std::size_t turn_ = 0;
 
  private:
-  Carried carried_;
   bool over_ = false;
 };
 
@@ -133,6 +61,57 @@ class Broadcast final : public Single {
                                 request().what.root, Mode::inside));
     return true;
   }
+};
+
+// One behind the other, `counts` elements each.
+std::vector<Buffer> in_a_row(std::byte* next, const std::vector<std::size_t>& counts, std::size_t width) {
+  std::vector<Buffer> buffers;
+  for (const std::size_t count : counts) {
+    buffers.push_back({next, count});
+    next += count * width;
+  }
+  return buffers;
+}
+
+std::size_t sum(const std::vector<std::size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+class AllGather final : public Single {
+ public:
+  using Single::Single;
+
+ protected:
+  bool advance() override {
+    switch (turn_++) {
+      case 0:
+        mine_ = {has_own() ? own().request->bytes / width() : 0};
+        all_.resize(ranks());
+        moving_.push_back(
+            all_gather(around_.engine, around_.group, bytes_of(mine_), bytes_of(all_), 1, DType::int64, Mode::inside));
+        return true;
+      case 1: gather(); return true;
+      default: return false;
+    }
+  }
+
+ private:
+  void gather() {
+    std::vector<std::size_t> counts(all_.begin(), all_.end());
+    // A rank that has joined takes part, and forgets what it gets.
+    output_ = around_.fusion.output(sum(counts) * width());
+    const Buffer given{has_own() ? own().data : nullptr, static_cast<std::size_t>(mine_.front())};
+    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_gather,
+                               std::vector<Buffer>(ranks(), given), in_a_row(output_->data(), counts, width()), dtype(),
+                               -1, Mode::inside));
+    if (!has_own()) return;
+    own().output = output_;
+    own().counts = std::move(counts);
+  }
+
+  Counts mine_;
+  Counts all_;
+  std::shared_ptr<ArenaMemory> output_;
 };
 
 class AllToAll final : public Single {
@@ -155,24 +134,11 @@ class AllToAll final : public Single {
 
  private:
   void trade() {
-    std::vector<Buffer> sends;
-    std::byte* next = own().data;
-    for (const std::size_t count : own().counts) {
-      sends.push_back({next, count});
-      next += count * width();
-    }
-    std::vector<std::size_t> counts;
-    for (std::size_t rank = 0; rank < ranks(); ++rank) counts.push_back(all_[rank * ranks() + me()]);
-    own().output = around_.fusion.output(std::accumulate(counts.begin(), counts.end(), std::size_t{0}) * width());
-    std::vector<Buffer> recvs;
-    next = own().output->data();
-    for (const std::size_t count : counts) {
-      recvs.push_back({next, count});
-      next += count * width();
-    }
-    own().counts = std::move(counts);
-    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_to_all, sends, recvs, dtype(), -1,
-                               Mode::inside));
+    const auto sends = in_a_row(own().data, own().counts, width());
+    for (std::size_t rank = 0; rank < ranks(); ++rank) own().counts[rank] = all_[rank * ranks() + me()];
+    own().output = around_.fusion.output(sum(own().counts) * width());
+    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_to_all, sends,
+                               in_a_row(own().output->data(), own().counts, width()), dtype(), -1, Mode::inside));
   }
 
   Counts mine_;
@@ -193,9 +159,8 @@ class ReduceScatter final : public Single {
     const auto& counts = own().counts;
     std::byte* source = own().data;
     if (request().prescale != 1) {
-      const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-      source = around_.fusion.at_least(total * width());
-      scale(source, own().data, total, request().prescale);
+      source = around_.fusion.at_least(sum(counts) * width());
+      scale(source, own().data, sum(counts), request().prescale);
     }
     if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
       moving_.push_back(reduce_scatter(around_.engine, around_.group, source, own().target, counts.front(), dtype(),
@@ -221,20 +186,20 @@ class ReduceScatter final : public Single {
 
 }  // namespace
 
-std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> together) {
-  return std::make_unique<AllGather>(around, std::move(together));
+std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one) {
+  return std::make_unique<AllGather>(around, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, Carried carried) {
-  return std::make_unique<Broadcast>(around, std::move(carried));
+std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one) {
+  return std::make_unique<Broadcast>(around, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, Carried carried) {
-  return std::make_unique<AllToAll>(around, std::move(carried));
+std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one) {
+  return std::make_unique<AllToAll>(around, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, Carried carried) {
-  return std::make_unique<ReduceScatter>(around, std::move(carried));
+std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one) {
+  return std::make_unique<ReduceScatter>(around, std::move(one));
 }
 
 }  // namespace paceline

@@ -81,7 +81,13 @@ int Engine::add_shm_peer(ShmPeer reach, std::string description) {
 std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                          std::chrono::duration<double> timeout,
                                          std::map<std::string, std::vector<Plan>, std::less<>> plans) {
-  auto lock = enter();
+  const auto lock = enter();
+  return make_group(channel, rank, peers, timeout, std::move(plans));
+}
+
+std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                          std::chrono::duration<double> timeout,
+                                          std::map<std::string, std::vector<Plan>, std::less<>> plans) {
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
   if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
   auto group = std::make_shared<Group>();
@@ -143,7 +149,11 @@ void Engine::share_lane(Group& group) {
 }
 
 void Engine::remove_group(Group& group) {
-  auto lock = enter();
+  const auto lock = enter();
+  drop_group(group);
+}
+
+void Engine::drop_group(Group& group) {
   if (!groups_.contains(group.channel)) return;
   for (const auto& operation : active_)
     if (operation->group == &group) operation->fail({ErrorKind::aborted, "its group was closed"});

@@ -156,6 +156,10 @@ class Engine final : private Inbox {
   void share_lane(Group& group);
   void adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void recycle(std::unique_ptr<Arrival> arrival);
+  std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                    std::chrono::duration<double> timeout,
+                                    std::map<std::string, std::vector<Plan>, std::less<>> plans);
+  void drop_group(Group& group);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   std::string gone(const Group& group, int rank, const std::string& reason) const;

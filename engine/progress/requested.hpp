@@ -14,24 +14,6 @@ namespace paceline {
 
 class Coordinator;
 
-// Memory of an arena that is given back with its last owner.
-class ArenaMemory {
- public:
-  ArenaMemory(std::shared_ptr<Arena> arena, std::size_t bytes)
-      : arena_(std::move(arena)), data_(arena_->allocate(bytes)), bytes_(bytes) {}
-  ~ArenaMemory() { arena_->release(data_); }
-  ArenaMemory(const ArenaMemory&) = delete;
-  ArenaMemory& operator=(const ArenaMemory&) = delete;
-
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::shared_ptr<Arena> arena_;
-  std::byte* data_;
-  std::size_t bytes_;
-};
-
 // What became of a request and when: nanoseconds of CLOCK_MONOTONIC, 0 for what did not happen.
 struct Record {
   RequestPtr request;
@@ -51,8 +33,8 @@ class Requested final : public Operation {
   Coordinator& coordinator;  // lives at least as long as it is not over
   RequestPtr request;
   bool join = false;
-  std::byte* data = nullptr;    // what it gives; also where the result goes, where that is in place
-  std::byte* target = nullptr;  // of a reduce_scatter: where its part goes
+  std::byte* data = nullptr;        // what it gives; also where the result goes, where that is in place
+  std::byte* target = nullptr;      // of a reduce_scatter: where its part goes
   std::vector<std::size_t> counts;  // elements: for each rank, of each rank's part; what each rank sent, afterwards
   std::shared_ptr<ArenaMemory> output;
   int last_to_join = -1;

@@ -204,6 +204,11 @@ class Runtime:
         return self._engine.events() if self._engine is not None else []
 
     @property
+    def plans(self) -> Plans:
+        """How groups are planned where nobody says otherwise."""
+        return self._plans
+
+    @property
     def lookout(self) -> Lookout:
         """From where others see this rank. Raises CommunicationError before its first group."""
         if self._lookout is None:

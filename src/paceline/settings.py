@@ -70,6 +70,8 @@ class Settings:
     """The file that describes the network."""
     algorithm: str | None = None
     """The all-reduce to use between machines."""
+    policy: str | None = None
+    """How coordinators agree on an order."""
     report: str | None = None
     """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
     metrics: MetricsAddress | None = None
@@ -115,6 +117,7 @@ class Settings:
             log_level=_given(env, "PACELINE_LOG", _log_level),
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=_given(env, "PACELINE_ALGORITHM", _algorithm),
+            policy=_given(env, "PACELINE_POLICY", _policy),
             report=env.get("PACELINE_REPORT") or None,
             metrics=metrics,
             metrics_token=token,
@@ -237,3 +240,11 @@ def _algorithm(text: str) -> str:
     if text in ALGORITHMS:
         return text
     raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")
+
+
+def _policy(text: str) -> str:
+    from paceline.coordinate.options import POLICIES
+
+    if text in POLICIES:
+        return text
+    raise ValueError(f"should be one of {', '.join(POLICIES)}")
