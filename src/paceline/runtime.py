@@ -90,8 +90,7 @@ class Runtime:
         self._lookout: Lookout | None = None
         self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
-        self.coordinators: dict[int, Source] = {}
-        """By channel, from when they are made until they are closed, for those who look at this rank."""
+        self._coordinators: dict[int, Source] = {}
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
 
@@ -208,6 +207,16 @@ class Runtime:
         """How groups are planned where nobody says otherwise."""
         return self._plans
 
+    def show(self, channel: int, coordinator: Source) -> None:
+        """Let those who look at this rank see this coordinator too. channel: of the group that carries its data."""
+        self._coordinators[channel] = coordinator
+
+    def hide(self, channel: int) -> None:
+        """It is about to close."""
+        if channel in self._coordinators and self._lookout is not None:
+            self._lookout.last_look()
+        self._coordinators.pop(channel, None)
+
     @property
     def lookout(self) -> Lookout:
         """From where others see this rank. Raises CommunicationError before its first group."""
@@ -281,7 +290,7 @@ class Runtime:
         if self._lookout is None:
             me = str(membership.members[membership.rank])
             self._lookout = Lookout(
-                self.settings, self._engine, self.coordinators, self._seen, membership.rank, me, self._trace
+                self.settings, self._engine, self._coordinators, self._seen, membership.rank, me, self._trace
             )
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
@@ -343,7 +352,7 @@ class Runtime:
         shift = wall_ns()
         return [
             request
-            for channel, coordinator in dict(self.coordinators).items()
+            for channel, coordinator in dict(self._coordinators).items()
             for request in of_records(channel, coordinator.records(), shift)
         ]
 

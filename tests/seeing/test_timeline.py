@@ -23,7 +23,9 @@ from paceline.trace.request import wall_ns
 JOB = 2**61 + 11
 
 
-@given(batches=st.lists(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=4)))
+@given(
+    batches=st.lists(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=4))
+)
 def test_the_file_is_whole_after_every_write(tmp_path_factory: pytest.TempPathFactory, batches: list) -> None:
     path = tmp_path_factory.mktemp("stream") / "t.json"
     stream, written = Stream(str(path)), []
@@ -109,5 +111,5 @@ def test_ready_gives_what_ended_since(others: tuple[Rank, FakeCoordinator]) -> N
     found = decode(other.ready.since(shift + 10**11))
     assert [(one.channel, one.name) for one in found] == [(9, "b")]
     for wrong in (b"", b"{}}", b"[[1]]", b'[["x",1,"a",2]]', b"7"):
-        with pytest.raises(ValueError, match="^not a list of hand-ins"):
+        with pytest.raises(ValueError, match=r"^not a list of hand-ins"):
             decode(wrong)

@@ -83,7 +83,7 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
-        home.coordinators[self._groups[-1].channel] = self
+        home.show(self._groups[-1].channel, self)
         self._listen()
 
     def all_reduce(
@@ -133,9 +133,7 @@ class Coordinator:
 
         Afterwards `output` is a buffer of what all ranks sent to this one, and `counts` the elements from each.
         """
-        return self._native.submit(
-            _ALL_TO_ALL, name, *source, _SUM, -1, _ragged(tuple(shape)), counts=list(counts)
-        )
+        return self._native.submit(_ALL_TO_ALL, name, *source, _SUM, -1, _ragged(tuple(shape)), counts=list(counts))
 
     def reduce_scatter(
         self,
@@ -193,7 +191,7 @@ class Coordinator:
     def close(self) -> None:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
-        self._home.coordinators.pop(self._groups[-1].channel, None)
+        self._home.hide(self._groups[-1].channel)
         self._native.close()
         for group in self._groups:
             self._home.forget(group.channel)

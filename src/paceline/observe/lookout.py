@@ -81,6 +81,11 @@ class Lookout:
         if self._looker is None:
             self._looker = Regularly(self._look, "paceline-looker")
 
+    def last_look(self) -> None:
+        """A coordinator closes: take in what it has done, if anybody wants to know."""
+        if self._looker is not None or self._timeline is not None:
+            self.observer.look()
+
     def figures(self) -> Figures:
         """Of this rank, as they are now."""
         return self.observer.figures()

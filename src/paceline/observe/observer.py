@@ -39,7 +39,8 @@ class Engine(Protocol):
 
 
 class Observer:
-    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`."""
+    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`. capacity: of the
+    engine's ring."""
 
     def __init__(
         self,
@@ -48,14 +49,15 @@ class Observer:
         groups: Callable[[], Mapping[int, tuple[str, int]]],
         rank: int,
         size: int,
+        capacity: int = 4096,
     ) -> None:
         self._engine, self._coordinators, self._groups = engine, coordinators, groups
-        self._rank, self._size = rank, size
+        self._rank, self._size, self._capacity = rank, size, capacity
         self._lock = threading.Lock()
         self._listeners: list[Callable[[News], None]] = []
         self._settled = 0  # ids up to here were seen, or had gone by
         self._seen: set[int] = set()  # ids above
-        self._newest = 0
+        self._running = self._ended = 0
         self._ends: dict[int, tuple[str, int]] = {}  # the last record seen, by channel
         self._issued: dict[int, int] = {}
         self._steps = NamedSteps()
@@ -63,7 +65,6 @@ class Observer:
         self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
         self._last: dict[str, int] = {}
         self._since = 0
-        self._before = 0  # operations that had gone by when it first looked
         self._exposed_before = 0
         self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
         self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
@@ -96,7 +97,7 @@ class Observer:
             news = News(tuple(events), tuple(requests))
             for listener in self._listeners:
                 listener(news)
-            return 1.0 if gone else max(len(events) / 4096, len(requests) / 8192)
+            return 1.0 if gone else max(len(events) / self._capacity, len(requests) / 8192)
 
     def figures(self) -> Figures:
         """What all looks have found, with one more now."""
@@ -112,7 +113,7 @@ class Observer:
                 pid=os.getpid(),
                 since_ns=self._since or now,
                 time_ns=now,
-                operations=self._newest - self._before,
+                operations=self._ended + self._unseen + self._running,
                 unseen=self._unseen,
                 bytes=self._bytes,
                 exposed_ns=self._engine.exposed_ns() - self._exposed_before,
@@ -135,19 +136,30 @@ class Observer:
             )
 
     def _new_events(self) -> tuple[list[Event], int]:
-        """The operations that ended since the last look, by their ids, and how many went by unseen."""
+        """The operations that ended since the last look, by their ids, and how many went by unseen.
+
+        Not every id is an operation's: requests have ids too. Of those that went by, as many as of those that did not.
+        """
         rows = [Event._make(row) for row in self._engine.events(self._settled)]
         if not rows:
+            self._running = 0
             return [], 0
-        gone = rows[0].id - self._settled - 1 - sum(1 for number in self._seen if number < rows[0].id)
+        first, newest = rows[0].id, rows[-1].id
         if not self._since:
-            self._since, self._before, gone = rows[0].enqueue_ns, rows[0].id - 1, 0
-            self._exposed_before = 0 if rows[0].id == 1 else self._engine.exposed_ns()
+            self._since = rows[0].enqueue_ns
+            self._exposed_before = 0 if first == 1 else self._engine.exposed_ns()
+            gone = 0
+        elif newest - self._settled <= self._capacity:
+            gone = 0
+        else:
+            passed = first - self._settled - 1 - sum(1 for number in self._seen if number < first)
+            gone = round(passed * len(rows) / (newest - first + 1))
         new = [event for event in rows if event.state != "running" and event.id not in self._seen]
-        self._newest = rows[-1].id
-        first_running = next((event.id for event in rows if event.state == "running"), self._newest + 1)
-        self._settled = first_running - 1
+        running = [event.id for event in rows if event.state == "running"]
+        self._settled = min(running, default=newest + 1) - 1
         self._seen = {event.id for event in rows if event.state != "running" and event.id > self._settled}
+        self._running = len(running)
+        self._ended += len(new)
         self._unseen += gone
         return new, gone
 

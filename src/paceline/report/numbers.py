@@ -12,7 +12,7 @@ def number(value: float | None) -> str:
     if value == 0:
         return "0"
     digits = f"{value:.3g}"
-    return f"{value:.0f}" if "e+" in digits else digits if "e" not in digits else f"{value:.1e}"
+    return f"{value:.0f}" if "e+" in digits else digits if "e" not in digits else f"{value:.2e}"
 
 
 def percent(share: float | None) -> str:

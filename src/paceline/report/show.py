@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -10,6 +11,9 @@ from paceline.observe.rates import Rates
 from paceline.report.numbers import DASH, number, percent, size
 from paceline.report.report import Rank, Report
 from paceline.trace.seconds import shown
+
+COORDINATION = ("negotiation\nµs", "longest\nµs", "oversleep\nµs", "spin\nms", "CPU\nms", "cache\nhits", "fused\nbytes")
+"""Headings of what `coordination` gives."""
 
 _TENSORS = 3
 
@@ -53,16 +57,7 @@ def _steps(report: Report) -> Table:
 
 
 def _coordination(report: Report) -> Table:
-    table = _table(
-        "agreeing on an order",
-        "negotiation µs",
-        "longest µs",
-        "oversleep µs/step",
-        "spin ms/step",
-        "CPU ms/step",
-        "cache hits",
-        "fused/step",
-    )
+    table = _table("agreeing on an order, per step", *COORDINATION)
     for rank in report.ranks:
         table.add_row(*_who(rank), *coordination(rank.rates))
     return table
@@ -97,7 +92,7 @@ def _who(rank: Rank) -> tuple[str, Text]:
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="")
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("rank", justify="right")
     table.add_column("host")
     for column in columns:

@@ -6,12 +6,13 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from paceline.report.numbers import DASH, number, percent, size
-from paceline.report.show import coordination
+from paceline.report.show import COORDINATION, coordination
 from paceline.top.look import Picture, Row
 from paceline.trace.seconds import shown
 
@@ -45,9 +46,9 @@ def _head(picture: Picture) -> Text:
 
 
 def _ranks(picture: Picture) -> Table:
-    table = Table(header_style="")
-    for column in ("rank", "host", "pid", "steps/s", "step ms", "bytes/s", "exposed", "arrived last", "waits for"):
-        table.add_column(column, justify="left" if column in ("host", "waits for") else "right")
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for column in ("rank", "host", "pid", "steps/s", "step\nms", "bytes/s", "exposed", "arrived\nlast", "waits\nfor"):
+        table.add_column(column, justify="left" if column in ("host", "waits\nfor") else "right")
     for row in picture.rows:
         figures, rates = row.figures, row.rates
         table.add_row(
@@ -78,17 +79,15 @@ def _waits_for(row: Row) -> str:
 
 
 def _coordination(picture: Picture) -> Table:
-    table = Table(title="agreeing on an order", title_justify="left", title_style="bold", header_style="")
-    table.add_column("rank", justify="right")
-    for column in (
-        "negotiation µs",
-        "longest µs",
-        "oversleep µs/step",
-        "spin ms/step",
-        "CPU ms/step",
-        "cache hits",
-        "fused/step",
-    ):
+    table = Table(
+        title="agreeing on an order, per step",
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=0,
+        pad_edge=False,
+    )
+    for column in ("rank", *COORDINATION):
         table.add_column(column, justify="right")
     for row in picture.rows:
         table.add_row(str(row.figures.rank), *coordination(row.rates))
