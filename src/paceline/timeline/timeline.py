@@ -23,7 +23,7 @@ from paceline.trace.request import Request
 _SECONDS = 0.25
 _PATIENCE = 0.25
 """For the other ranks' answers: a rank that is stopped costs the writing thread this much, each time."""
-
+_LAST_PATIENCE = 1.0
 _MAX_WAITING = 16384
 
 log = logging.getLogger("paceline")
@@ -59,6 +59,7 @@ class Timeline:
             self._thread = None
             try:
                 self._round()
+                self._ask(_LAST_PATIENCE)
                 self._stream.write(self._of_requests(len(self._waiting)))
             except OSError as error:
                 log.warning("the timeline %s is not complete: %s", self._path, error)
@@ -74,7 +75,7 @@ class Timeline:
             self._stream.write(self._of_events(news))
             self._waiting.extend(news.requests)
         if due:
-            self._ask()
+            self._ask(_PATIENCE)
         self._stream.write(self._of_requests(due))
         return _SECONDS
 
@@ -107,7 +108,7 @@ class Timeline:
                 moment = (request.negotiated_ns - self._origin) / 1000
                 yield {"name": "CYCLE_START", "ph": "i", "s": "g", "pid": rank, "tid": 0, "ts": moment}
 
-    def _ask(self) -> None:
+    def _ask(self, patience: float) -> None:
         """Note when the others of this machine handed in what waits to be written."""
         names = [name for name in live.listening() if name.job == self._name.job and name.rank != self._name.rank]
         if not names:
@@ -116,7 +117,7 @@ class Timeline:
         wanted = {request.key for request in self._waiting}
 
         def ask(name: Name) -> tuple[Name, list[HandIn]] | live.Silence | None:
-            found = live.question(name, f"ready {moment - 10**9}", decode, _PATIENCE, MAX_BYTES)
+            found = live.question(name, f"ready {moment - 10**9}", decode, patience, MAX_BYTES)
             return found if found is None or isinstance(found, live.Silence) else (name, found)
 
         try:
