@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_who_waits_for_whom() -> None:
     waiting = Waiting('all_reduce "layer3.weight" float32[2000]', 61.0, ("rank 1 (host b, pid 9)",))
     figures = Figures(0, 2, "a", 8, 0, 10**9, operations=3, waits=(waiting,))
     rows = (Row(figures, rates(figures), Last(0.1, 10)), Row(figures, rates(figures), Last(0.9, 10)))
-    console = Console(width=150, record=True, file=open(os.devnull, "w"))
+    console = Console(width=150, record=True, file=StringIO())
     console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"})))
     text = console.export_text()
     assert "3 of 4 ranks are on this machine" in text
