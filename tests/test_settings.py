@@ -186,6 +186,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_INTERFACE", "eth0,,eth1"),
         ("PACELINE_INTERFACE", "eth0; rm"),
         ("PACELINE_ALGORITHM", "best"),
+        ("PACELINE_POLICY", "best"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str) -> None:
@@ -218,13 +219,14 @@ def test_wishes() -> None:
             "PACELINE_LOG": "debug",
             "PACELINE_TOPOLOGY": "cluster.yaml",
             "PACELINE_ALGORITHM": "flexreduce",
+            "PACELINE_POLICY": "cycle",
         }
     )
     assert found.secret == b"correct horse battery staple"
     assert (found.machine, found.ports, found.timeout, found.spin_us) == ("left", (40000, 40050), 2.5, 0.0)
     assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
-    assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
+    assert (found.topology, found.algorithm, found.policy) == ("cluster.yaml", "flexreduce", "cycle")
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
 
 
