@@ -348,6 +348,7 @@ NB_MODULE(_engine, m) {
       .def("serve", &Engine::serve, Release())
       .def("close", &Engine::close, Release())
       .def("events", &events, "after"_a = 0)
-      .def("exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
+      .def(
+          "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
       .def("waits", &waits);
 }

@@ -19,6 +19,7 @@ class FakeRecord(NamedTuple):
     reduced_ns: int = 0
     done_ns: int = 0
     last: bool | None = False
+    number: int = 0
 
 
 @dataclass
@@ -47,11 +48,11 @@ class FakeCoordinator:
     counted: FakeCounters = field(default_factory=FakeCounters)
 
     def add(self, *records: FakeRecord) -> None:
-        self.ended += records
+        self.ended += [record._replace(number=len(self.ended) + n) for n, record in enumerate(records, 1)]
         self.counted.issued += len(records)
 
-    def records(self) -> list[FakeRecord]:
-        return self.ended[-self.capacity :]
+    def records(self, after: int = 0) -> list[FakeRecord]:
+        return [record for record in self.ended[-self.capacity :] if record.number > after]
 
     def counters(self) -> FakeCounters:
         return self.counted

@@ -185,9 +185,9 @@ class Coordinator:
         """What this coordinator has done so far."""
         return Counters(*self._native.counters())
 
-    def records(self) -> list[Record]:
-        """The last 8192 requests of this rank that are over, in the order in which they ended."""
-        return [Record(*row) for row in self._native.records()]
+    def records(self, after: int = 0) -> list[Record]:
+        """Of the last 8192 requests of this rank that are over those with numbers above `after`, as they ended."""
+        return [Record(*row) for row in self._native.records(after)]
 
     def close(self) -> None:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""

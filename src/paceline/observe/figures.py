@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from paceline.trace.clocks import Meeting
 
@@ -80,7 +80,7 @@ class Figures:
 
 def encode(figures: Figures) -> bytes:
     """As `decode` reads it."""
-    return json.dumps(asdict(figures), separators=(",", ":")).encode()
+    return json.dumps(vars(figures), default=vars, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Figures:

@@ -24,9 +24,9 @@ _NAMES_SHOWN = 20
 
 
 class Source(Protocol):
-    """What is asked of a coordinator: the last requests that ended, oldest first, and a dataclass of counters."""
+    """What is asked of a coordinator: the last requests that ended, as they ended, and a dataclass of counters."""
 
-    def records(self) -> Sequence[Record]: ...
+    def records(self, after: int = 0, /) -> Sequence[Record]: ...
     def counters(self) -> Any: ...
 
 
@@ -58,8 +58,7 @@ class Observer:
         self._settled = 0  # ids up to here were seen, or had gone by
         self._seen: set[int] = set()  # ids above
         self._running = self._ended = 0
-        self._ends: dict[int, tuple[str, int]] = {}  # the last record seen, by channel
-        self._issued: dict[int, int] = {}
+        self._ends: dict[int, int] = {}  # the number of the last record seen, by channel
         self._steps = NamedSteps()
         self._nameless = NamelessSteps()
         self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
@@ -174,26 +173,14 @@ class Observer:
             self._nameless.add(call, event.enqueue_ns)
 
     def _new_requests(self, channel: int, source: Source) -> list[Request]:
-        records = source.records()
-        self._counters[channel] = counters = {
-            name: value for name, value in asdict(source.counters()).items() if isinstance(value, int)
-        }
+        counters = asdict(source.counters())
+        self._counters[channel] = {name: value for name, value in counters.items() if isinstance(value, int)}
         end = self._ends.get(channel)
-        begin = len(records)
-        shift = wall_ns()
-        known = False
-        while begin and not known:
-            record = records[begin - 1]
-            known = (record.name, record.submitted_ns) == end
-            begin -= not known
-        new = of_records(channel, records[begin:], shift)
-        if new:
-            self._ends[channel] = records[-1].name, records[-1].submitted_ns
-            issued = counters.get("issued", 0)
-            if end is not None and not known:
-                self._passed += max(0, issued - self._issued.get(channel, 0) - len(new))
-            self._issued[channel] = issued
-        return new
+        records = source.records(end or 0)
+        if records:
+            self._ends[channel] = records[-1].number
+            self._passed += 0 if end is None else records[0].number - end - 1
+        return of_records(channel, records, wall_ns())
 
     def _take_request(self, request: Request) -> None:
         self._requests += 1

@@ -30,6 +30,8 @@ class Record(Protocol):
     def done_ns(self) -> int: ...
     @property
     def last(self) -> bool | None: ...
+    @property
+    def number(self) -> int: ...
 
 
 class Request(NamedTuple):
@@ -70,7 +72,7 @@ def wall_ns() -> int:
 
 
 def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[Request]:
-    """A coordinator's records, with `shift_ns` added to all their times."""
+    """A coordinator's records, with `shift_ns` added to the times of what did happen."""
     return [
         Request(
             channel,
@@ -78,13 +80,13 @@ def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[R
             r.kind,
             r.nbytes,
             r.batch,
-            r.submitted_ns,
-            r.negotiated_ns,
-            r.packed_ns,
-            r.reduced_ns,
-            r.done_ns,
+            r.submitted_ns + shift_ns,
+            r.negotiated_ns and r.negotiated_ns + shift_ns,
+            r.packed_ns and r.packed_ns + shift_ns,
+            r.reduced_ns and r.reduced_ns + shift_ns,
+            r.done_ns + shift_ns,
             -1 if r.last is None else int(r.last),
-        ).moved(shift_ns)
+        )
         for r in records
     ]
 
