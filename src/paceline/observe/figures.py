@@ -36,7 +36,8 @@ class Figures:
 
     operations: collectives and messages begun. unseen: of them, those that went by between two looks; `bytes` has only
     the others. exposed_ns: that callers waited in the engine, added up over them. steps: see `paceline.observe.steps`.
-    requests: finished ones with a name; passed: of them, those that went by. coordinators: their counters, by channel.
+    requests: finished ones with a name; passed: of them, those that went by. coordinators: their counters, by channel; so are
+    their policies.
     last: the names that this rank was most often the last to hand in, and how often; last_count: how often in all.
     arrivals: the last collectives that wait for everybody. groups: by channel.
     """
@@ -58,6 +59,7 @@ class Figures:
     last_count: int = 0
     last: dict[str, int] = field(default_factory=dict)
     coordinators: dict[int, dict[str, int]] = field(default_factory=dict)
+    policies: dict[int, str] = field(default_factory=dict)
     waits: tuple[Waiting, ...] = ()
     arrivals: tuple[Meeting, ...] = ()
     groups: dict[int, Group] = field(default_factory=dict)

@@ -23,8 +23,18 @@ _ARRIVALS = 512
 _NAMES_SHOWN = 20
 
 
+class Chosen(Protocol):
+    """What is asked of a coordinator's options."""
+
+    @property
+    def policy(self) -> str: ...
+
+
 class Source(Protocol):
     """What is asked of a coordinator: the last requests that ended, as they ended, and a dataclass of counters."""
+
+    @property
+    def options(self) -> Chosen: ...
 
     def records(self, after: int = 0, /) -> Sequence[Record]: ...
     def counters(self) -> Any: ...
@@ -67,6 +77,7 @@ class Observer:
         self._exposed_before = 0
         self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
         self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
+        self._policies: dict[int, str] = {}
         self._counters: dict[int, dict[str, int]] = {}  # the last of each coordinator, also of those that are gone
 
     def follow(self, listener: Callable[[News], None]) -> None:
@@ -123,6 +134,7 @@ class Observer:
                 last_count=self._last_count,
                 last=dict(commonest),
                 coordinators=dict(self._counters),
+                policies=dict(self._policies),
                 waits=tuple(
                     Waiting(what, round(seconds, 6), tuple(who for who, _ in missing))
                     for _, seconds, _, what, missing in self._engine.waits()
@@ -173,6 +185,7 @@ class Observer:
             self._nameless.add(call, event.enqueue_ns)
 
     def _new_requests(self, channel: int, source: Source) -> list[Request]:
+        self._policies[channel] = source.options.policy
         counters = asdict(source.counters())
         self._counters[channel] = {name: value for name, value in counters.items() if isinstance(value, int)}
         end = self._ends.get(channel)

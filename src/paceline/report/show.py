@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
 from paceline.report.numbers import DASH, number, percent, size
 from paceline.report.report import Rank, Report
@@ -57,10 +60,16 @@ def _steps(report: Report) -> Table:
 
 
 def _coordination(report: Report) -> Table:
-    table = _table("agreeing on an order, per step", *COORDINATION)
+    table = _table(coordination_title([rank.figures for rank in report.ranks]), *COORDINATION)
     for rank in report.ranks:
         table.add_row(*_who(rank), *coordination(rank.rates))
     return table
+
+
+def coordination_title(figures: Iterable[Figures]) -> str:
+    """What the columns are about, and which policies were in use."""
+    policies = sorted({policy for one in figures for policy in one.policies.values()})
+    return f"agreeing on an order (policy {', '.join(policies)}), per step"
 
 
 def coordination(rates: Rates) -> list[str]:

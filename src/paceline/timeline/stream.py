@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _END = b"\n]\n"
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Stream:
@@ -25,10 +26,9 @@ class Stream:
 
     def write(self, records: Iterable[dict[str, Any]]) -> None:
         """Append these. Raises OSError."""
-        lines = [json.dumps(record, separators=(",", ":")).encode() for record in records]
-        if lines:
-            start = b"\n" if self._end == 1 else b",\n"
-            self._put(start + b",\n".join(lines) + _END)
+        text = _compact(list(records))[1:-1]
+        if text:
+            self._put((b"\n" if self._end == 1 else b",\n") + text.encode() + _END)
 
     def close(self) -> None:
         os.close(self._fd)

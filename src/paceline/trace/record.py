@@ -14,7 +14,7 @@ def interval(
     name: str, process: int, row: int, begin_ns: int, length_ns: int, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """Something that took time, in nanoseconds; what would be negative is 0."""
-    return {
+    record: dict[str, Any] = {
         "name": name,
         "cat": "communication",
         "ph": "X",
@@ -22,5 +22,7 @@ def interval(
         "tid": row,
         "ts": begin_ns / 1000,
         "dur": max(0, length_ns) / 1000,
-        "args": arguments,
     }
+    if arguments:
+        record["args"] = arguments
+    return record
