@@ -36,8 +36,8 @@ class Figures:
 
     operations: collectives and messages begun. unseen: of them, those that went by between two looks; `bytes` has only
     the others. exposed_ns: that callers waited in the engine, added up over them. steps: see `paceline.observe.steps`.
-    requests: finished ones with a name; passed: of them, those that went by. coordinators: their counters, by channel; so are
-    their policies.
+    requests: finished ones with a name; passed: of them, those that went by. coordinators, policies: the counters and
+    the policy of each coordinator, by channel.
     last: the names that this rank was most often the last to hand in, and how often; last_count: how often in all.
     arrivals: the last collectives that wait for everybody. groups: by channel.
     """

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.report.numbers import DASH, number, percent, size
-from paceline.report.show import COORDINATION, coordination
+from paceline.report.show import COORDINATION, coordination, coordination_title
 from paceline.top.look import Picture, Row
 from paceline.trace.seconds import shown
 
@@ -79,8 +79,9 @@ def _waits_for(row: Row) -> str:
 
 
 def _coordination(picture: Picture) -> Table:
+    title = coordination_title(row.figures for row in picture.rows)
     table = Table(
-        title="agreeing on an order, per step",
+        title=title,
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
