@@ -121,7 +121,7 @@ class Coordinator:
     def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
         """Put the ranks' `source`s one after the other; ranks may differ in their first dimension.
 
-        Afterwards `output` is a buffer of all, and `counts` the elements of each rank. A rank that has joined gives none.
+        Afterwards `output` is a buffer of all, `counts` the elements of each rank. A rank that has joined gives none.
         """
         return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
 
