@@ -162,10 +162,13 @@ def _meet(comm: Sequence[int]) -> Job:
     from paceline.runtime import runtime
 
     world = init()
-    if comm:
-        world = _part(world, comm)
-    machines = [member.machine for member in runtime().membership(world.channel).members]
-    job = Job(world, machines, _connect)
+    try:
+        group = _part(world, comm) if comm else world
+        machines = [member.machine for member in runtime().membership(group.channel).members]
+        job = Job(group, machines, _connect)
+    except BaseException:
+        world.close()
+        raise
     timeline = runtime().settings.timeline
     if timeline is not None and timeline != DYNAMIC:
         job.start_timeline(Path(timeline))
