@@ -119,7 +119,8 @@ class Runtime:
                 self._adopt(meeting, rank)
                 handles = tuple(-1 if m.rank == rank else self._links[m.process] for m in meeting.members)
                 group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
-            self.lookout.begin(
+            assert self._lookout is not None
+            self._lookout.begin(
                 lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self._plans)
             )
             return group
@@ -218,10 +219,8 @@ class Runtime:
         self._coordinators.pop(channel, None)
 
     @property
-    def lookout(self) -> Lookout:
-        """From where others see this rank. Raises CommunicationError before its first group."""
-        if self._lookout is None:
-            raise CommunicationError("this process has not joined its job yet")
+    def lookout(self) -> Lookout | None:
+        """From where others see this rank; None before its first group."""
         return self._lookout
 
     @property
@@ -424,3 +423,9 @@ def runtime() -> Runtime:
             atexit.register(made.close)
             _home.runtime = made
         return _home.runtime
+
+
+def running() -> Runtime | None:
+    """This process's runtime, if there is one that can be used."""
+    with _home.lock:
+        return _home.runtime if _home.runtime is not None and _home.runtime.usable else None

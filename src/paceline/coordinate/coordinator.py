@@ -208,12 +208,12 @@ class Coordinator:
 
 
 def coordinator(group: Group, options: Options | None = None) -> Coordinator:
-    """A coordinator among the ranks of `group`; all of them call this. Without options: PACELINE_POLICY's.
+    """A coordinator among the ranks of `group`; all of them call this. Without options: the settings'.
 
     Raises ValueError, on all ranks, if their options differ.
     """
     home = group.home
-    chosen = Options(policy=home.settings.policy or Options().policy) if options is None else options
+    chosen = Options.wished(home.settings) if options is None else options
     return Coordinator(home, group.native, chosen, group.timeout)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from paceline.settings import Settings
 
 POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
 WAITS = ("spin", "yield")
@@ -26,6 +29,17 @@ class Options:
     cycle_seconds: float = 0.005
     cache_capacity: int = 1024
     sleep_every: int = 1
+
+    @classmethod
+    def wished(cls, settings: Settings) -> Options:
+        """What the environment asks for, and the defaults where it says nothing."""
+        named: dict[str, Any] = {
+            "policy": settings.policy,
+            "fusion_bytes": settings.fusion_bytes,
+            "cycle_seconds": settings.cycle_seconds,
+            "cache_capacity": settings.cache_capacity,
+        }
+        return cls(**{name: wish for name, wish in named.items() if wish is not None})
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

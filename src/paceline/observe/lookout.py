@@ -90,13 +90,10 @@ class Lookout:
         """Of this rank, as they are now."""
         return self.observer.figures()
 
-    def start_timeline(self, path: str, mark_cycles: bool = False) -> None:
-        """Write a timeline from now on, on the job's first rank; the others do nothing. One that is being written ends.
-
-        mark_cycles: also mark when each batch was issued. Raises OSError if the file can't be made.
-        """
+    def start_timeline(self, path: str, mark_cycles: bool = False, here: bool | None = None) -> None:
+        """See `paceline.timeline.start`."""
         self.stop_timeline()
-        if self._rank == 0:
+        if self._rank == 0 if here is None else here:
             self._timeline = Timeline(path, self.observer, self._name, mark_cycles)
 
     def stop_timeline(self) -> None:
