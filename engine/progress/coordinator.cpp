@@ -205,7 +205,9 @@ void Coordinator::settle(Requested& requested, const Error& error) {
     return;
   }
   if (records_.size() < kRecords) records_.resize(records_.size() + 1);
-  records_[next_record_++ % kRecords] = std::move(requested.record);
+  Record& record = records_[next_record_ % kRecords];
+  record = std::move(requested.record);
+  record.number = ++next_record_;
   const auto found = names_.find(requested.request->name);
   Name& name = found->second;
   if (name.current.get() != &requested) return;
@@ -279,11 +281,11 @@ Totals Coordinator::totals() {
   return totals;
 }
 
-std::vector<Record> Coordinator::records() {
+std::vector<Record> Coordinator::records(std::uint64_t after) {
   const auto lock = engine_->enter();
   std::vector<Record> ordered;
-  const std::size_t first = records_.size() < kRecords ? 0 : next_record_;
-  for (std::size_t i = 0; i < records_.size(); ++i) ordered.push_back(records_[(first + i) % records_.size()]);
+  for (std::uint64_t n = std::max<std::uint64_t>(after, next_record_ - records_.size()); n < next_record_; ++n)
+    ordered.push_back(records_[n % kRecords]);
   return ordered;
 }
 

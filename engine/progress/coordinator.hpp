@@ -69,7 +69,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
 
   paceline::Counters counters();
   Totals totals();
-  std::vector<Record> records();
+  // Of the last requests that ended those with numbers above `after`, as they ended.
+  std::vector<Record> records(std::uint64_t after = 0);
   // What the user should know since the last call. When there is something, Engine::serve returns `sayings_id`.
   std::vector<std::string> sayings();
   std::uint64_t sayings_id() const { return sayings_id_; }

@@ -201,6 +201,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   const bool alone = active_.empty() && mode == Mode::blocking && !absent_peers_;
   op.start(group, workspace_);
   if (alone && !op.needs_links() && finish_quickly(op)) {
+    exposed_ += std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns));
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
@@ -214,6 +215,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   if (absent_peers_) fail_with_absent_peers(op);
   if (mode == Mode::blocking) {
     wait_locked(lock, op);
+    exposed_ += Clock::now() - op.started;
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
@@ -281,8 +283,14 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
     operation.deadline =
         std::min(operation.deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
   }
-  if (!operation.over()) operation.awaited();
-  wait_locked(lock, operation);
+  if (operation.over()) {
+    retire();
+  } else {
+    const auto begin = Clock::now();
+    operation.awaited();
+    wait_locked(lock, operation);
+    exposed_ += Clock::now() - begin;
+  }
   if (operation.state() == Operation::State::failed) throw Failure(operation.error());
 }
 
@@ -303,9 +311,14 @@ void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
   group.timeout = timeout;
 }
 
-std::vector<Event> Engine::events() {
+std::vector<Event> Engine::events(std::uint64_t after) {
   auto lock = enter();
-  return events_.snapshot(last_id_);
+  return events_.snapshot(after, last_id_);
+}
+
+std::chrono::nanoseconds Engine::exposed() {
+  auto lock = enter();
+  return exposed_;
 }
 
 void Engine::close() {

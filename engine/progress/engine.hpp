@@ -84,7 +84,10 @@ class Engine final : private Inbox {
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
   void close();
 
-  std::vector<Event> events();
+  // Of the last operations those with ids above `after`.
+  std::vector<Event> events(std::uint64_t after = 0);
+  // The time that callers have spent waiting for operations here, added up over all callers.
+  std::chrono::nanoseconds exposed();
   // Of each group the oldest collective and the oldest point-to-point operation: what is behind them waits for them.
   std::vector<Wait> waits();
   // In a forked child: lets go of every descriptor, so that the peers of this rank notice when it dies.
@@ -200,6 +203,7 @@ class Engine final : private Inbox {
   bool idle_listener_ = false;   // it does so with no operation in sight
   bool parked_flags_ = false;    // peers have been asked to wake us
   bool absent_peers_ = false;
+  std::chrono::nanoseconds exposed_{};
   unsigned passes_ = 0;
   int coordinators_ = 0;
   int carrying_ = 0;  // coordinators that move data

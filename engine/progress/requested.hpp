@@ -23,7 +23,8 @@ struct Record {
   std::int64_t packed_ns = 0;
   std::int64_t reduced_ns = 0;
   std::int64_t done_ns = 0;
-  bool last = false;  // this rank was the last to hand it in
+  bool last = false;         // this rank was the last to hand it in
+  std::uint64_t number = 0;  // counts this rank's requests as they end, from 1
 };
 
 class Requested final : public Operation {

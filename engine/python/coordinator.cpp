@@ -89,12 +89,17 @@ nb::tuple counters(PyCoordinator& self) {
                         t.oversleep_ns, t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
 }
 
-nb::list records(PyCoordinator& self) {
+nb::list records(PyCoordinator& self, std::uint64_t after) {
+  std::vector<Record> found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = self.coordinator->records(after);
+  }
   nb::list rows;
-  for (const Record& r : self.coordinator->records()) {
+  for (const Record& r : found) {
     rows.append(nb::make_tuple(r.request->name, kCollectiveNames[static_cast<std::size_t>(r.request->what.collective)],
                                r.request->bytes, r.batch, r.submitted_ns, r.negotiated_ns, r.packed_ns, r.reduced_ns,
-                               r.done_ns, r.last));
+                               r.done_ns, r.last, r.number));
   }
   return rows;
 }
@@ -147,7 +152,7 @@ void bind_coordinator(nb::module_& m) {
           },
           Release())
       .def("counters", &counters)
-      .def("records", &records)
+      .def("records", &records, "after"_a = 0)
       .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })
       .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->sayings_id(); })
       .def("close", [](PyCoordinator& self) { self.coordinator->close(); }, Release());

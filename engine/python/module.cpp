@@ -117,11 +117,11 @@ PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel,
   return {engine, std::move(group), std::move(failed)};
 }
 
-nb::list events(Engine& self) {
+nb::list events(Engine& self, std::uint64_t after) {
   std::vector<Event> snapshot;
   {
     const nb::gil_scoped_release no_gil;
-    snapshot = self.events();
+    snapshot = self.events(after);
   }
   static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
   nb::list rows;
@@ -347,6 +347,8 @@ NB_MODULE(_engine, m) {
            "failed"_a.none() = nb::none())
       .def("serve", &Engine::serve, Release())
       .def("close", &Engine::close, Release())
-      .def("events", &events)
+      .def("events", &events, "after"_a = 0)
+      .def(
+          "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
       .def("waits", &waits);
 }

@@ -5,9 +5,9 @@
 
 namespace paceline {
 
-std::vector<Event> EventRing::snapshot(std::uint64_t last_id) const {
+std::vector<Event> EventRing::snapshot(std::uint64_t after, std::uint64_t last_id) const {
   std::vector<Event> events;
-  const std::uint64_t first = last_id >= kCapacity ? last_id - kCapacity + 1 : 1;
+  const std::uint64_t first = std::max(after, last_id < kCapacity ? 0 : last_id - kCapacity) + 1;
   for (std::uint64_t id = first; id <= last_id; ++id) {
     const Event& event = events_[id % kCapacity];
     if (event.id == id) events.push_back(event);

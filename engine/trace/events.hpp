@@ -35,7 +35,8 @@ class EventRing {
 
   // The slot of operation `id`; ids count up from 1.
   Event& slot(std::uint64_t id) { return events_[id % kCapacity]; }
-  std::vector<Event> snapshot(std::uint64_t last_id) const;
+  // Those with ids above `after`, up to `last_id`.
+  std::vector<Event> snapshot(std::uint64_t after, std::uint64_t last_id) const;
   // The same name, for events that outlive whoever brought it.
   const char* keep(std::string_view name) { return names_.emplace(name).first->c_str(); }
 

@@ -39,6 +39,14 @@ _ELSEWHERE = {
         "paceline.order.command",
         "The order in which ranks would issue a graph's collectives, and what would go together.",
     ),
+    "report": (
+        "paceline.report.command",
+        "Show the report that a job has left: steps, exposed communication, which rank was late.",
+    ),
+    "top": (
+        "paceline.top.command",
+        "Show a running job, live: steps, exposed communication, which rank is late, what waits for whom.",
+    ),
     "topology": (
         "paceline.topology.command",
         "Show a network from its file: machines, ranks, and the speed of every link.",

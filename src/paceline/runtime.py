@@ -21,6 +21,8 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
+from paceline.observe.lookout import Lookout
+from paceline.observe.observer import Source
 from paceline.places import Places, given
 from paceline.rendezvous import (
     Link,
@@ -33,13 +35,11 @@ from paceline.rendezvous import (
     this_machine,
 )
 from paceline.settings import Settings
-from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.trace import dump as trace
-from paceline.trace.listener import Name
+from paceline.trace.request import Request, of_records, wall_ns
 from paceline.version import VERSION
-from paceline.watch import Watch
 
 log = logging.getLogger("paceline")
 
@@ -87,9 +87,10 @@ class Runtime:
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
         self._places: Places | None = None  # known with the first group
         self._seen: dict[int, trace.Group] = {}
-        self._watch: Watch | None = None
+        self._lookout: Lookout | None = None
         self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
+        self._coordinators: dict[int, Source] = {}
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
 
@@ -117,7 +118,12 @@ class Runtime:
             with self._lock:
                 self._adopt(meeting, rank)
                 handles = tuple(-1 if m.rank == rank else self._links[m.process] for m in meeting.members)
-                return self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+                group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+            assert self._lookout is not None
+            self._lookout.begin(
+                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self._plans)
+            )
+            return group
 
     def subgroup(
         self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
@@ -168,11 +174,11 @@ class Runtime:
             if self._closed:
                 return
             self._closed = True
-            engine, thread, watch = self._engine, self._thread, self._watch
+            engine, thread, lookout = self._engine, self._thread, self._lookout
             self._memberships.clear()
             self._links.clear()
-        if watch is not None:
-            watch.close()
+        if lookout is not None:
+            lookout.close()
         if engine is not None:
             engine.close()
         if thread is not None and thread is not threading.current_thread():
@@ -201,6 +207,21 @@ class Runtime:
     def plans(self) -> Plans:
         """How groups are planned where nobody says otherwise."""
         return self._plans
+
+    def show(self, channel: int, coordinator: Source) -> None:
+        """Let those who look at this rank see this coordinator too. channel: of the group that carries its data."""
+        self._coordinators[channel] = coordinator
+
+    def hide(self, channel: int) -> None:
+        """It is about to close."""
+        if channel in self._coordinators and self._lookout is not None:
+            self._lookout.last_look()
+        self._coordinators.pop(channel, None)
+
+    @property
+    def lookout(self) -> Lookout | None:
+        """From where others see this rank; None before its first group."""
+        return self._lookout
 
     @property
     def usable(self) -> bool:
@@ -265,8 +286,11 @@ class Runtime:
             self._world = {member.process: member.rank for member in membership.members}
         ranks = tuple(self._world.get(member.process, member.rank) for member in membership.members)
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
-        if self._watch is None:
-            self._watch = self._start_watch(self._engine, channel, membership)
+        if self._lookout is None:
+            me = str(membership.members[membership.rank])
+            self._lookout = Lookout(
+                self.settings, self._engine, self._coordinators, self._seen, membership.rank, me, self._trace
+            )
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
         return self._adaptive(self._engine, group, membership, here, timeout)
@@ -286,12 +310,6 @@ class Runtime:
             lambda found: self._plans(found.topology, found.ranks, None),
         )
 
-    def _start_watch(self, engine: Engine, channel: int, membership: Membership) -> Watch:
-        name = Name(os.geteuid(), channel, membership.rank, os.getpid())
-        patience = self.settings.stall_seconds
-        me = str(membership.members[membership.rank])
-        return Watch(name, Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience), self._trace)
-
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""
         with self._lock:
@@ -304,7 +322,15 @@ class Runtime:
     def _dump(self) -> None:
         if self.settings.trace and self._world:
             me, size = self._place_in_job()
-            trace.dump(self.events(), self.settings, me, size, groups=dict(self._seen), reason=self._first_failure())
+            trace.dump(
+                self.events(),
+                self.settings,
+                me,
+                size,
+                groups=dict(self._seen),
+                requests=self._requests(),
+                reason=self._first_failure(),
+            )
 
     def _trace(self) -> bytes:
         me, size = self._place_in_job()
@@ -316,9 +342,18 @@ class Runtime:
             self.events(),
             size=size,
             groups=dict(self._seen),
+            requests=self._requests(),
             reason=self._first_failure(),
             line=users_line(),
         ).encode()
+
+    def _requests(self) -> list[Request]:
+        shift = wall_ns()
+        return [
+            request
+            for channel, coordinator in dict(self._coordinators).items()
+            for request in of_records(channel, coordinator.records(), shift)
+        ]
 
     def _place_in_job(self) -> tuple[int, int]:
         return self._world[self._process.name], len(self._world)
@@ -388,3 +423,9 @@ def runtime() -> Runtime:
             atexit.register(made.close)
             _home.runtime = made
         return _home.runtime
+
+
+def running() -> Runtime | None:
+    """This process's runtime, if there is one that can be used."""
+    with _home.lock:
+        return _home.runtime if _home.runtime is not None and _home.runtime.usable else None

@@ -21,12 +21,22 @@ STORE_PORTS = range(20000, 30000)
 
 T = TypeVar("T")
 
+_SECRETS = ("PACELINE_SECRET", "PACELINE_METRICS_TOKEN")
 _STORE_CANDIDATES = 4
 _TEN_DAYS = 864000.0
 
 
 class ConfigurationError(ValueError):
     """An environment variable or argument has a value that cannot be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAddress:
+    """Where ranks serve metrics. Each takes the port `low` plus its local rank, or the next free one up to `high`."""
+
+    host: str
+    low: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,10 @@ class Settings:
     cache_capacity: int | None = None
     timeline: str | None = None
     """The file for the timeline of named requests."""
+    report: str | None = None
+    """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
+    metrics: MetricsAddress | None = None
+    metrics_token: str | None = None
 
     @property
     def one_machine(self) -> bool:
@@ -84,6 +98,10 @@ class Settings:
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
         ports = _given(env, "PACELINE_PORTS", _ports)
+        metrics = _given(env, "PACELINE_METRICS", lambda text: _metrics(text, ports))
+        token = _given(env, "PACELINE_METRICS_TOKEN", _token)
+        if metrics is not None and token is None:
+            raise ConfigurationError("PACELINE_METRICS needs PACELINE_METRICS_TOKEN, which whoever asks has to send")
         return cls(
             rank=view.rank,
             size=view.size,
@@ -129,6 +147,9 @@ class Settings:
                 _given(env, "PACELINE_CACHE_CAPACITY", _capacity), _given(env, "HOROVOD_CACHE_CAPACITY", _capacity)
             ),
             timeline=env.get("PACELINE_TIMELINE") or env.get("HOROVOD_TIMELINE") or None,
+            report=env.get("PACELINE_REPORT") or None,
+            metrics=metrics,
+            metrics_token=token,
         )
 
 
@@ -153,7 +174,7 @@ def _given(env: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | 
     try:
         return parse(text)
     except ValueError as error:
-        shown = "(hidden)" if name == "PACELINE_SECRET" else repr(text[:80])
+        shown = "(hidden)" if name in _SECRETS else repr(text[:80])
         raise ConfigurationError(f"{name}={shown} {error}") from None
 
 
@@ -192,6 +213,30 @@ def _ports(text: str) -> tuple[int, int]:
         if 1 <= low <= high <= 65535:
             return low, high
     raise ValueError("should be a port range within 1-65535, such as 40000-40050")
+
+
+def _metrics(text: str, allowed: tuple[int, int] | None) -> MetricsAddress:
+    match = re.fullmatch(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):)?([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
+    if match:
+        host = (match[1] or "127.0.0.1").strip("[]")
+        low = int(match[2])
+        high = int(match[3]) if match[3] else min(65535, allowed[1] if allowed else 65535)
+        if 1 <= low <= high <= 65535:
+            if allowed is not None and not allowed[0] <= low <= high <= allowed[1]:
+                raise ValueError(f"should be within PACELINE_PORTS, {allowed[0]}-{allowed[1]}")
+            return MetricsAddress(host, low, high)
+    raise ValueError(
+        "should be a port or a range of ports, with an address before it if not 127.0.0.1: 0.0.0.0:9400-9407"
+    )
+
+
+def _token(text: str) -> str:
+    if 16 <= len(text) <= 1024 and text.isascii() and text.isprintable() and " " not in text:
+        return text
+    raise ValueError(
+        "should have 16 to 1024 ASCII characters without spaces; "
+        "python3 -c 'import secrets; print(secrets.token_hex())' makes one"
+    )
 
 
 def _number(text: str, lowest: float, highest: float, meaning: str) -> float:

@@ -12,10 +12,10 @@ _CLOSE_SECONDS = 2.0
 
 
 class Watch:
-    """Warns of stalls, and gives the trace to `paceline trace`. Asleep in between, once a minute at most awake."""
+    """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for once a minute at most."""
 
-    def __init__(self, name: Name, stalls: Stalls, content: Callable[[], bytes]) -> None:
-        self._stalls, self._content = stalls, content
+    def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:
+        self._stalls, self._answer = stalls, answer
         self._listener = Listener(name)
         self._thread = threading.Thread(target=self._run, name="paceline-watch", daemon=True)
         self._thread.start()
@@ -29,5 +29,5 @@ class Watch:
             self._listener.close()
 
     def _run(self) -> None:
-        while self._listener.serve(self._content, self._stalls.check()):
+        while self._listener.serve(self._answer, self._stalls.check()):
             pass

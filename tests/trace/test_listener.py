@@ -16,7 +16,7 @@ from event_rows import row
 
 from paceline.trace import live
 from paceline.trace.dump import Dump, encode
-from paceline.trace.listener import LENGTH, Listener, Name
+from paceline.trace.listener import LENGTH, MAX_QUESTION, Listener, Name
 
 DEADLINE = 20.0
 NAME = Name(os.geteuid(), 2**62 + 7, 3, os.getpid())
@@ -24,6 +24,13 @@ NAME = Name(os.geteuid(), 2**62 + 7, 3, os.getpid())
 
 def content(size: int = 1) -> bytes:
     return encode(3, "host", 42, [row(number, 5, number) for number in range(size)], size=4).encode()
+
+
+def answer(question: str) -> bytes:
+    """Like a rank's: it knows one word."""
+    if question != "trace":
+        raise ValueError("not a word")
+    return content()
 
 
 class Served:
@@ -35,7 +42,7 @@ class Served:
         self.thread.start()
 
     def _run(self, data: bytes) -> None:
-        while self.listener.serve(lambda: data, None):
+        while self.listener.serve(lambda _: data, None):
             pass
 
     def close(self) -> None:
@@ -85,6 +92,7 @@ def test_a_client_that_does_not_read_delays_nobody_who_closes() -> None:
     one = Served(content(20_000))
     with socket.socket(socket.AF_UNIX) as lazy:
         lazy.connect(NAME.address)
+        lazy.sendall(b"trace\n")
         lazy.recv(1)  # the answer is under way, and does not fit
         start = time.monotonic()
         one.close()
@@ -93,10 +101,10 @@ def test_a_client_that_does_not_read_delays_nobody_who_closes() -> None:
 
 def test_it_returns_when_time_is_up_and_when_stopped() -> None:
     listener = Listener(NAME)
-    assert listener.serve(content, 0.01)
+    assert listener.serve(answer, 0.01)
     listener.stop()
-    assert not listener.serve(content, None)
-    assert not listener.serve(content, None)
+    assert not listener.serve(answer, None)
+    assert not listener.serve(answer, None)
     listener.close()
 
 
@@ -129,7 +137,7 @@ def test_a_forked_child_does_not_keep_the_name() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (LENGTH.pack(2**40), "more than a trace can have"),
+        (LENGTH.pack(2**40), "more than the answer can have"),
         (LENGTH.pack(4) + b"nope", "not a dump"),
         (LENGTH.pack(4) + b"no", "did not answer within 0.2 s"),
         (b"", "did not answer within 0.2 s"),
@@ -162,3 +170,33 @@ def test_one_that_hangs_up_has_ended() -> None:
         thread.join(DEADLINE)
     assert answers == [None]
     assert live.ask(NAME, DEADLINE) is None
+
+
+@pytest.mark.parametrize("said", [b"nonsense\n", b"\xff\n", b"x" * MAX_QUESTION, b"\n", b""])
+def test_a_question_that_is_none_is_hung_up_on_and_the_next_is_answered(said: bytes) -> None:
+    listener = Listener(NAME)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(NAME.address)
+            client.sendall(said)
+            client.shutdown(socket.SHUT_WR)
+            assert listener.serve(answer, DEADLINE)
+            client.settimeout(DEADLINE)
+            assert client.recv(1) == b""
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(NAME.address)
+            client.sendall(b"trace\n")
+            assert listener.serve(answer, DEADLINE)
+            assert client.recv(LENGTH.size) == LENGTH.pack(len(content()))
+    finally:
+        listener.close()
+
+
+def test_a_client_that_asks_nothing_delays_nobody_who_closes() -> None:
+    one = Served(content())
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.connect(NAME.address)
+        silent.sendall(b"tra")
+        start = time.monotonic()
+        one.close()
+        assert time.monotonic() - start < 2.0

@@ -85,6 +85,7 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
+        home.show(self._channels[-1], self)
         self._listen()
 
     def all_reduce(
@@ -184,13 +185,14 @@ class Coordinator:
         """What this coordinator has done so far."""
         return Counters(*self._native.counters())
 
-    def records(self) -> list[Record]:
-        """The last 8192 requests of this rank that are over, in the order in which they ended."""
-        return [Record(*row) for row in self._native.records()]
+    def records(self, after: int = 0) -> list[Record]:
+        """Of the last 8192 requests of this rank that are over those with numbers above `after`, as they ended."""
+        return [Record(*row) for row in self._native.records(after)]
 
     def close(self) -> None:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
+        self._home.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
             self._home.forget(channel)

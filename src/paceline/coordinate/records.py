@@ -24,6 +24,8 @@ class Record(NamedTuple):
     done_ns: int
     last: bool
     """Whether this rank was the last to hand it in, as far as it knows."""
+    number: int
+    """Counts this rank's requests as they end, from 1."""
 
 
 @dataclass(frozen=True, slots=True)

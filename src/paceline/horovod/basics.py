@@ -43,15 +43,17 @@ def is_initialized() -> bool:
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begin a timeline of the tensors of all ranks, which rank 0 writes to this file when it stops.
+    """Begin a timeline of the tensors of all ranks, which rank 0 writes to this file while the job runs.
 
-    `mark_cycles` is accepted: what has no cycles marks none. Raises OSError if the file cannot be written.
+    mark_cycles: mark when each batch was issued, which is what a cycle comes to.
+
+    Raises OSError if the file cannot be made.
     """
-    job.current().start_timeline(Path(file_path))
+    job.current().start_timeline(Path(file_path), mark_cycles)
 
 
 def stop_timeline() -> None:
-    """Write the timeline's file; nothing happens if none was begun."""
+    """Finish the timeline's file; nothing happens if none was begun."""
     job.current().stop_timeline()
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from paceline import timeline
 from paceline.horovod.channel import Channel
 from paceline.horovod.handles import Handles
 from paceline.horovod.place import place
-from paceline.horovod.timeline import Timeline
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator
@@ -43,7 +43,6 @@ class Job:
         self._groups: dict[int, Group] = {}
         self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL])}
         self._ids = itertools.count(1)
-        self._timeline: Timeline | None = None
 
     def channel(self, process_set: int | None, call: str = "The call") -> Channel:
         """The channel of a process set. ValueError, beginning with `call`, if there is none or we are no member."""
@@ -82,17 +81,13 @@ class Job:
             self._groups.pop(process_set).close()
         return True
 
-    def start_timeline(self, path: Path) -> None:
+    def start_timeline(self, path: Path, mark_cycles: bool = False) -> None:
         """Begin to record what happens to tensors of all ranks; one that is under way ends. Rank 0 alone writes."""
-        self.stop_timeline()
-        if self.rank == 0:
-            self._timeline = Timeline(path, self._channels[GLOBAL].coordinator.records)
+        timeline.start(str(path), mark_cycles, here=self.rank == 0)
 
     def stop_timeline(self) -> None:
-        """Write the file, if a timeline is under way."""
-        timeline, self._timeline = self._timeline, None
-        if timeline is not None:
-            timeline.stop()
+        """Finish the file, if a timeline is under way."""
+        timeline.stop()
 
     def close(self) -> None:
         self.stop_timeline()
@@ -162,13 +157,16 @@ def _meet(comm: Sequence[int]) -> Job:
     from paceline.runtime import runtime
 
     world = init()
-    if comm:
-        world = _part(world, comm)
-    machines = [member.machine for member in runtime().membership(world.channel).members]
-    job = Job(world, machines, _connect)
-    timeline = runtime().settings.timeline
-    if timeline is not None and timeline != DYNAMIC:
-        job.start_timeline(Path(timeline))
+    try:
+        group = _part(world, comm) if comm else world
+        machines = [member.machine for member in runtime().membership(group.channel).members]
+        job = Job(group, machines, _connect)
+    except BaseException:
+        world.close()
+        raise
+    path = runtime().settings.timeline
+    if path is not None and path != DYNAMIC:
+        job.start_timeline(Path(path))
     return job
 
 

@@ -1,13 +1,17 @@
 """Chrome's trace format, which Perfetto and chrome://tracing open: a process per rank, a row per group."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.trace.clocks import aligned, clocks_of
 from paceline.trace.dump import Dump
 from paceline.trace.event import Event
 from paceline.trace.groups import groups_of
+from paceline.trace.phases import Tensors, Turns, slices
+from paceline.trace.record import interval, metadata
 
 # The time between the call and the first step is drawn on a row of its own, since operations may queue side by side.
 _ROWS_PER_GROUP = 2
@@ -15,11 +19,13 @@ _COLOURS = {"failed": "terrible", "running": "bad"}
 
 
 def write(dumps: Sequence[Dump], path: Path) -> int:
-    """Write the merged trace; returns the number of operations. Times in the file are µs since the first operation."""
+    """Write the merged trace; returns the number of operations. Times in the file are µs since the first operation, on
+    the clock of the first dump's host."""
+    reasons = {f"rank {dump.rank}": dump.reason for dump in dumps if dump.reason}
     content = {
         "displayTimeUnit": "ns",
-        "traceEvents": list(records(dumps)),
-        "otherData": {f"rank {dump.rank}": dump.reason for dump in dumps if dump.reason},
+        "traceEvents": list(records(aligned(dumps))),
+        "otherData": {**reasons, **_clocks(dumps)},
     }
     path.write_text(json.dumps(content, separators=(",", ":")))
     return sum(len(dump.events) for dump in dumps)
@@ -27,28 +33,56 @@ def write(dumps: Sequence[Dump], path: Path) -> int:
 
 def records(dumps: Sequence[Dump]) -> Iterable[dict[str, Any]]:
     """The records of the trace, metadata first."""
-    origin = min((event.enqueue_ns for dump in dumps for event in dump.events), default=0)
+    begins = [event.enqueue_ns for dump in dumps for event in dump.events]
+    origin = min(begins + [request.submitted_ns for dump in dumps for request in dump.requests], default=0)
     groups = groups_of(dumps)
     row_of = {channel: 1 + number * _ROWS_PER_GROUP for number, channel in enumerate(groups)}
     for dump in dumps:
         used = {event.channel for event in dump.events}
-        yield _metadata("process_name", dump.rank, 0, name=f"rank {dump.rank} ({dump.host} pid {dump.pid})")
-        yield _metadata("process_sort_index", dump.rank, 0, sort_index=dump.rank)
+        yield metadata("process_name", dump.rank, 0, name=f"rank {dump.rank} ({dump.host} pid {dump.pid})")
+        yield metadata("process_sort_index", dump.rank, 0, sort_index=dump.rank)
         for channel in (channel for channel in groups if channel in used):
-            yield _metadata("thread_name", dump.rank, row_of[channel], name=groups[channel].name)
-            yield _metadata("thread_name", dump.rank, row_of[channel] + 1, name=f"{groups[channel].name}: queue")
+            yield metadata("thread_name", dump.rank, row_of[channel], name=groups[channel].name)
+            yield metadata("thread_name", dump.rank, row_of[channel] + 1, name=f"{groups[channel].name}: queue")
     for dump in dumps:
         last = max((max(e.enqueue_ns, e.start_ns, e.end_ns) for e in dump.events), default=0)
         until = max(dump.written_ns, last)
         for event in dump.events:
-            yield from _operation(event, dump.rank, row_of[event.channel], origin, until)
+            yield from operation(event, dump.rank, row_of[event.channel], origin, until)
+    yield from _tensors(dumps, origin)
 
 
-def _operation(event: Event, rank: int, row: int, origin: int, until: int) -> Iterable[dict[str, Any]]:
+def _tensors(dumps: Sequence[Dump], origin: int) -> Iterable[dict[str, Any]]:
+    """What was handed in by name. Of the rows that a tensor has the first shows when the others handed it in."""
+    ready: dict[tuple[int, int, str], dict[int, int]] = {}
+    for dump in dumps:
+        for request in dump.requests:
+            ready.setdefault(request.key, {})[dump.rank] = request.submitted_ns
+    tensors = Tensors()
+    for dump in dumps:
+        turns = Turns()
+        for request in dump.requests:
+            pid, new = tensors.row(request.name, dump.rank)
+            yield from new
+            yield from slices(request, pid, dump.rank, origin, turns.of(request), ready.pop(request.key, None))
+
+
+def _clocks(dumps: Sequence[Dump]) -> dict[str, str]:
+    """What was done about clocks, where ranks were on several machines."""
+    return {
+        f"clock of {host}": f"taken to be {clock.ahead_ns / 1e6:.3f} ms ahead, within {clock.error_ns / 1e6:.3f} ms"
+        if clock.error_ns < math.inf
+        else "taken as it is: there is no collective to compare it by"
+        for host, clock in list(clocks_of(dumps).items())[1:]
+    }
+
+
+def operation(event: Event, rank: int, row: int, origin: int, until: int) -> Iterable[dict[str, Any]]:
+    """The slices of one operation, in a row of a rank's and the one below it. until: where one that runs is cut."""
     started = event.start_ns or (event.end_ns or until)
     ended = event.end_ns or until
     if started > event.enqueue_ns:
-        yield _slice("queue", rank, row + 1, event.enqueue_ns - origin, started - event.enqueue_ns, {"id": event.id})
+        yield interval("queue", rank, row + 1, event.enqueue_ns - origin, started - event.enqueue_ns, {"id": event.id})
     if not event.start_ns and event.state == "running":
         return
     arguments = {
@@ -61,24 +95,7 @@ def _operation(event: Event, rank: int, row: int, origin: int, until: int) -> It
         "link": event.link,
         "state": event.state,
     }
-    record = _slice(event.collective, rank, row, started - origin, ended - started, arguments)
+    record = interval(event.collective, rank, row, started - origin, ended - started, arguments)
     if event.state in _COLOURS:
         record["cname"] = _COLOURS[event.state]
     yield record
-
-
-def _slice(name: str, rank: int, row: int, begin_ns: int, length_ns: int, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "cat": "communication",
-        "ph": "X",
-        "pid": rank,
-        "tid": row,
-        "ts": begin_ns / 1000,
-        "dur": max(0, length_ns) / 1000,
-        "args": arguments,
-    }
-
-
-def _metadata(kind: str, rank: int, row: int, **arguments: object) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": rank, "tid": row, "args": arguments}

@@ -13,10 +13,12 @@ from typing import Any
 
 from paceline.settings import Settings
 from paceline.trace.event import Event, events
+from paceline.trace.request import Request
+from paceline.trace.request import requests as parse_requests
 
-FORMAT = "paceline trace 1"
+FORMAT = "paceline trace 2"
 MAX_EVENTS = 65536
-"""Newest events kept in a dump; the engine's ring holds fewer."""
+"""Newest events kept in a dump, and requests; the engine's rings hold fewer."""
 MAX_FILE_BYTES = 256 * 2**20
 _NAME = re.compile(r"rank-\d{5,}\.json")
 
@@ -33,6 +35,7 @@ class Group:
 class Dump:
     """What one rank wrote. groups: by channel, as far as the rank knew, the whole job's first.
 
+    requests: of its coordinators, as they ended.
     reason: its first failure, "" if it had none. line: where its main thread was, "" if it was at its end.
     """
 
@@ -45,6 +48,7 @@ class Dump:
     reason: str = ""
     written_ns: int = 0
     line: str = ""
+    requests: tuple[Request, ...] = ()
 
 
 def dump(
@@ -54,6 +58,7 @@ def dump(
     size: int,
     *,
     groups: Mapping[int, Group] | None = None,
+    requests: Sequence[Request] = (),
     reason: str = "",
 ) -> Path | None:
     """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names; None if it names none.
@@ -71,6 +76,7 @@ def dump(
             rows,
             size=size,
             groups=groups,
+            requests=requests,
             reason=reason,
         )
     except (OSError, ValueError):
@@ -86,13 +92,14 @@ def write(
     *,
     size: int = 0,
     groups: Mapping[int, Group] | None = None,
+    requests: Sequence[Request] = (),
     reason: str = "",
 ) -> Path:
     """Write `rank-00000.json` in the folder, whole or not at all; an older one of the same rank is replaced.
 
     Raises OSError if the folder can't be written, ValueError for rows that aren't events.
     """
-    content = encode(rank, host, pid, rows, size=size, groups=groups, reason=reason)
+    content = encode(rank, host, pid, rows, size=size, groups=groups, requests=requests, reason=reason)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.json"
     unfinished = folder / f".{path.name}.{pid}.{threading.get_native_id()}"
@@ -112,6 +119,7 @@ def encode(
     *,
     size: int = 0,
     groups: Mapping[int, Group] | None = None,
+    requests: Sequence[Request] = (),
     reason: str = "",
     line: str = "",
 ) -> str:
@@ -128,6 +136,8 @@ def encode(
         "groups": {str(channel): [group.name, list(group.ranks)] for channel, group in (groups or {}).items()},
         "fields": list(Event._fields),
         "events": events(rows[-MAX_EVENTS:]),
+        "request_fields": list(Request._fields),
+        "requests": requests[-MAX_EVENTS:],
     }
     return json.dumps(content, separators=(",", ":"))
 
@@ -148,6 +158,7 @@ def decode(text: str | bytes) -> Dump:
             reason=str(content["reason"]),
             written_ns=int(content["written_ns"]),
             line=str(content.get("line", "")),
+            requests=parse_requests(content["requests"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a dump: {error}") from None

@@ -1,4 +1,4 @@
-"""Where a running rank hands out its trace: an abstract Unix socket, which leaves nothing behind however it ends."""
+"""Where a running rank answers questions: an abstract Unix socket, which leaves nothing behind however it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LENGTH = struct.Struct("!Q")
-"""What comes before the dump: its length in bytes."""
+"""What comes before the answer: its length in bytes."""
+MAX_QUESTION = 100
+"""Bytes of a question: a line of ASCII, such as "trace"."""
 
 _CLIENT_SECONDS = 5.0
 _NAME = re.compile(r"paceline-trace-(\d+)-([0-9a-f]+)-(\d+)-(\d+)")
@@ -48,7 +50,7 @@ class Name:
 
 
 class Listener:
-    """Gives the trace to processes of this user, and of root, that connect. One thread serves; any may stop it."""
+    """Answers processes of this user, and of root, that connect. One thread serves; any may stop it."""
 
     def __init__(self, name: Name) -> None:
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -56,20 +58,21 @@ class Listener:
         self._socket = _listen(name)
         _open.add(self)
 
-    def serve(self, content: Callable[[], bytes], seconds: float | None) -> bool:
-        """Wait `seconds` at most (None: without end) for somebody, and answer. False once it was stopped."""
+    def serve(self, answer: Callable[[str], bytes], seconds: float | None) -> bool:
+        """Wait `seconds` at most (None: without end) for somebody, and answer what he asks, a line. False once it was
+        stopped. `answer` raises ValueError for what it doesn't understand: then he is hung up on."""
         if not self._wait(self._socket, select.POLLIN, seconds):
             return not self._stopped
         assert self._socket is not None
         try:
             client, _ = self._socket.accept()
         except OSError as error:  # out of descriptors, perhaps: who asks can ask again
-            log.debug("cannot answer a request for the trace: %s", error)
+            log.debug("cannot answer a question: %s", error)
             self._wait(None, 0, 1.0)
         else:
             with client:
                 if user_of(client) in (os.geteuid(), 0):
-                    self._answer(client, content())
+                    self._converse(client, answer)
         return not self._stopped
 
     def stop(self) -> None:
@@ -84,10 +87,28 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    def _answer(self, client: socket.socket, data: bytes) -> None:
+    def _converse(self, client: socket.socket, answer: Callable[[str], bytes]) -> None:
         client.setblocking(False)
-        left = memoryview(LENGTH.pack(len(data)) + data)
         deadline = time.monotonic() + _CLIENT_SECONDS
+        question = b""
+        while not question.endswith(b"\n"):
+            if len(question) >= MAX_QUESTION or not self._wait(client, select.POLLIN, deadline - time.monotonic()):
+                return
+            try:
+                part = client.recv(MAX_QUESTION - len(question))
+            except BlockingIOError:
+                continue
+            except OSError:
+                return
+            if not part:
+                return
+            question += part
+        try:
+            data = answer(question.decode("ascii").strip())
+        except ValueError as error:
+            log.debug("cannot answer %r: %s", question, error)
+            return
+        left = memoryview(LENGTH.pack(len(data)) + data)
         while left and self._wait(client, select.POLLOUT, deadline - time.monotonic()):
             try:
                 left = left[client.send(left) :]
@@ -123,7 +144,7 @@ def _listen(name: Name) -> socket.socket | None:
         sock.listen()
         sock.setblocking(False)
     except OSError as error:
-        log.debug("`paceline trace` cannot ask this process: %s", error)
+        log.debug("`paceline trace` and `top` cannot ask this process: %s", error)
         sock.close()
         return None
     return sock

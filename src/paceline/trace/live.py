@@ -1,14 +1,15 @@
-"""The traces of ranks that are running on this machine, asked from the ranks themselves."""
+"""Questions to the ranks that are running on this machine; their traces."""
 
 from __future__ import annotations
 
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from paceline.trace.dump import MAX_FILE_BYTES, Dump, decode
 from paceline.trace.event import Event
@@ -17,6 +18,8 @@ from paceline.trace.seconds import shown
 
 SECONDS = 5.0
 """How long a rank may take to answer. All are asked at once."""
+
+T = TypeVar("T")
 
 _LISTENS = 0x10000  # __SO_ACCEPTCON in /proc/net/unix
 _AT_ONCE = 64
@@ -38,14 +41,18 @@ def job(pid: int | None, seconds: float = SECONDS) -> tuple[list[Dump], list[Sil
 
     Raises ValueError, one sentence, if there is none or the choice is not clear.
     """
-    names = choose(listening(), pid)
+    return everyone(choose(listening(), pid), lambda name: ask(name, seconds))
+
+
+def everyone(names: Sequence[Name], ask: Callable[[Name], T | Silence | None]) -> tuple[list[T], list[Silence]]:
+    """What these ranks answer, all asked at once, and who did not. Raises ValueError if nobody did."""
     with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
-        answers = list(pool.map(lambda name: ask(name, seconds), names))
-    dumps = [answer for answer in answers if isinstance(answer, Dump)]
+        answers = [answer for answer in pool.map(ask, names) if answer is not None]
     silent = [answer for answer in answers if isinstance(answer, Silence)]
-    if not dumps:
+    answered = [answer for answer in answers if not isinstance(answer, Silence)]
+    if not answered:
         raise ValueError("; ".join(map(str, silent)) or "the job has just ended")
-    return dumps, silent
+    return answered, silent
 
 
 def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
@@ -81,7 +88,15 @@ def listening() -> list[Name]:
 
 
 def ask(name: Name, seconds: float) -> Dump | Silence | None:
-    """What the rank with this socket answers within `seconds`; None if it has ended meanwhile."""
+    """The trace of the rank with this socket, within `seconds`; None if it has ended meanwhile."""
+    return question(name, "trace", decode, seconds, MAX_FILE_BYTES)
+
+
+def question(name: Name, words: str, decode: Callable[[bytes], T], seconds: float, most: int) -> T | Silence | None:
+    """What the rank with this socket answers within `seconds`, in `most` bytes; None if it has ended meanwhile.
+
+    decode: raises ValueError, "not a …", for what can't be an answer.
+    """
     deadline = time.monotonic() + seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
@@ -89,9 +104,10 @@ def ask(name: Name, seconds: float) -> Dump | Silence | None:
             sock.connect(name.address)
             if user_of(sock) not in (name.uid, 0):
                 return Silence(name, "is a process of another user that took its name")
+            sock.sendall(f"{words}\n".encode("ascii"))
             (length,) = LENGTH.unpack(_receive(sock, LENGTH.size, deadline))
-            if length > MAX_FILE_BYTES:
-                return Silence(name, f"offers {length} bytes, more than a trace can have")
+            if length > most:
+                return Silence(name, f"offers {length} bytes, more than the answer can have")
             return decode(_receive(sock, length, deadline))
         except (TimeoutError, BlockingIOError):  # the second: too many wait for it already
             return Silence(

@@ -56,6 +56,9 @@ from paceline.horovod.torch.reducescatter import (
 )
 from paceline.horovod.torch.sync_batch_norm import SyncBatchNorm
 from paceline.horovod.torch.waiting import barrier, join, poll, synchronize
+from paceline.torch.compat import require_supported_torch
+
+require_supported_torch()
 
 __all__ = [
     "Adasum",

@@ -1,0 +1,75 @@
+"""A rank's figures in Prometheus's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from paceline.observe.figures import Figures
+
+_SECONDS = "_ns"
+
+
+class RankCollector(Collector):
+    """Asks for the figures at each scrape. Names begin with `paceline_`; labels are `rank` and often `group`."""
+
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: so that nobody asks before a scrape."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics, as they are now."""
+        figures = self._figures()
+        rank = str(figures.rank)
+        yield _counter("operations", "Collectives and messages begun.", rank, figures.operations)
+        yield _counter("exposed_seconds", "Time that callers waited in the engine.", rank, figures.exposed_ns / 1e9)
+        yield _counter("steps", "Training steps, as the communication tells them.", rank, figures.steps)
+        yield _counter("requests", "Named requests that ended.", rank, figures.requests)
+        yield _counter(
+            "arrived_last", "Named requests that this rank was the last to hand in.", rank, figures.last_count
+        )
+        yield _gauge("step_seconds", "Median time of the last steps.", rank, figures.step_ns / 1e9)
+        longest = max((wait.seconds for wait in figures.waits), default=0.0)
+        yield _gauge("waiting_seconds", "How long the oldest operation under way has waited.", rank, longest)
+        moved = CounterMetricFamily("paceline_bytes", "Bytes of the operations that ended.", labels=["rank", "group"])
+        for group in figures.groups.values():
+            moved.add_metric([rank, group.name], group.bytes)
+        yield moved
+        yield from _coordinators(figures, rank)
+
+
+def _coordinators(figures: Figures, rank: str) -> Iterable[Metric]:
+    families: dict[str, Metric] = {}
+    for channel, counters in figures.coordinators.items():
+        known = figures.groups.get(channel)
+        for name, value in counters.items():
+            time = name.endswith(_SECONDS)
+            shown = f"paceline_coordination_{name.removesuffix(_SECONDS)}{'_seconds' if time else ''}"
+            kind = GaugeMetricFamily if name.startswith("longest") else CounterMetricFamily
+            family = families.setdefault(
+                shown, kind(shown, f"The coordinator's counter {name}.", labels=["rank", "group"])
+            )
+            family.add_sample(
+                shown if kind is GaugeMetricFamily else f"{shown}_total",
+                {"rank": rank, "group": known.name if known else f"{channel:x}"},
+                value / 1e9 if time else value,
+            )
+    return families.values()
+
+
+def _counter(name: str, help: str, rank: str, value: float) -> Metric:
+    family = CounterMetricFamily(f"paceline_{name}", help, labels=["rank"])
+    family.add_metric([rank], value)
+    return family
+
+
+def _gauge(name: str, help: str, rank: str, value: float) -> Metric:
+    family = GaugeMetricFamily(f"paceline_{name}", help, labels=["rank"])
+    family.add_metric([rank], value)
+    return family

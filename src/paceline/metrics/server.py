@@ -1,0 +1,167 @@
+"""An HTTP server for one page, which nobody can hold up: few at once, little read, everything within seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import io
+import logging
+import os
+import socket
+import threading
+import time
+import weakref
+from http import HTTPStatus
+from typing import Any
+
+from prometheus_client import CollectorRegistry, MetricsHandler
+from prometheus_client.registry import Collector
+
+from paceline.settings import MetricsAddress
+
+SECONDS = 5.0
+"""For a client to ask, and as long again to take the answer."""
+MAX_REQUEST = 8192
+AT_ONCE = 4
+"""Clients that are served at a time; more are hung up on."""
+
+log = logging.getLogger("paceline")
+_open: weakref.WeakSet[Server] = weakref.WeakSet()
+
+
+class Server:
+    """Serves /metrics to those who send `Authorization: Bearer TOKEN`.
+
+    Listens on the first free port of the address from `first` on. Raises OSError if there is none.
+    """
+
+    def __init__(self, address: MetricsAddress, first: int, token: str, collector: Collector) -> None:
+        registry = CollectorRegistry(support_collectors_without_names=True)
+        registry.register(collector)
+        self._registry, self._token = registry, token.encode()
+        self._socket = _listen(address, first)
+        self._places = threading.BoundedSemaphore(AT_ONCE)
+        _open.add(self)
+        self._thread = threading.Thread(target=self._serve, name="paceline-metrics", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._socket.getsockname()[1])
+
+    def close(self) -> None:
+        """Listen no more. Clients that are being served are not waited for."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # ends accept
+        self._thread.join(SECONDS)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close this process's copy of the socket."""
+        _open.discard(self)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError as error:
+                if self._socket.fileno() < 0 or not _listens(self._socket):
+                    return
+                log.debug("cannot take a request for metrics: %s", error)
+                time.sleep(1.0)  # out of descriptors, perhaps
+                continue
+            if self._places.acquire(blocking=False):
+                threading.Thread(target=self._answer, args=(client,), name="paceline-metrics", daemon=True).start()
+            else:
+                client.close()
+
+    def _answer(self, client: socket.socket) -> None:
+        try:
+            with client:
+                request = _read(client, time.monotonic() + SECONDS)
+                if request is not None:
+                    client.settimeout(SECONDS)
+                    client.sendall(_reply(request, self._registry, self._token))
+                    client.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # it went away, or was too slow
+        finally:
+            self._places.release()
+
+
+class _Page(MetricsHandler):
+    """One request that has been read, to one reply in memory."""
+
+    server_version, sys_version = "paceline", ""
+
+    def __init__(self, request: bytes, registry: CollectorRegistry, token: bytes) -> None:
+        self.rfile, self.wfile = io.BytesIO(request), io.BytesIO()
+        self.registry, self._token = registry, token
+        self.client_address = ("", 0)
+        self.handle_one_request()
+
+    def do_GET(self) -> None:
+        given = self.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(given, b"Bearer " + self._token):
+            self.send_response(HTTPStatus.UNAUTHORIZED)
+            self.send_header("WWW-Authenticate", 'Bearer realm="paceline"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.path.partition("?")[0] != "/metrics":
+            self.send_error(HTTPStatus.NOT_FOUND, "There is only /metrics")
+        else:
+            super().do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: requests carry the token."""
+
+
+def _reply(request: bytes, registry: CollectorRegistry, token: bytes) -> bytes:
+    page = _Page(request, registry, token)
+    return page.wfile.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def _read(client: socket.socket, deadline: float) -> bytes | None:
+    """The head of a request; None if it is too long. Raises OSError, also when it does not come in time."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        client.settimeout(max(0.001, deadline - time.monotonic()))
+        part = client.recv(MAX_REQUEST + 1 - len(data))
+        data += part
+        if not part or len(data) > MAX_REQUEST:
+            return None
+    return data
+
+
+def _listen(address: MetricsAddress, first: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    refused: OSError | None = None
+    for port in range(first, address.high + 1):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((address.host, port))
+            sock.listen(AT_ONCE)
+            return sock
+        except OSError as error:
+            sock.close()
+            refused = error
+    raise refused or OSError(f"there are fewer ports up to {address.high} than ranks on this machine")
+
+
+def _listens(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False
+
+
+def _forget() -> None:
+    for server in list(_open):
+        server.let_go()
+
+
+# A forked child must not keep the port when this process is dead.
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,160 @@
+"""The place in a rank from which others see it: it answers questions, keeps the figures, writes timeline and report."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from paceline.observe.figures import Figures, encode
+from paceline.observe.observer import Engine, Observer, Source
+from paceline.observe.regularly import Regularly, seconds_to_next
+from paceline.report.gather import Gathering, Pair
+from paceline.settings import MetricsAddress, Settings
+from paceline.stalls import DEFAULT_SECONDS, Stalls
+from paceline.timeline.ready import Ready
+from paceline.timeline.timeline import Timeline
+from paceline.trace.listener import Name
+from paceline.watch import Watch
+
+if TYPE_CHECKING:
+    from paceline.metrics.server import Server
+
+_LONGEST = 1.0
+
+log = logging.getLogger("paceline")
+
+
+class Known(Protocol):
+    """What is asked of a group that this process has had."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ranks(self) -> Sequence[int]: ...
+
+
+class Lookout:
+    """Of one rank, from its first group on. Costs nothing until something is asked for.
+
+    me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
+    this rank, for `paceline trace`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        coordinators: Mapping[int, Source],
+        groups: Mapping[int, Known],
+        rank: int,
+        me: str,
+        trace: Callable[[], bytes],
+    ) -> None:
+        self._job, world = next(iter(groups.items()))
+        self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
+        self._trace = trace
+        self._gathering: Gathering | None = None
+        self._server: Server | None = None
+        self._groups = groups
+        self.observer = Observer(engine, lambda: dict(coordinators), self._named, rank, self._size)
+        self._timeline: Timeline | None = None
+        self._looker: Regularly | None = None
+        self._seconds = 0.05
+        self._ready: Ready | None = None
+        patience = settings.stall_seconds
+        stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience)
+        self._name = Name(os.geteuid(), self._job, rank, os.getpid())
+        self._watch = Watch(self._name, stalls, self._answer)
+
+    def begin(self, pair: Pair) -> None:
+        """Start what the settings ask for; once. pair: see `Gathering`; every rank of the job calls this."""
+        if self._settings.report is not None and self._gathering is None:
+            self._gathering = Gathering(pair, self._job, self._rank, self._size)
+            self.keep_looking()
+        if self._settings.metrics is not None and self._server is None:
+            self._server = self._serve_metrics(self._settings.metrics)
+
+    def keep_looking(self) -> None:
+        """From now on miss nothing: look often enough that the rings never run over."""
+        if self._looker is None:
+            self._looker = Regularly(self._look, "paceline-looker")
+
+    def last_look(self) -> None:
+        """A coordinator closes: take in what it has done, if anybody wants to know."""
+        if self._looker is not None or self._timeline is not None:
+            self.observer.look()
+
+    def figures(self) -> Figures:
+        """Of this rank, as they are now."""
+        return self.observer.figures()
+
+    def start_timeline(self, path: str, mark_cycles: bool = False, here: bool | None = None) -> None:
+        """See `paceline.timeline.start`."""
+        self.stop_timeline()
+        if self._rank == 0 if here is None else here:
+            self._timeline = Timeline(path, self.observer, self._name, mark_cycles)
+
+    def stop_timeline(self) -> None:
+        """Finish the file. Nothing happens where none is being written."""
+        timeline, self._timeline = self._timeline, None
+        if timeline is not None:
+            timeline.close()
+
+    def close(self) -> None:
+        """Nobody sees this rank any more. May be called while another thread is in any of this."""
+        self._watch.close()
+        self.stop_timeline()
+        if self._looker is not None:
+            self._looker.close()
+        if self._server is not None:
+            self._server.close()
+        if self._gathering is not None:
+            self._report(self._gathering)
+
+    def _report(self, gathering: Gathering) -> None:
+        figures, place = self.figures(), self._settings.report
+        if self._rank != 0:
+            gathering.send(figures)
+        elif place is not None:
+            from paceline.report.report import leave, make
+
+            others, missing = gathering.receive()
+            leave(make([figures, *others], missing), place)
+
+    def _serve_metrics(self, address: MetricsAddress) -> Server | None:
+        try:
+            from paceline.metrics.collector import RankCollector
+            from paceline.metrics.server import Server
+        except ImportError:
+            log.warning("no metrics: they need the package prometheus_client (pip install 'paceline[metrics]')")
+            return None
+        first = address.low + self._settings.local_rank
+        try:
+            server = Server(address, first, self._settings.metrics_token or "", RankCollector(self.figures))
+        except OSError as error:
+            log.warning("no metrics at %s, ports %d to %d: %s", address.host, first, address.high, error)
+            return None
+        self.keep_looking()
+        log.info("%s serves metrics at http://%s:%d/metrics", self._me, address.host, server.port)
+        return server
+
+    def _look(self) -> float:
+        self._seconds = seconds_to_next(self.observer.look(), self._seconds, _LONGEST)
+        return self._seconds
+
+    def _answer(self, question: str) -> bytes:
+        words = question.split()
+        if words == ["trace"]:
+            return self._trace()
+        if words == ["figures"]:
+            return encode(self.figures())
+        if len(words) == 2 and words[0] == "ready":
+            if self._ready is None:
+                self._ready = Ready(self.observer)
+            return self._ready.since(int(words[1]))
+        raise ValueError(f"no such question: {question!r:.100}")
+
+    def _named(self) -> dict[int, tuple[str, int]]:
+        return {channel: (group.name, len(group.ranks)) for channel, group in dict(self._groups).items()}

@@ -1,0 +1,205 @@
+"""Follows what a rank does by looking at its rings now and then; between two looks it costs nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from paceline.observe.figures import Figures, Group, Waiting
+from paceline.observe.news import News
+from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
+from paceline.stalls import Wait
+from paceline.trace.clocks import Meeting, is_meeting, meeting
+from paceline.trace.event import Event
+from paceline.trace.request import Record, Request, of_records, wall_ns
+
+_ARRIVALS = 512
+_NAMES_SHOWN = 20
+
+
+class Chosen(Protocol):
+    """What is asked of a coordinator's options."""
+
+    @property
+    def policy(self) -> str: ...
+
+
+class Source(Protocol):
+    """What is asked of a coordinator: the last requests that ended, as they ended, and a dataclass of counters."""
+
+    @property
+    def options(self) -> Chosen: ...
+
+    def records(self, after: int = 0, /) -> Sequence[Record]: ...
+    def counters(self) -> Any: ...
+
+
+class Engine(Protocol):
+    """What is asked of the engine."""
+
+    def events(self, after: int = 0, /) -> list[Any]: ...
+    def exposed_ns(self) -> int: ...
+    def waits(self) -> Sequence[Wait]: ...
+
+
+class Observer:
+    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`. capacity: of the
+    engine's ring."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        coordinators: Callable[[], Mapping[int, Source]],
+        groups: Callable[[], Mapping[int, tuple[str, int]]],
+        rank: int,
+        size: int,
+        capacity: int = 4096,
+    ) -> None:
+        self._engine, self._coordinators, self._groups = engine, coordinators, groups
+        self._rank, self._size, self._capacity = rank, size, capacity
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[News], None]] = []
+        self._settled = 0  # ids up to here were seen, or had gone by
+        self._seen: set[int] = set()  # ids above
+        self._running = self._ended = 0
+        self._ends: dict[int, int] = {}  # the number of the last record seen, by channel
+        self._steps = NamedSteps()
+        self._nameless = NamelessSteps()
+        self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
+        self._last: dict[str, int] = {}
+        self._since = 0
+        self._exposed_before = 0
+        self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
+        self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
+        self._policies: dict[int, str] = {}
+        self._counters: dict[int, dict[str, int]] = {}  # the last of each coordinator, also of those that are gone
+
+    def follow(self, listener: Callable[[News], None]) -> None:
+        """From now on `listener` hears of every look's news. It must not look itself."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    def unfollow(self, listener: Callable[[News], None]) -> None:
+        """No more news for this one."""
+        with self._lock:
+            self._listeners.remove(listener)
+
+    def look(self) -> float:
+        """Take in what is new. Returns how much of the rings was, 0 to 1: if 1, some may have gone by."""
+        with self._lock:
+            coordinators = self._coordinators()
+            events, gone = self._new_events()
+            requests = [
+                request for channel, one in coordinators.items() for request in self._new_requests(channel, one)
+            ]
+            for event in events:
+                self._take_event(event, named=event.channel in coordinators)
+            for request in requests:
+                self._take_request(request)
+            if not self._steps.count:
+                self._nameless.settle(gone)
+            news = News(tuple(events), tuple(requests))
+            for listener in self._listeners:
+                listener(news)
+            return 1.0 if gone else max(len(events) / self._capacity, len(requests) / 8192)
+
+    def figures(self) -> Figures:
+        """What all looks have found, with one more now."""
+        self.look()
+        with self._lock:
+            named = bool(self._steps.count)
+            commonest = sorted(self._last.items(), key=lambda item: (-item[1], item[0]))[:_NAMES_SHOWN]
+            now = time.time_ns()
+            return Figures(
+                rank=self._rank,
+                size=self._size,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                since_ns=self._since or now,
+                time_ns=now,
+                operations=self._ended + self._unseen + self._running,
+                unseen=self._unseen,
+                bytes=self._bytes,
+                exposed_ns=self._engine.exposed_ns() - self._exposed_before,
+                steps=self._steps.count if named else round(self._nameless.count, 3),
+                step_ns=self._steps.median_ns if named else self._nameless.median_ns,
+                requests=self._requests,
+                passed=self._passed,
+                last_count=self._last_count,
+                last=dict(commonest),
+                coordinators=dict(self._counters),
+                policies=dict(self._policies),
+                waits=tuple(
+                    Waiting(what, round(seconds, 6), tuple(who for who, _ in missing))
+                    for _, seconds, _, what, missing in self._engine.waits()
+                ),
+                arrivals=tuple(self._arrivals),
+                groups={
+                    channel: Group(name, size, *self._moved.get(channel, (0, 0)))
+                    for channel, (name, size) in self._groups().items()
+                },
+            )
+
+    def _new_events(self) -> tuple[list[Event], int]:
+        """The operations that ended since the last look, by their ids, and how many went by unseen.
+
+        Not every id is an operation's: requests have ids too. Of those that went by, as many as of those that did not.
+        """
+        rows = [Event._make(row) for row in self._engine.events(self._settled)]
+        if not rows:
+            self._running = 0
+            return [], 0
+        first, newest = rows[0].id, rows[-1].id
+        if not self._since:
+            self._since = rows[0].enqueue_ns
+            self._exposed_before = 0 if first == 1 else self._engine.exposed_ns()
+            gone = 0
+        elif newest - self._settled <= self._capacity:
+            gone = 0
+        else:
+            passed = first - self._settled - 1 - sum(1 for number in self._seen if number < first)
+            gone = round(passed * len(rows) / (newest - first + 1))
+        new = [event for event in rows if event.state != "running" and event.id not in self._seen]
+        running = [event.id for event in rows if event.state == "running"]
+        self._settled = min(running, default=newest + 1) - 1
+        self._seen = {event.id for event in rows if event.state != "running" and event.id > self._settled}
+        self._running = len(running)
+        self._ended += len(new)
+        self._unseen += gone
+        return new, gone
+
+    def _take_event(self, event: Event, named: bool) -> None:
+        self._bytes += event.bytes
+        operations, size = self._moved.get(event.channel, (0, 0))
+        self._moved[event.channel] = operations + 1, size + event.bytes
+        if is_meeting(event):
+            self._arrivals.append(meeting(event))
+        if not named and not event.point_to_point:
+            call = (event.channel, event.collective, event.dtype, event.op, event.bytes)
+            self._nameless.add(call, event.enqueue_ns)
+
+    def _new_requests(self, channel: int, source: Source) -> list[Request]:
+        self._policies[channel] = source.options.policy
+        counters = asdict(source.counters())
+        self._counters[channel] = {name: value for name, value in counters.items() if isinstance(value, int)}
+        end = self._ends.get(channel)
+        records = source.records(end or 0)
+        if records:
+            self._ends[channel] = records[-1].number
+            self._passed += 0 if end is None else records[0].number - end - 1
+        return of_records(channel, records, wall_ns())
+
+    def _take_request(self, request: Request) -> None:
+        self._requests += 1
+        self._since = self._since or request.submitted_ns
+        self._steps.add(request.name, request.bytes, request.submitted_ns)
+        if request.last == 1:
+            self._last_count += 1
+            if request.name in self._last or len(self._last) < MAX_NAMES:
+                self._last[request.name] = self._last.get(request.name, 0) + 1

@@ -1,0 +1,73 @@
+"""What a rank's figures say per step and per second: over its whole run, or between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paceline.observe.figures import Figures
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one rank, over `seconds`. None where there is nothing to tell it from.
+
+    step_ms: the median; everything else is a mean. exposed: share of the time that callers waited in the engine.
+    negotiation_us: from the last rank's handing in to the issue, where this rank was that one. longest_us: the longest
+    of these, of the whole run. cache_hits: share of requests that needed no description.
+    """
+
+    seconds: float
+    steps: float
+    steps_per_second: float
+    step_ms: float | None
+    bytes_per_second: float
+    bytes_per_step: float | None
+    exposed: float
+    exposed_ms: float | None
+    negotiation_us: float | None
+    longest_us: float | None
+    oversleep_us: float | None
+    spin_ms: float | None
+    background_cpu_ms: float | None
+    cache_hits: float | None
+    fused_bytes: float | None
+
+
+def rates(after: Figures, before: Figures | None = None) -> Rates:
+    """From `before` to `after`, two figures of one rank; without `before` over all that `after` counts."""
+    seconds = max((after.time_ns - (before.time_ns if before else after.since_ns)) / 1e9, 1e-9)
+    steps = after.steps - (before.steps if before else 0)
+    operations = after.operations - (before.operations if before else 0)
+    seen = operations - (after.unseen - (before.unseen if before else 0))
+    moved = after.bytes - (before.bytes if before else 0)
+    size = moved * operations / seen if seen > 0 else float(moved)
+    exposed_ns = after.exposed_ns - (before.exposed_ns if before else 0)
+    grown = _grown(after.counters, before.counters if before else {})
+
+    def per_step(value: float | None, scale: float = 1.0) -> float | None:
+        return value / steps / scale if value is not None and steps > 0 else None
+
+    asked = (grown.get("cache_hits") or 0) + (grown.get("cache_misses") or 0)
+    negotiations = grown.get("negotiations")
+    return Rates(
+        seconds=seconds,
+        steps=steps,
+        steps_per_second=steps / seconds,
+        step_ms=after.step_ns / 1e6 if after.step_ns else None,
+        bytes_per_second=size / seconds,
+        bytes_per_step=per_step(size),
+        exposed=exposed_ns / 1e9 / seconds,
+        exposed_ms=per_step(exposed_ns, 1e6),
+        negotiation_us=grown["negotiation_ns"] / negotiations / 1e3 if negotiations else None,
+        longest_us=after.counters["longest_negotiation_ns"] / 1e3 if negotiations else None,
+        oversleep_us=per_step(grown.get("oversleep_ns"), 1e3),
+        spin_ms=per_step(grown.get("spin_ns"), 1e6),
+        background_cpu_ms=per_step(grown.get("background_cpu_ns"), 1e6),
+        cache_hits=grown["cache_hits"] / asked if asked else None,
+        fused_bytes=per_step(grown.get("fused_bytes")),
+    )
+
+
+def _grown(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    return {name: value - before.get(name, 0) for name, value in after.items()}

@@ -1,0 +1,29 @@
+"""`paceline report`: shows what a job left under PACELINE_REPORT."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="What the job wrote: PACELINE_REPORT=FILE.", show_default=False)],
+) -> int:
+    """Show the report of a run: steps, exposed communication, what coordination cost, which rank was late."""
+    from rich.console import Console
+
+    from paceline.report.report import read
+    from paceline.report.show import show
+
+    try:
+        show(read(file), Console())
+    except ValueError as error:
+        print(f"paceline report: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"paceline report: cannot read {file}: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,82 @@
+"""How every rank's figures come to the first rank, also when some rank is gone."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from paceline._engine import ASYNC, DTYPES
+from paceline.errors import CommunicationError
+from paceline.observe.figures import MAX_BYTES, Figures, decode, encode
+
+_LENGTH = struct.Struct("!Q")
+SECONDS = 5.0
+"""How long a rank that is done waits for the others."""
+
+log = logging.getLogger("paceline")
+
+Pair = Callable[[tuple[int, int], int], Any]
+"""`pair(ranks, channel)`: a group of these two ranks of the job, as `Runtime.subgroup` makes it."""
+
+
+class Gathering:
+    """A group for the first rank and each of the others, so that one that is gone keeps nobody from the rest.
+
+    Made on every rank when the job begins. job: the channel of the group of all ranks; those of the pairs are derived
+    from it, so that nobody needs to be asked.
+    """
+
+    def __init__(self, pair: Pair, job: int, rank: int, size: int) -> None:
+        self._rank = rank
+        others = range(1, size) if rank == 0 else [rank] if size > 1 else []
+        self._groups = {other: pair((0, other), _channel(job, other)) for other in others}
+
+    def send(self, figures: Figures) -> None:
+        """Of every rank but the first: give them to it. What goes wrong is logged, not raised."""
+        (group,) = self._groups.values()
+        deadline = time.monotonic() + SECONDS
+        data = encode(figures)
+        try:
+            for part in (_LENGTH.pack(len(data)), data):
+                _move(group.send, np.frombuffer(part, np.uint8), 0, deadline)
+        except CommunicationError as error:
+            log.warning("the report will lack rank %d: %s", self._rank, error)
+
+    def receive(self) -> tuple[list[Figures], dict[int, str]]:
+        """Of the first rank: what the others gave, and why there is nothing of the rest."""
+        deadline = time.monotonic() + SECONDS
+        found, missing = [], {}
+        for other, group in self._groups.items():
+            try:
+                found.append(_received(group, deadline))
+            except (CommunicationError, ValueError) as error:
+                missing[other] = str(error)
+        return found, missing
+
+
+def _received(group: Any, deadline: float) -> Figures:
+    head = np.empty(_LENGTH.size, np.uint8)
+    _move(group.recv, head, 1, deadline)
+    (length,) = _LENGTH.unpack(head.tobytes())
+    if not 0 < length <= MAX_BYTES:
+        raise ValueError(f"it offered {length} bytes, which figures can't have")
+    data = np.empty(length, np.uint8)
+    _move(group.recv, data, 1, deadline)
+    return decode(data.tobytes())
+
+
+def _move(call: Callable[..., Any], data: NDArray[np.uint8], peer: int, deadline: float) -> None:
+    operation = call(data.ctypes.data, data.size, DTYPES["uint8"], peer, 0, ASYNC)
+    operation.wait(max(0.001, deadline - time.monotonic()))
+
+
+def _channel(job: int, other: int) -> int:
+    digest = hashlib.sha256(f"paceline report {job} {other}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

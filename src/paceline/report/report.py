@@ -1,0 +1,90 @@
+"""The report of a run, as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from paceline.observe.figures import Figures
+from paceline.observe.last import Last, arrived_last
+from paceline.observe.rates import Rates, rates
+
+FORMAT = "paceline report 1"
+MAX_BYTES = 256 * 2**20
+
+log = logging.getLogger("paceline")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank of the report."""
+
+    figures: Figures
+    rates: Rates
+    last: Last | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """missing: why there is nothing of a rank."""
+
+    size: int
+    ranks: tuple[Rank, ...]
+    missing: Mapping[int, str]
+    format: str = FORMAT
+
+
+def make(figures: Sequence[Figures], missing: Mapping[int, str]) -> Report:
+    """The report of these ranks, in their order."""
+    last = arrived_last(figures)
+    ranks = (Rank(one, rates(one), last.get(one.rank)) for one in sorted(figures, key=lambda one: one.rank))
+    return Report(len(figures) + len(missing), tuple(ranks), dict(missing))
+
+
+def to_json(report: Report) -> str:
+    """Indented; the ranks' raw arrival times are left out, `last` is what they come to."""
+    content: dict[str, Any] = asdict(report)
+    for rank in content["ranks"]:
+        del rank["figures"]["arrivals"]
+    return json.dumps(content, indent=1)
+
+
+def leave(report: Report, place: str) -> None:
+    """Write it where PACELINE_REPORT says: JSON to a file, or for "-" tables to stderr. What goes wrong is logged."""
+    if place == "-":
+        from rich.console import Console
+
+        from paceline.report.show import show
+
+        show(report, Console(stderr=True))
+        return
+    path = Path(place)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(to_json(report) + "\n")
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        log.warning("cannot write the report: %s", error)
+
+
+def read(path: Path) -> Report:
+    """Raises ValueError, one sentence, if the file holds no report; OSError if it can't be read."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} is larger than a report can be")
+    try:
+        found = TypeAdapter(Report).validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise ValueError(f"{path} is not a report of Paceline's: {where}: {first['msg']}") from None
+    if found.format != FORMAT:
+        raise ValueError(f"{path} has the format {found.format!r:.60}, not {FORMAT!r}")
+    return found

@@ -1,0 +1,109 @@
+"""The report as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from paceline.observe.figures import Figures
+from paceline.observe.rates import Rates
+from paceline.report.numbers import DASH, number, percent, size
+from paceline.report.report import Rank, Report
+from paceline.trace.seconds import shown
+
+COORDINATION = ("negotiation\nµs", "longest\nµs", "oversleep\nµs", "spin\nms", "CPU\nms", "cache\nhits", "fused\nbytes")
+"""Headings of what `coordination` gives."""
+
+_TENSORS = 3
+
+
+def show(report: Report, console: Console) -> None:
+    """Print it."""
+    console.print(render(report))
+
+
+def render(report: Report) -> RenderableType:
+    """What there is to see: each rank's steps, what agreeing on an order cost, who was late, who is missing."""
+    parts: list[RenderableType] = [_head(report), _steps(report)]
+    if any(rank.figures.coordinators for rank in report.ranks):
+        parts.append(_coordination(report))
+    if any(rank.last for rank in report.ranks):
+        parts.append(_last(report))
+    parts += [Text(f"rank {rank} gave no figures: {why}", "bold red") for rank, why in sorted(report.missing.items())]
+    return Group(*parts)
+
+
+def _head(report: Report) -> Text:
+    longest = max((rank.figures.seconds for rank in report.ranks), default=0.0)
+    steps = max((rank.rates.steps for rank in report.ranks), default=0.0)
+    return Text(f"{report.size} ranks, {shown(longest)}, {steps:.0f} steps", "bold")
+
+
+def _steps(report: Report) -> Table:
+    table = _table("per step", "step ms", "moved", "exposed ms", "exposed", "operations", "not seen")
+    for rank in report.ranks:
+        rates, figures = rank.rates, rank.figures
+        table.add_row(
+            *_who(rank),
+            number(rates.step_ms),
+            size(rates.bytes_per_step),
+            number(rates.exposed_ms),
+            percent(rates.exposed),
+            str(figures.operations),
+            str(figures.unseen + figures.passed) if figures.unseen + figures.passed else DASH,
+        )
+    return table
+
+
+def _coordination(report: Report) -> Table:
+    table = _table(coordination_title([rank.figures for rank in report.ranks]), *COORDINATION)
+    for rank in report.ranks:
+        table.add_row(*_who(rank), *coordination(rank.rates))
+    return table
+
+
+def coordination_title(figures: Iterable[Figures]) -> str:
+    """What the columns are about, and which policies were in use."""
+    policies = sorted({policy for one in figures for policy in one.policies.values()})
+    return f"agreeing on an order (policy {', '.join(policies)}), per step"
+
+
+def coordination(rates: Rates) -> list[str]:
+    """The columns about it, as the report and `paceline top` have them."""
+    return [
+        number(rates.negotiation_us),
+        number(rates.longest_us),
+        number(rates.oversleep_us),
+        number(rates.spin_ms),
+        number(rates.background_cpu_ms),
+        percent(rates.cache_hits),
+        size(rates.fused_bytes),
+    ]
+
+
+def _last(report: Report) -> Table:
+    known = max(rank.last.count for rank in report.ranks if rank.last)
+    table = _table(f"arrived last ({known} collectives known)", "share", "late by ms", "most often for")
+    for rank in report.ranks:
+        if rank.last:
+            most = list(rank.last.tensors.items())[:_TENSORS]
+            tensors = ", ".join(f"{name} ({count})" for name, count in most)
+            table.add_row(*_who(rank), percent(rank.last.share), number(rank.last.late_ms), Text(tensors or DASH))
+    return table
+
+
+def _who(rank: Rank) -> tuple[str, Text]:
+    return str(rank.figures.rank), Text(rank.figures.host)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    table.add_column("rank", justify="right")
+    table.add_column("host")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "most often for" else "right")
+    return table

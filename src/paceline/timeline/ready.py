@@ -1,0 +1,47 @@
+"""When a rank handed in its requests, for the rank that writes the timeline."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from typing import NamedTuple
+
+from paceline.observe.news import News
+from paceline.observe.observer import Observer
+
+_KEPT = 8192
+MAX_BYTES = 8 * 2**20
+
+
+class HandIn(NamedTuple):
+    """A request that is over: its group's channel, its batch, its name, and when it was handed in (CLOCK_REALTIME)."""
+
+    channel: int
+    batch: int
+    name: str
+    submitted_ns: int
+
+
+class Ready:
+    """Remembers the last 8192 requests that ended, from now on."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._kept: deque[tuple[int, HandIn]] = deque(maxlen=_KEPT)
+        observer.follow(self._note)
+
+    def since(self, moment_ns: int) -> bytes:
+        """Those that were done after this moment, for `decode`."""
+        self._observer.look()
+        return json.dumps([hand_in for done, hand_in in list(self._kept) if done > moment_ns]).encode()
+
+    def _note(self, news: News) -> None:
+        self._kept.extend((r.done_ns, HandIn(r.channel, r.batch, r.name, r.submitted_ns)) for r in news.requests)
+
+
+def decode(data: bytes) -> list[HandIn]:
+    """What `Ready.since` gave. Raises ValueError if it is something else."""
+    try:
+        return [HandIn(int(c), int(b), str(n), int(s)) for c, b, n, s in json.loads(data)]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"not a list of hand-ins: {error}") from None

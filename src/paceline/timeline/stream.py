@@ -1,0 +1,41 @@
+"""A Chrome trace that grows, and is whole JSON after every write."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+_END = b"\n]\n"
+_compact = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Stream:
+    """A JSON array of records in a file, of which nothing is kept in memory.
+
+    Each write puts the closing bracket back; a process that is killed in the middle of one leaves an array without it,
+    which Chrome's format allows. Raises OSError if the file can't be made.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._end = 0
+        self._put(b"[" + _END)
+        self._end = 1
+
+    def write(self, records: Iterable[dict[str, Any]]) -> None:
+        """Append these. Raises OSError."""
+        text = _compact(list(records))[1:-1]
+        if text:
+            self._put((b"\n" if self._end == 1 else b",\n") + text.encode() + _END)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _put(self, data: bytes) -> None:
+        left, at = memoryview(data), self._end
+        while left:
+            wrote = os.pwrite(self._fd, left, at)
+            left, at = left[wrote:], at + wrote
+        self._end = at - len(_END)

@@ -1,0 +1,63 @@
+"""What the ranks of a running job on this machine say of themselves, at one moment and since the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from paceline.observe.figures import MAX_BYTES, Figures, decode
+from paceline.observe.last import Last, arrived_last
+from paceline.observe.rates import Rates, rates
+from paceline.trace import live
+from paceline.trace.listener import Name
+
+PATIENCE = 2.0
+"""Seconds that a rank may take to answer."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rank: its figures, what they say of the time since the picture before, and whether it was late."""
+
+    figures: Figures
+    rates: Rates
+    last: Last | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Of a job, as far as it runs on this machine. silent: why a rank gave nothing, by rank."""
+
+    size: int
+    rows: tuple[Row, ...]
+    silent: Mapping[int, str]
+
+
+class Job:
+    """The ranks of one job. `picture` may be called again and again.
+
+    Raises ValueError, one sentence, if there is no such job here or the choice is not clear.
+    """
+
+    def __init__(self, pid: int | None) -> None:
+        self._names = live.choose(live.listening(), pid)
+        self._before: dict[int, Figures] = {}
+
+    def ask(self) -> None:
+        """Take the figures from which the next picture counts."""
+        self._before = {one.rank: one for one in self._ask()[0]}
+
+    def picture(self) -> Picture:
+        """What happened since the last picture, or `ask`. Raises ValueError once no rank answers any more."""
+        figures, silent = self._ask()
+        before, self._before = self._before, {one.rank: one for one in figures}
+        last = arrived_last(figures, before)
+        rows = tuple(Row(one, rates(one, before.get(one.rank)), last.get(one.rank)) for one in figures)
+        return Picture(figures[0].size, rows, {one.name.rank: str(one) for one in silent})
+
+    def _ask(self) -> tuple[Sequence[Figures], Sequence[live.Silence]]:
+        def ask(name: Name) -> Figures | live.Silence | None:
+            return live.question(name, "figures", decode, PATIENCE, MAX_BYTES)
+
+        figures, silent = live.everyone(self._names, ask)
+        return sorted(figures, key=lambda one: one.rank), silent

@@ -1,0 +1,108 @@
+"""The picture of a running job, as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from paceline.report.numbers import DASH, number, percent, size
+from paceline.report.show import COORDINATION, coordination, coordination_title
+from paceline.top.look import Picture, Row
+from paceline.trace.seconds import shown
+
+_LATE = 0.5
+_WAITS_SHOWN = 4
+_LONG = 1.0
+
+
+def render(picture: Picture) -> RenderableType:
+    """One table of ranks, one about coordination where there is any, and who waits for whom."""
+    parts: list[RenderableType] = [_head(picture), _ranks(picture)]
+    if any(row.figures.coordinators for row in picture.rows):
+        parts.append(_coordination(picture))
+    parts += _waits(picture)
+    parts += [Text(f"{why}; not shown", "bold red") for _, why in sorted(picture.silent.items())]
+    return Group(*parts)
+
+
+def to_json(picture: Picture) -> str:
+    """The same, one object in one line."""
+    content: dict[str, Any] = asdict(picture)
+    for row in content["rows"]:
+        del row["figures"]["arrivals"]
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _head(picture: Picture) -> Text:
+    here = len(picture.rows) + len(picture.silent)
+    ranks = f"{picture.size} ranks" if here == picture.size else f"{here} of {picture.size} ranks are on this machine"
+    return Text(f"{ranks}; the last {shown(picture.rows[0].rates.seconds)}", "bold")
+
+
+def _ranks(picture: Picture) -> Table:
+    table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for column in ("rank", "host", "pid", "steps/s", "step\nms", "bytes/s", "exposed", "arrived\nlast", "waits\nfor"):
+        table.add_column(column, justify="left" if column in ("host", "waits\nfor") else "right")
+    for row in picture.rows:
+        figures, rates = row.figures, row.rates
+        table.add_row(
+            str(figures.rank),
+            Text(figures.host),
+            str(figures.pid),
+            number(rates.steps_per_second) if rates.steps else DASH,
+            number(rates.step_ms),
+            size(rates.bytes_per_second),
+            percent(rates.exposed),
+            _share(row, len(picture.rows)),
+            Text(_waits_for(row)),
+        )
+    return table
+
+
+def _share(row: Row, ranks: int) -> Text:
+    if row.last is None:
+        return Text(DASH)
+    late = ranks > 1 and row.last.share > (1 + _LATE) / ranks
+    return Text(percent(row.last.share), "bold yellow" if late else "")
+
+
+def _waits_for(row: Row) -> str:
+    missing = [who for wait in row.figures.waits for who in wait.missing]
+    named = sorted({" ".join(who.split(" ")[:2]) for who in missing})
+    return ", ".join(named[:_WAITS_SHOWN]) + (f" and {len(named) - _WAITS_SHOWN} more" if named[_WAITS_SHOWN:] else "")
+
+
+def _coordination(picture: Picture) -> Table:
+    title = coordination_title(row.figures for row in picture.rows)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        padding=0,
+        pad_edge=False,
+    )
+    for column in ("rank", *COORDINATION):
+        table.add_column(column, justify="right")
+    for row in picture.rows:
+        table.add_row(str(row.figures.rank), *coordination(row.rates))
+    return table
+
+
+def _waits(picture: Picture) -> list[Text]:
+    """What has waited for long, each operation once."""
+    found: dict[str, tuple[float, tuple[str, ...]]] = {}
+    for row in picture.rows:
+        for wait in row.figures.waits:
+            if wait.seconds >= _LONG and wait.seconds > found.get(wait.what, (0.0, ()))[0]:
+                found[wait.what] = wait.seconds, wait.missing
+    return [
+        Text(f"{what} has waited {shown(seconds)}{' for ' + ' and '.join(who[:_WAITS_SHOWN]) if who else ''}", "yellow")
+        for what, (seconds, who) in sorted(found.items(), key=lambda item: -item[1][0])
+    ]
