@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.environment import first_host
+from paceline.partition import OFF, Wish
 from paceline.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
 
 read = Settings.from_environment
@@ -186,6 +187,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_INTERFACE", "eth0,,eth1"),
         ("PACELINE_INTERFACE", "eth0; rm"),
         ("PACELINE_ALGORITHM", "best"),
+        ("PACELINE_CORES", "all"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str) -> None:
@@ -218,6 +220,7 @@ def test_wishes() -> None:
             "PACELINE_LOG": "debug",
             "PACELINE_TOPOLOGY": "cluster.yaml",
             "PACELINE_ALGORITHM": "flexreduce",
+            "PACELINE_CORES": "adaptive",
         }
     )
     assert found.secret == b"correct horse battery staple"
@@ -225,7 +228,21 @@ def test_wishes() -> None:
     assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
     assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
+    assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
+
+
+@pytest.mark.parametrize(
+    ("environ", "count", "variable"),
+    [
+        ({}, None, None),
+        ({"OMP_NUM_THREADS": "3", "OMP_PROC_BIND": "false"}, "3", None),
+        ({"OMP_PROC_BIND": "close"}, None, "OMP_PROC_BIND"),
+        ({"GOMP_CPU_AFFINITY": "0-3", "OMP_PLACES": "cores"}, None, "GOMP_CPU_AFFINITY"),
+    ],
+)
+def test_what_the_user_told_openmp(environ: dict[str, str], count: str | None, variable: str | None) -> None:
+    assert (read(environ).thread_count, read(environ).bound_by) == (count, variable)
 
 
 def test_the_derived_port_obeys_the_port_range() -> None:

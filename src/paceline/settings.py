@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paceline.environment import LauncherView, launcher_view
+from paceline.partition import OFF, Wish, parse
 
 STORE_PORTS = range(20000, 30000)
 """Where a port is taken from when only the job's identity is known."""
@@ -22,6 +23,7 @@ STORE_PORTS = range(20000, 30000)
 T = TypeVar("T")
 
 _STORE_CANDIDATES = 4
+_BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 _TEN_DAYS = 864000.0
 
 
@@ -60,6 +62,12 @@ class Settings:
     """The file that describes the network."""
     algorithm: str | None = None
     """The all-reduce to use between machines."""
+    cores: Wish = OFF
+    """How this rank's CPUs are divided."""
+    thread_count: str | None = None
+    """What OMP_NUM_THREADS says."""
+    bound_by: str | None = None
+    """The variable by which the user told OpenMP where its threads run."""
 
     @property
     def one_machine(self) -> bool:
@@ -97,6 +105,9 @@ class Settings:
             log_level=_given(env, "PACELINE_LOG", _log_level),
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=_given(env, "PACELINE_ALGORITHM", _algorithm),
+            cores=_given(env, "PACELINE_CORES", parse) or OFF,
+            thread_count=env.get("OMP_NUM_THREADS") or None,
+            bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),
         )
 
 
