@@ -121,6 +121,31 @@ def test_mpirun_inside_a_slurm_allocation_is_mpirun() -> None:
     assert read({**SLURM, **OPEN_MPI_5}).launcher == "Open MPI"
 
 
+HOROVODRUN = {
+    "HOROVOD_HOSTNAME": "n02",
+    "HOROVOD_RANK": "2",
+    "HOROVOD_SIZE": "4",
+    "HOROVOD_LOCAL_RANK": "0",
+    "HOROVOD_LOCAL_SIZE": "2",
+    "HOROVOD_CROSS_RANK": "1",
+    "HOROVOD_CROSS_SIZE": "2",
+    "HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT": "41234",
+    "HOROVOD_CONTROLLER": "gloo",
+}
+
+
+def test_horovodrun() -> None:
+    found = read(HOROVODRUN)
+    assert (found.rank, found.size, found.local_rank, found.local_size) == (2, 4, 0, 2)
+    assert (found.launcher, found.rank_variable) == ("horovodrun", "HOROVOD_RANK")
+    assert (found.master_address, found.store_ports) == ("10.0.0.1", derived_ports(found.job, STORE_PORTS))
+    assert read({**HOROVODRUN, "HOROVOD_LOCAL_SIZE": "4"}).master_address == "127.0.0.1"
+    assert read({**HOROVODRUN, "MASTER_ADDR": "n01"}).master_address == "n01"
+    assert read({**SLURM, **HOROVODRUN}).launcher == "horovodrun"
+    assert read({**HOROVODRUN, **TORCHRUN}).launcher == "torchrun"
+
+
 def test_half_an_environment_is_none() -> None:
     assert read({"WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "5"}).size == 1
 
@@ -188,6 +213,19 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_INTERFACE", "eth0; rm"),
         ("PACELINE_ALGORITHM", "best"),
         ("PACELINE_CORES", "all"),
+        ("PACELINE_START_TIMEOUT", "0"),
+        ("PACELINE_POLICY", "best"),
+        ("PACELINE_FUSION_BYTES", "64M"),
+        ("PACELINE_CYCLE_MS", "0"),
+        ("PACELINE_CACHE_CAPACITY", "-1"),
+        ("HOROVOD_FUSION_THRESHOLD", "-1"),
+        ("HOROVOD_CYCLE_TIME", "soon"),
+        ("HOROVOD_CACHE_CAPACITY", "many"),
+        ("HOROVOD_START_TIMEOUT", "never"),
+        ("HOROVOD_STALL_CHECK_DISABLE", "yes"),
+        ("HOROVOD_STALL_CHECK_TIME_SECONDS", "-1"),
+        ("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "nan"),
+        ("HOROVOD_LOG_LEVEL", "loud"),
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str) -> None:
@@ -221,6 +259,12 @@ def test_wishes() -> None:
             "PACELINE_TOPOLOGY": "cluster.yaml",
             "PACELINE_ALGORITHM": "flexreduce",
             "PACELINE_CORES": "adaptive",
+            "PACELINE_START_TIMEOUT": "30",
+            "PACELINE_POLICY": "cycle",
+            "PACELINE_FUSION_BYTES": "0",
+            "PACELINE_CYCLE_MS": "2.5",
+            "PACELINE_CACHE_CAPACITY": "0",
+            "PACELINE_TIMELINE": "timeline.json",
         }
     )
     assert found.secret == b"correct horse battery staple"
@@ -229,6 +273,8 @@ def test_wishes() -> None:
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
     assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
     assert found.cores == Wish("adaptive") and read({}).cores == OFF
+    assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
+    assert (found.cache_capacity, found.timeline) == (0, "timeline.json")
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
 
 
@@ -243,6 +289,44 @@ def test_wishes() -> None:
 )
 def test_what_the_user_told_openmp(environ: dict[str, str], count: str | None, variable: str | None) -> None:
     assert (read(environ).thread_count, read(environ).bound_by) == (count, variable)
+
+
+HOROVODS = {
+    "HOROVOD_FUSION_THRESHOLD": "1024",
+    "HOROVOD_CYCLE_TIME": "3.5",
+    "HOROVOD_CACHE_CAPACITY": "7",
+    "HOROVOD_TIMELINE": "t.json",
+    "HOROVOD_START_TIMEOUT": "45",
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "90",
+    "HOROVOD_LOG_LEVEL": "trace",
+}
+
+
+def test_horovods_variables_mean_the_same_here() -> None:
+    found = read(HOROVODS)
+    assert (found.fusion_bytes, found.cycle_seconds, found.cache_capacity) == (1024, 0.0035, 7)
+    assert (found.timeline, found.log_level) == ("t.json", logging.DEBUG)
+    assert (found.start_timeout, found.stall_seconds, found.timeout) == (45.0, 20.0, 90.0)
+    assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1"}).stall_seconds == 0.0
+    assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "0"}).stall_seconds == 20.0
+    assert read({"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}).timeout is None
+
+
+def test_pacelines_own_variables_win_over_horovods() -> None:
+    own = {
+        "PACELINE_FUSION_BYTES": "5",
+        "PACELINE_CYCLE_MS": "6",
+        "PACELINE_CACHE_CAPACITY": "8",
+        "PACELINE_TIMELINE": "own.json",
+        "PACELINE_START_TIMEOUT": "9",
+        "PACELINE_STALL_SECONDS": "10",
+        "PACELINE_TIMEOUT": "11",
+        "PACELINE_LOG": "ERROR",
+    }
+    found = read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1", **own})
+    assert found == read(own)
+    assert (found.fusion_bytes, found.stall_seconds, found.timeout) == (5, 10.0, 11.0)
 
 
 def test_the_derived_port_obeys_the_port_range() -> None:

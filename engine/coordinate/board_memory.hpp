@@ -1,12 +1,14 @@
-// What ranks of one machine share for the policy `board`: who has handed in what, and a log of the order.
+// What ranks of one machine share for the policy `board`: marks of who has handed in what, and one log that all follow.
 //
-// Each function is one atomic step, sequentially consistent; implementations: atomics in an arena (the engine), plain
-// memory (tests, simulation). Slots are names; a slot's round ends when it is claimed.
+// Each function is one atomic step, sequentially consistent; implementations: atomics in any span of shared bytes (the
+// engine), plain memory (tests, simulation). Everything else, above all which slot is which name, follows from the log
+// alone, so that ranks that are at the same place in the log know the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
+#include <span>
+#include <vector>
 
 namespace paceline {
 
@@ -17,29 +19,26 @@ class BoardMemory {
   BoardMemory(const BoardMemory&) = delete;
   BoardMemory& operator=(const BoardMemory&) = delete;
 
-  static constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
-
-  // The slot of this name, the same on all ranks; made at first sight. kNoSlot if there is no room.
-  virtual std::uint32_t slot(std::string_view name) = 0;
-  virtual std::string_view name(std::uint32_t slot) const = 0;
-  // How many slots there are.
+  // How many local ranks there are, how many slots, and the words of the longest entry.
+  virtual int ranks() const = 0;
   virtual std::uint32_t slots() const = 0;
+  virtual std::size_t longest() const = 0;
 
-  // Local rank `rank` has handed in the slot's request; `digest` tells requests apart that do not agree.
-  virtual void arrive(std::uint32_t slot, int rank, std::uint64_t digest) = 0;
-  virtual bool arrived(std::uint32_t slot, int rank) const = 0;
-  virtual std::uint64_t digest(std::uint32_t slot, int rank) const = 0;
-  // True for exactly one caller each round. The marks of arrival are taken off before anybody can see what it does next.
-  virtual bool claim(std::uint32_t slot, std::uint64_t round) = 0;
-  virtual std::uint64_t round(std::uint32_t slot) const = 0;
+  // A word of each local rank in each slot, 0 at first. Only its rank writes it.
+  virtual void mark(std::uint32_t slot, int rank, std::uint64_t word) = 0;
+  virtual std::uint64_t marked(std::uint32_t slot, int rank) const = 0;
+  // True for the first caller with this round of the slot; false once it or a later round was claimed.
+  virtual bool claim(std::uint32_t slot, std::uint32_t round) = 0;
 
-  virtual void join(int rank, bool joined) = 0;
-  virtual bool joined(int rank) const = 0;
+  // A word of each local rank, 0 at first: what it knows of having joined.
+  virtual void join(int rank, std::uint64_t word) = 0;
+  virtual std::uint64_t joined(int rank) const = 0;
 
-  // The log: entry n is the same for everybody once it is there. `append` takes the next free number.
-  virtual std::uint64_t append(std::uint64_t entry) = 0;
-  virtual void put(std::uint64_t number, std::uint64_t entry) = 0;
-  virtual std::optional<std::uint64_t> entry(std::uint64_t number) const = 0;
+  // The log: entries of one or more words. False if there is no room before others have read on.
+  virtual bool append(std::span<const std::uint64_t> entry) = 0;
+  // The entry at `position`, which goes to the one after it; false if there is none yet. Only words that `rank` will
+  // not read again are overwritten. Positions begin at 0 and grow for ever.
+  virtual bool read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) = 0;
 };
 
 }  // namespace paceline

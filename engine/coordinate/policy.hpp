@@ -2,7 +2,8 @@
 //
 // A pure state machine, one per rank: no clock, no socket, no thread. What happens to the rank comes in by the
 // functions of the first part; what it wants done it gives out by `next`, one action at a time, until it has none.
-// So the engine, the tests and a simulator drive the very same object.
+// So the engine, the tests and a simulator drive the very same object. After every call the driver takes actions
+// until there are none: several calls in a row are answered together, so that what they made ready is one batch.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,29 @@
 
 namespace paceline {
 
-// Carry these out together, in this order; the n-th Issue is the same on all ranks. Requests that this rank has not
-// handed in are there too, for a rank that has joined: it gives zeros. With an error nothing is carried out: these
-// requests fail, each with that sentence, on all ranks, and everything else goes on.
+// Carry these out together, in this order. On each channel the n-th Issue is the same on all ranks; channels do not
+// wait for each other. Several requests together are all-reduces that may share a buffer (see can_fuse) and fit into
+// `fusion_bytes`. Requests that this rank has not handed in are there too, for a rank that has joined: it gives zeros,
+// or no rows. With an error nothing is carried out: these requests fail, each with that sentence, on all ranks, and
+// everything else goes on.
 struct Issue {
   std::vector<RequestPtr> requests;
   std::string error;
+  std::uint32_t channel = 0;  // 0, but for `graph`, which takes a new number for each run through its order
+  bool revocable = false;     // a Cancel may take it back: until it is done, nobody's memory may change
+};
+
+// Of the Issues on `channel`, those from number `from` on (the first is 0) are taken back: they are not done on any
+// rank and never will be, nothing more comes on this channel, and their requests will be issued on another one. Those
+// before `from` go on. This rank may not have issued that many.
+struct Cancel {
+  std::uint32_t channel = 0;
+  std::uint64_t from = 0;
+};
+
+// Something that the user should know, on this rank.
+struct Say {
+  std::string sentence;
 };
 
 // All ranks have joined: the join is over, and everybody may hand in requests again.
@@ -58,7 +76,7 @@ struct Sleep {
 // Ring the bells of the ranks of this machine that sleep: there is something on the board.
 struct Ring {};
 
-using Action = std::variant<Issue, Joined, Send, Synchronise, Sleep, Ring>;
+using Action = std::variant<Issue, Joined, Send, Synchronise, Sleep, Ring, Cancel, Say>;
 
 // What a policy has done so far.
 struct Counters {
@@ -67,8 +85,9 @@ struct Counters {
   std::uint64_t messages = 0;          // sent
   std::uint64_t cache_hits = 0;        // requests that needed no description
   std::uint64_t cache_misses = 0;
-  std::uint64_t issues = 0;            // batches
-  std::uint64_t issued = 0;            // requests in them
+  std::uint64_t issues = 0;      // batches
+  std::uint64_t issued = 0;      // requests in them
+  std::uint64_t deviations = 0;  // times that `graph` fell back to negotiation
 };
 
 class Policy {
@@ -79,9 +98,10 @@ class Policy {
   Policy& operator=(const Policy&) = delete;
 
   // `now` is in seconds, of any one clock of this rank.
-  // This rank hands in a request. Not again under the same name before that one was issued.
+  // This rank hands in a request. Not again under the same name before that one is over on this rank. Throws Failure
+  // (invalid) if there is no room, or the name is too long.
   virtual void submit(RequestPtr request, double now) = 0;
-  // This rank has no more requests until everybody has joined.
+  // This rank has no more requests until everybody has joined. Those it has handed in are issued all the same.
   virtual void join(double now) = 0;
   // A message from another rank. Throws Failure (invalid) if it cannot be one of a policy's.
   virtual void receive(int from, std::span<const std::byte> message, double now) = 0;
@@ -93,8 +113,12 @@ class Policy {
   virtual void look(double now) = 0;
   // A caller waits for this request, handed in before, and hands in nothing more until it is over.
   virtual void awaited(const Request& request, double now) = 0;
-  // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile.
+  // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile. Say it at every
+  // change: 0 lets go what was gathered.
   virtual void busy(std::uint64_t bytes) = 0;
+  // For `graph`, on all ranks: the names of each buffer, in the order in which buffers are issued. Others throw
+  // Failure (invalid).
+  virtual void set_order(std::vector<std::vector<std::string>> buffers);
 
   virtual std::optional<Action> next() = 0;
 

@@ -14,11 +14,11 @@ constexpr std::size_t kCombineBlock = std::size_t{128} << 10;  // bytes per inpu
 
 }  // namespace
 
-Combination::Combination(Context& context, const Action& action, std::span<Receive> receives)
-    : context_(&context), action_(&action), receives_(receives) {
+Combination::Combination(Context& context, const Instruction& instruction, std::span<Receive> receives)
+    : context_(&context), action_(&instruction), receives_(receives) {
   for (const Receive& receive : receives_) {
     const Link& link = *context.group->members[static_cast<std::size_t>(receive.source)].link;
-    in_place_ = in_place_ && (link.readable() || action.bytes <= link.eager_limit());
+    in_place_ = in_place_ && (link.readable() || instruction.bytes <= link.eager_limit());
   }
   if (!in_place_) return;
   for (Receive& receive : receives_) {

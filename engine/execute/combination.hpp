@@ -10,7 +10,7 @@ namespace paceline {
 class Combination {
  public:
   // `receives` are idle and stay where they are until this is done.
-  Combination(Context& context, const Action& action, std::span<Receive> receives);
+  Combination(Context& context, const Instruction& instruction, std::span<Receive> receives);
 
   // Moves on by a bounded amount of work; true if anything moved. `sent`: whether the sends of its stage are done.
   bool step(bool sent);
@@ -25,7 +25,7 @@ class Combination {
   }
 
   Context* context_;
-  const Action* action_;
+  const Instruction* action_;
   std::span<Receive> receives_;
   bool in_place_ = true;      // all inputs are at hand at once
   std::size_t position_ = 0;  // bytes combined in place, or streams taken in

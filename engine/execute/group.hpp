@@ -21,6 +21,13 @@ struct Member {
   std::string description;  // "rank 2 (host, pid)", by its rank in the whole job
 };
 
+// What a coordinator says to another rank's, or a part of it.
+struct Note {
+  int from = 0;
+  std::int32_t tag = 0;
+  std::vector<std::byte> message;
+};
+
 class Group {
  public:
   std::uint64_t channel = 0;
@@ -31,6 +38,8 @@ class Group {
   const char* link_name = "";
   Matcher matcher;
   Error error;                 // the first one; every later operation fails with it
+  bool internal = false;       // of a coordinator, which speaks for it
+  std::vector<Note> notes;     // for the coordinator, as they came
   std::unique_ptr<Lane> lane;  // where all members share this machine
   // The last operation of each kind, for the next one that finds it unused.
   std::shared_ptr<MessageOperation> spare;

@@ -15,29 +15,29 @@ Lowering::Lowering(Program& program, int rank, int size)
 }
 
 void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
-  Action action{Action::Kind::send};
-  action.from = data;
-  action.bytes = bytes;
-  action.peer = peer;
-  action.tag = sent_[static_cast<std::size_t>(peer)]++;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::send};
+  instruction.from = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = sent_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
 }
 
 void Lowering::add_receive(std::byte* data, std::size_t bytes, int peer) {
-  Action action{Action::Kind::receive};
-  action.to = data;
-  action.bytes = bytes;
-  action.peer = peer;
-  action.tag = received_[static_cast<std::size_t>(peer)]++;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = received_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
 }
 
 void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders) {
-  Action action{Action::Kind::combine};
-  action.to = to;
-  action.bytes = bytes;
-  action.first_input = static_cast<std::uint32_t>(program_.inputs.size());
-  action.inputs = static_cast<std::uint32_t>(holders.size());
+  Instruction instruction{Instruction::Kind::combine};
+  instruction.to = to;
+  instruction.bytes = bytes;
+  instruction.first_input = static_cast<std::uint32_t>(program_.inputs.size());
+  instruction.inputs = static_cast<std::uint32_t>(holders.size());
   for (const int holder : holders) {
     if (holder == rank_) {
       program_.inputs.push_back({-1, own, 0});
@@ -45,17 +45,18 @@ void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* ow
       program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
     }
   }
-  program_.actions.push_back(action);
+  program_.instructions.push_back(instruction);
 }
 
-void Lowering::add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor) {
-  if (bytes == 0 || (kind == Action::Kind::copy && to == from)) return;
-  Action action{kind};
-  action.to = to;
-  action.from = from;
-  action.bytes = bytes;
-  action.factor = factor;
-  program_.actions.push_back(action);
+void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes,
+                         double factor) {
+  if (bytes == 0 || (kind == Instruction::Kind::copy && to == from)) return;
+  Instruction instruction{kind};
+  instruction.to = to;
+  instruction.from = from;
+  instruction.bytes = bytes;
+  instruction.factor = factor;
+  program_.instructions.push_back(instruction);
 }
 
 // Chunks differ by one element at most.
@@ -123,10 +124,12 @@ void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count
       if (reduce.owner != rank_) continue;
       for (const auto& [from, to] : covered) {
         if (to <= begin || from >= end) continue;
-        if (from > begin) add_local(Action::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
+        if (from > begin)
+          add_local(Instruction::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
         begin = std::max(begin, to);
       }
-      if (begin < end) add_local(Action::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
+      if (begin < end)
+        add_local(Instruction::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
     }
     std::ranges::sort(next);
     covered.clear();
@@ -155,7 +158,7 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
   cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
     const std::size_t bytes = elements * size_of(dtype);
-    if (op == Op::premul_sum) add_local(Action::Kind::scale, chunk, chunk, bytes, factor);
+    if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
     if (plan.one_shot) return one_shot(chunk, bytes);
     scatter_half(plan, chunk, elements, dtype);
@@ -171,7 +174,7 @@ void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, D
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t bytes = count * size_of(dtype);
-  add_local(Action::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
+  add_local(Instruction::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
   gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
   program_.end_track();
 }
@@ -183,14 +186,14 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
   std::byte* own = scratch + static_cast<std::size_t>(rank_) * bytes;
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   if (op == Op::premul_sum) {
-    add_local(Action::Kind::scale, scratch, source, all, factor);
+    add_local(Instruction::Kind::scale, scratch, source, all, factor);
     source = scratch;
   }
   if (plan.levels.size() > 1) {
-    add_local(Action::Kind::copy, scratch, source, all);
+    add_local(Instruction::Kind::copy, scratch, source, all);
     scatter_half(plan, scratch, count * static_cast<std::size_t>(size_), dtype);
-    if (op == Op::avg) add_local(Action::Kind::divide, own, nullptr, bytes, size_);
-    add_local(Action::Kind::copy, to, own, bytes);
+    if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
+    add_local(Instruction::Kind::copy, to, own, bytes);
     program_.end_track();
     return;
   }
@@ -214,7 +217,7 @@ void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, do
                    op == Op::avg ? static_cast<double>(size_) : 1.0};
   const std::byte* source = data;
   if (op == Op::premul_sum) {
-    add_local(Action::Kind::scale, scratch, data, bytes, factor);
+    add_local(Instruction::Kind::scale, scratch, data, bytes, factor);
     source = scratch;
   }
   if (bytes > 0) {
@@ -232,7 +235,7 @@ void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, do
 void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
   const auto me = static_cast<std::size_t>(rank_);
   if (flows(collective, root, rank_, rank_))
-    add_local(Action::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+    add_local(Instruction::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
   for (int distance = 1; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_;
     if (flows(collective, root, rank_, to)) {
@@ -259,17 +262,17 @@ void Lowering::barrier() {
 
 void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
   add_send(data, bytes, peer);
-  program_.actions.back().tag = tag;
+  program_.instructions.back().tag = tag;
   program_.end_track();
 }
 
 void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
-  Action action{Action::Kind::receive};
-  action.to = data;
-  action.bytes = bytes;
-  action.peer = peer;  // -1: any source
-  action.tag = tag;
-  program_.actions.push_back(action);
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;  // -1: any source
+  instruction.tag = tag;
+  program_.instructions.push_back(instruction);
   program_.end_track();
 }
 

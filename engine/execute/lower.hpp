@@ -37,7 +37,7 @@ class Lowering {
   void add_send(const std::byte* data, std::size_t bytes, int peer);
   void add_receive(std::byte* data, std::size_t bytes, int peer);
   void add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders);
-  void add_local(Action::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
+  void add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
   template <typename Lower>
   void cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower);
   void scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype);

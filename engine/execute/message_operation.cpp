@@ -78,7 +78,7 @@ std::vector<int> MessageOperation::absent() const {
   return is_point_to_point(what.collective) ? std::vector<int>{} : group->unheard(sequence);
 }
 
-void MessageOperation::let_go() {
+void MessageOperation::let_go(const Error&) {
   for (std::size_t i = oldest_; i < next_; ++i) track(i).let_go();
 }
 

@@ -28,7 +28,7 @@ class MessageOperation final : public Operation {
 
  protected:
   void begin() override;
-  void let_go() override;
+  void let_go(const Error&) override;
   void clear() override;
 
  private:

@@ -18,7 +18,7 @@ void Operation::finish() {
 
 void Operation::fail(const Error& error) {
   if (over()) return;
-  if (state_ == State::running) let_go();
+  if (state_ == State::running) let_go(error);
   error_ = error;
   state_ = State::failed;
 }
@@ -30,6 +30,8 @@ void Operation::reset() {
   id = 0;
   notify = false;
   waiter = 0;
+  wake = Clock::time_point::max();
+  rest = Rest::well;
   group = nullptr;
   state_ = State::idle;
   error_ = {};

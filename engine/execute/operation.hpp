@@ -16,6 +16,14 @@ namespace paceline {
 using Clock = std::chrono::steady_clock;
 class Group;
 
+// How the loop is to wait when nothing moves.
+enum class Rest : std::uint8_t {
+  well,   // as long as that is likely to pay it spins, then it sleeps
+  sleep,  // at once
+  yield,  // it offers its core, and does not sleep
+  spin,   // it keeps its core
+};
+
 class Operation {
  public:
   enum class State : std::uint8_t { idle, running, done, failed };
@@ -30,6 +38,9 @@ class Operation {
   Clock::time_point deadline;
   Clock::time_point started;
   Clock::time_point probed;
+  Clock::time_point wake = Clock::time_point::max();  // `step` has something to do by then
+  Rest rest = Rest::well;
+  bool probes = true;  // it tells the others from time to time that it waits
 
   Operation() = default;
   virtual ~Operation() = default;
@@ -39,7 +50,16 @@ class Operation {
   State state() const { return state_; }
   bool over() const { return state_ == State::done || state_ == State::failed; }
   const Error& error() const { return error_; }
-  std::string description() const { return describe(what, sequence); }
+  virtual std::string description() const { return describe(what, sequence); }
+  // The operation that it has its deadline from: another one, if it looks after several.
+  virtual const Operation& urgent() const { return *this; }
+  // What it waits for, for warnings: itself; or those that it looks after, one for all that miss the same ranks.
+  struct Waiting {
+    const Operation* operation;
+    std::size_t more;  // others like it
+  };
+  virtual std::vector<Waiting> waiting() const { return {{this, 0}}; }
+  virtual bool speaks_for_itself() const { return true; }
   // What `step` found wrong, for the owner to fail the group with.
   const Error& trouble() const { return trouble_; }
 
@@ -50,6 +70,10 @@ class Operation {
   virtual bool complete() const = 0;
   void finish();
   void fail(const Error& error);
+  // Its group has failed.
+  virtual void group_failed(const Error& error) { fail({error.kind, description() + " failed: " + error.message}); }
+  // Somebody waits for it from now on, the lock held.
+  virtual void awaited() {}
   void reset();
 
   virtual int source() const { return -1; }  // of the first message received
@@ -69,7 +93,7 @@ class Operation {
  protected:
   virtual void begin() = 0;
   virtual void end() {}     // it is done
-  virtual void let_go() {}  // it has failed: nothing may touch its buffers any more
+  virtual void let_go(const Error&) {}  // it has failed: nothing may touch its buffers any more
   virtual void clear() = 0;
 
   std::span<std::byte> workspace_;

@@ -3,7 +3,7 @@
 namespace paceline {
 
 void Program::clear() {
-  actions.clear();
+  instructions.clear();
   inputs.clear();
   stage_ends.clear();
   track_ends.clear();
@@ -12,8 +12,8 @@ void Program::clear() {
 }
 
 void Program::end_stage() {
-  const auto end = static_cast<std::uint32_t>(actions.size());
-  if (end > first_action(stage_ends.size())) stage_ends.push_back(end);
+  const auto end = static_cast<std::uint32_t>(instructions.size());
+  if (end > first_instruction(stage_ends.size())) stage_ends.push_back(end);
 }
 
 void Program::end_track() {

@@ -1,6 +1,6 @@
-// A plan compiled for one rank and one buffer: tracks, each a sequence of stages of actions. All actions of a stage are
-// under way together, and a stage begins when the one before it is complete. Tracks touch different parts of the
-// buffer and know nothing of each other: several may be under way at once.
+// A plan compiled for one rank and one buffer: tracks, each a sequence of stages of instructions. All instructions of a
+// stage are under way together, and a stage begins when the one before it is complete. Tracks touch different parts of
+// the buffer and know nothing of each other: several may be under way at once.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Input {
   std::int32_t tag = 0;
 };
 
-struct Action {
+struct Instruction {
   enum class Kind : std::uint8_t { copy, scale, divide, send, receive, combine };
   Kind kind;
   int peer = -1;
@@ -31,9 +31,9 @@ struct Action {
 };
 
 struct Program {
-  std::vector<Action> actions;
+  std::vector<Instruction> instructions;
   std::vector<Input> inputs;
-  std::vector<std::uint32_t> stage_ends;  // in `actions`
+  std::vector<std::uint32_t> stage_ends;  // in `instructions`
   std::vector<std::uint32_t> track_ends;  // in `stage_ends`
   Fold fold{DType::uint8, Op::sum};
   // A combine writes where a send of its stage reads: it waits until the send has been copied.
@@ -46,7 +46,7 @@ struct Program {
   void end_stage();
   void end_track();
 
-  std::uint32_t first_action(std::size_t stage) const { return stage == 0 ? 0 : stage_ends[stage - 1]; }
+  std::uint32_t first_instruction(std::size_t stage) const { return stage == 0 ? 0 : stage_ends[stage - 1]; }
   std::uint32_t first_stage(std::size_t track) const { return track == 0 ? 0 : track_ends[track - 1]; }
 };
 

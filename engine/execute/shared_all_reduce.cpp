@@ -82,7 +82,7 @@ SharedOperation::Result SharedAllReduce::work() {
 }
 
 // A peer that has not heard yet may still write to the buffer: nobody else may ever get that memory.
-void SharedAllReduce::let_go() {
+void SharedAllReduce::let_go(const Error&) {
   if (lane_ != nullptr && lane_->arena().holds(data, bytes)) lane_->arena().retire(data);
 }
 

@@ -28,7 +28,7 @@ class SharedAllReduce final : public SharedOperation {
   void give(Cell& own) override;
   bool needs(int) const override { return true; }
   Result work() override;
-  void let_go() override;
+  void let_go(const Error&) override;
   std::vector<int> behind() const override;
 
  private:

@@ -27,7 +27,7 @@ class SharedExchange final : public SharedOperation {
   bool awaited() const override { return what.root == lane_->rank(); }
   Result work() override;
   void end() override;
-  void let_go() override { give_back(); }
+  void let_go(const Error&) override { give_back(); }
   std::vector<int> behind() const override;
 
  private:

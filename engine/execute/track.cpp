@@ -29,12 +29,12 @@ void Track::begin(Context& context, std::size_t index) {
   end_ = program.track_ends[index];
   std::size_t sends = 0;
   std::size_t receives = 0;
-  for (std::uint32_t i = program.first_action(stage_); i < program.stage_ends[end_ - 1]; ++i) {
-    const Action& action = program.actions[i];
-    sends += action.kind == Action::Kind::send ? 1 : 0;
-    receives += action.kind == Action::Kind::receive ? 1 : 0;
-    for (std::uint32_t k = 0; k < action.inputs; ++k)
-      receives += program.inputs[action.first_input + k].peer >= 0 ? 1 : 0;
+  for (std::uint32_t i = program.first_instruction(stage_); i < program.stage_ends[end_ - 1]; ++i) {
+    const Instruction& instruction = program.instructions[i];
+    sends += instruction.kind == Instruction::Kind::send ? 1 : 0;
+    receives += instruction.kind == Instruction::Kind::receive ? 1 : 0;
+    for (std::uint32_t k = 0; k < instruction.inputs; ++k)
+      receives += program.inputs[instruction.first_input + k].peer >= 0 ? 1 : 0;
   }
   sends_.resize(sends);
   receives_.resize(receives);
@@ -52,24 +52,24 @@ Receive& Track::next_receive(int peer, std::int32_t tag, std::byte* to, std::siz
   return receive;
 }
 
-void Track::post_send(const Action& action) {
-  Send& send = sends_[sends_used_++];
+void Track::post_send(const Instruction& instruction) {
+  Message& send = sends_[sends_used_++];
   send.header = context_->header;
-  send.header.length = action.bytes;
-  send.header.tag = action.tag;
-  send.data = action.from;
+  send.header.length = instruction.bytes;
+  send.header.tag = instruction.tag;
+  send.data = instruction.from;
   send.unasked = context_->program->unasked;
-  send.link = context_->group->members[static_cast<std::size_t>(action.peer)].link;
+  send.link = context_->group->members[static_cast<std::size_t>(instruction.peer)].link;
   send.link->post(send);
 }
 
-void Track::post_combine(const Action& action) {
+void Track::post_combine(const Instruction& instruction) {
   const std::size_t first = receives_used_;
-  for (std::uint32_t i = 0; i < action.inputs; ++i) {
-    const Input& input = context_->program->inputs[action.first_input + i];
-    if (input.peer >= 0) next_receive(input.peer, input.tag, action.to, action.bytes);
+  for (std::uint32_t i = 0; i < instruction.inputs; ++i) {
+    const Input& input = context_->program->inputs[instruction.first_input + i];
+    if (input.peer >= 0) next_receive(input.peer, input.tag, instruction.to, instruction.bytes);
   }
-  combinations_.emplace_back(*context_, action, std::span(receives_).subspan(first, receives_used_ - first));
+  combinations_.emplace_back(*context_, instruction, std::span(receives_).subspan(first, receives_used_ - first));
 }
 
 void Track::post_stage() {
@@ -77,19 +77,22 @@ void Track::post_stage() {
   stage_receives_ = receives_used_;
   const Program& program = *context_->program;
   const DType dtype = program.fold.dtype;
-  for (std::uint32_t i = program.first_action(stage_); i < program.stage_ends[stage_]; ++i) {
-    const Action& action = program.actions[i];
-    switch (action.kind) {
-      case Action::Kind::copy: std::memmove(action.to, action.from, action.bytes); break;
-      case Action::Kind::scale:
-        kernels().scale(dtype, action.to, action.from, action.bytes / size_of(dtype), action.factor);
+  for (std::uint32_t i = program.first_instruction(stage_); i < program.stage_ends[stage_]; ++i) {
+    const Instruction& instruction = program.instructions[i];
+    switch (instruction.kind) {
+      case Instruction::Kind::copy: std::memmove(instruction.to, instruction.from, instruction.bytes); break;
+      case Instruction::Kind::scale:
+        kernels().scale(dtype, instruction.to, instruction.from, instruction.bytes / size_of(dtype),
+                        instruction.factor);
         break;
-      case Action::Kind::divide:
-        kernels().divide(dtype, action.to, action.to, action.bytes / size_of(dtype), action.factor);
+      case Instruction::Kind::divide:
+        kernels().divide(dtype, instruction.to, instruction.to, instruction.bytes / size_of(dtype), instruction.factor);
         break;
-      case Action::Kind::send: post_send(action); break;
-      case Action::Kind::receive: context_->post(next_receive(action.peer, action.tag, action.to, action.bytes)); break;
-      case Action::Kind::combine: post_combine(action); break;
+      case Instruction::Kind::send: post_send(instruction); break;
+      case Instruction::Kind::receive:
+        context_->post(next_receive(instruction.peer, instruction.tag, instruction.to, instruction.bytes));
+        break;
+      case Instruction::Kind::combine: post_combine(instruction); break;
     }
   }
 }
@@ -127,7 +130,7 @@ bool Track::stage_complete() const {
 
 bool Track::sent() const {
   return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends_used_),
-                     [](const Send& send) { return send.done; });
+                     [](const Message& send) { return send.done; });
 }
 
 bool Track::has_work() const {
@@ -151,7 +154,7 @@ void Track::let_go() {
     if (receive.state == Receive::State::streaming) receive.link->cancel(receive);
     receive.arrival.reset();
   }
-  for (Send& send : sends_)
+  for (Message& send : sends_)
     if (!send.done && (send.queued || send.offered)) send.link->cancel(send);
 }
 

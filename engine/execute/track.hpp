@@ -27,8 +27,8 @@ class Track {
 
  private:
   void post_stage();
-  void post_send(const Action& action);
-  void post_combine(const Action& action);
+  void post_send(const Instruction& instruction);
+  void post_combine(const Instruction& instruction);
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
   bool pull(Receive& receive);
   bool stage_complete() const;
@@ -38,7 +38,7 @@ class Track {
   std::size_t stage_ = 0;
   std::size_t end_ = 0;
   // Links keep pointers to these: they do not move before the track is complete.
-  std::vector<Send> sends_;
+  std::vector<Message> sends_;
   std::vector<Receive> receives_;
   std::size_t sends_used_ = 0;
   std::size_t receives_used_ = 0;

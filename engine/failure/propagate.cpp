@@ -61,6 +61,10 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
       fail_group(group, {ErrorKind::aborted, group.name_of(from) + " sent a garbled message over shared memory"});
     return;
   }
+  if (header.frame == Frame::note) {
+    if (!group.error) group.notes.push_back({from, header.tag, std::move(arrival->payload)});
+    return;
+  }
   Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
   peer.last_seen = header;
   peer.seen = true;
@@ -94,7 +98,7 @@ void Engine::fail_group(Group& group, const Error& error) {
   group.error = error;
   for (const auto& operation : active_) {
     if (operation->group != &group || operation->over()) continue;
-    operation->fail({error.kind, operation->description() + " failed: " + error.message});
+    operation->group_failed(error);
   }
   group.matcher.clear();
   Header header;

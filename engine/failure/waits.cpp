@@ -35,13 +35,16 @@ std::vector<Wait> Engine::waits() {
   for (const auto& operation : active_) {  // oldest first
     if (operation->over()) continue;
     const Group& group = *operation->group;
+    if (group.internal && operation->speaks_for_itself()) continue;
     if (!seen.emplace(&group, is_point_to_point(operation->what.collective)).second) continue;
-    Wait& wait = found.emplace_back();
-    wait.operation = operation->id;
-    wait.time = now - operation->started;
-    wait.thread = operation->waiter;
-    wait.what = operation->description();
-    for (const int rank : absent(*operation)) wait.missing.emplace_back(group.name_of(rank), last_heard(group, rank));
+    for (const auto& [waiting, more] : operation->waiting()) {
+      Wait& wait = found.emplace_back();
+      wait.operation = waiting->id;
+      wait.time = now - waiting->started;
+      wait.thread = waiting->waiter;
+      wait.what = waiting->description() + (more > 0 ? " and " + std::to_string(more) + " more" : "");
+      for (const int rank : absent(*waiting)) wait.missing.emplace_back(group.name_of(rank), last_heard(group, rank));
+    }
   }
   return found;
 }

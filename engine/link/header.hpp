@@ -21,6 +21,7 @@ enum class Frame : std::uint8_t {
   status,   // "I am still in this operation", sent by a rank that has waited long
   abort,    // the group has failed; the reason follows
   goodbye,  // the peer leaves in good order
+  note,     // for the group's coordinator; what it says follows
 };
 
 enum class Collective : std::uint8_t {

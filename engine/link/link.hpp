@@ -15,7 +15,7 @@ class Link;
 class PeerArena;
 
 // A message on its way out. Its memory and its data stay in place until `done`.
-struct Send {
+struct Message {
   Header header;
   const std::byte* data = nullptr;
   Link* link = nullptr;
@@ -71,12 +71,12 @@ class Link {
   virtual bool readable() const = 0;
   bool reads(const Arrival& offer) const { return offer.view != nullptr || readable(); }
 
-  virtual void post(Send& send) = 0;
+  virtual void post(Message& send) = 0;
   virtual void control(const Header& header, std::string_view payload = {}) = 0;
   // Takes in what has arrived and moves on what is queued. True if anything moved.
   virtual bool poll(Inbox& inbox) = 0;
   // Forgets a send or a sink that its owner gives up.
-  virtual void cancel(Send& send) = 0;
+  virtual void cancel(Message& send) = 0;
   virtual void cancel(StreamSink& sink) = 0;
 
   // Where `readable`: copies memory of the peer; returns 0 or an errno.

@@ -13,6 +13,7 @@ namespace {
 std::size_t record_payload(const Header& header) {
   switch (header.frame) {
     case Frame::eager:
+    case Frame::note:
     case Frame::abort: return header.length;
     case Frame::offer: return sizeof(std::uint64_t);
     default: return 0;
@@ -47,7 +48,7 @@ bool ShmLink::put(const Header& header, const std::byte* payload, std::size_t si
   return true;
 }
 
-bool ShmLink::put(Send& send) {
+bool ShmLink::put(Message& send) {
   Header header = send.header;
   if (header.length <= kLargestRecord) {
     header.frame = Frame::eager;
@@ -66,7 +67,7 @@ bool ShmLink::put(Send& send) {
   return true;
 }
 
-void ShmLink::post(Send& send) {
+void ShmLink::post(Message& send) {
   if (lost_) return;
   if (queue_.empty() && put(send)) {
     ring_doorbell();
@@ -102,7 +103,7 @@ bool ShmLink::move_streams() {
   bool moved = false;
   while (!streams_out_.empty()) {
     if (bulk_written_ - memory_.bulk_read[1 - side_].position.load(std::memory_order_acquire) >= kBulkSlots) break;
-    Send& send = *streams_out_.front();
+    Message& send = *streams_out_.front();
     const std::size_t size = std::min<std::size_t>(kBulkBytes, send.header.length - send.sent);
     Header header = send.header;
     header.frame = Frame::stream;
@@ -202,7 +203,7 @@ void ShmLink::take_stream(const Header& header) {
   read.position.store(position + 1, std::memory_order_release);
 }
 
-void ShmLink::cancel(Send& send) {
+void ShmLink::cancel(Message& send) {
   std::erase_if(queue_, [&](const Queued& queued) { return queued.send == &send; });
   std::erase(streams_out_, &send);
   offers_.erase(send.header.id);

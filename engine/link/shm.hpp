@@ -51,10 +51,10 @@ class ShmLink final : public Link {
   std::string_view name() const override { return "shm"; }
   std::size_t eager_limit() const override { return kLargestRecord; }
   bool readable() const override { return readable_; }
-  void post(Send& send) override;
+  void post(Message& send) override;
   void control(const Header& header, std::string_view payload) override;
   bool poll(Inbox& inbox) override;
-  void cancel(Send& send) override;
+  void cancel(Message& send) override;
   void cancel(StreamSink& sink) override;
   using Link::read;
   int read(std::uint64_t address, std::byte* to, std::size_t size) override;
@@ -68,7 +68,7 @@ class ShmLink final : public Link {
 
  private:
   struct Queued {
-    Send* send;  // or, where null, a frame of our own
+    Message* send;  // or, where null, a frame of our own
     Header header;
     std::vector<std::byte> payload;
   };
@@ -78,7 +78,7 @@ class ShmLink final : public Link {
   };
 
   bool put(const Header& header, const std::byte* payload, std::size_t size);
-  bool put(Send& send);
+  bool put(Message& send);
   bool move_queue();
   bool move_streams();
   bool take_record(const Header& header, Inbox& inbox);
@@ -100,8 +100,8 @@ class ShmLink final : public Link {
   bool lost_ = false;
   bool wrote_ = false;
   std::deque<Queued> queue_;
-  std::unordered_map<std::uint64_t, Send*> offers_;
-  std::deque<Send*> streams_out_;
+  std::unordered_map<std::uint64_t, Message*> offers_;
+  std::deque<Message*> streams_out_;
   std::unordered_map<std::uint64_t, Stream> streams_in_;
 };
 

@@ -21,11 +21,11 @@ TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 }
 
-void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Send* send) {
+void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send) {
   queue_.push_back({{kFrameMagic, frames_out_++, header}, data, size, 0, send});
 }
 
-void TcpLink::post(Send& send) {
+void TcpLink::post(Message& send) {
   if (lost_) return;
   Header header = send.header;
   if (header.length <= (send.unasked ? kPieceBytes : kEagerBytes)) {
@@ -56,7 +56,7 @@ bool TcpLink::write_some() {
   while (!lost_) {
     if (queue_.empty()) {
       if (streams_out_.empty()) break;
-      Send& send = *streams_out_.front();
+      Message& send = *streams_out_.front();
       streams_out_.pop_front();
       Header header = send.header;
       header.frame = Frame::stream;
@@ -92,7 +92,7 @@ bool TcpLink::write_some() {
 
 void TcpLink::finished(Outgoing& out) {
   if (out.send == nullptr) return;
-  Send& send = *out.send;
+  Message& send = *out.send;
   send.queued = false;
   send.sent += out.size;
   if (send.sent < send.header.length) {
@@ -213,8 +213,10 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::abort:
     case Frame::offer:
     case Frame::status:
+    case Frame::note:
     case Frame::goodbye: {
-      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort;
+      const bool carries =
+          header.frame == Frame::eager || header.frame == Frame::abort || header.frame == Frame::note;
       if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;
@@ -275,7 +277,7 @@ void TcpLink::end_piece() {
   receiving_ = Receiving::header;
 }
 
-void TcpLink::cancel(Send& send) {
+void TcpLink::cancel(Message& send) {
   for (Outgoing& out : queue_) {
     if (out.send != &send) continue;
     // The frame may be half on the wire: it must go out whole, from a copy.

@@ -29,10 +29,10 @@ class TcpLink final : public Link {
   std::string_view name() const override { return "tcp"; }
   std::size_t eager_limit() const override { return kEagerBytes; }
   bool readable() const override { return false; }
-  void post(Send& send) override;
+  void post(Message& send) override;
   void control(const Header& header, std::string_view payload) override;
   bool poll(Inbox& inbox) override;
-  void cancel(Send& send) override;
+  void cancel(Message& send) override;
   void cancel(StreamSink& sink) override;
   int read(std::uint64_t, std::byte*, std::size_t) override { return ENOTSUP; }
   void grant(const Arrival& offer, StreamSink& sink) override;
@@ -52,7 +52,7 @@ class TcpLink final : public Link {
     const std::byte* data;
     std::size_t size;
     std::size_t written = 0;  // of header and data together
-    Send* send = nullptr;     // becomes done, or streams on, when this is out
+    Message* send = nullptr;     // becomes done, or streams on, when this is out
     std::vector<std::byte> owned{};
   };
   struct Stream {
@@ -61,7 +61,7 @@ class TcpLink final : public Link {
   };
   enum class Receiving : std::uint8_t { header, payload, stream };
 
-  void enqueue(const Header& header, const std::byte* data, std::size_t size, Send* send);
+  void enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send);
   bool write_some();
   void finished(Outgoing& out);
   bool feed(const std::byte* data, std::size_t size, Inbox& inbox);
@@ -77,8 +77,8 @@ class TcpLink final : public Link {
   std::uint32_t frames_out_ = 0;
   std::uint32_t frames_in_ = 0;
   std::deque<Outgoing> queue_;
-  std::unordered_map<std::uint64_t, Send*> offers_;
-  std::deque<Send*> streams_out_;
+  std::unordered_map<std::uint64_t, Message*> offers_;
+  std::deque<Message*> streams_out_;
   std::unordered_map<std::uint64_t, Stream> streams_in_;
 
   Receiving receiving_ = Receiving::header;

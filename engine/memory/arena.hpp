@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "memory/descriptor.hpp"
@@ -67,6 +68,24 @@ class Arena {
     bool retired;
   };
   std::map<std::size_t, Used> used_;
+};
+
+// Memory of an arena that is given back with its last owner.
+class ArenaMemory {
+ public:
+  ArenaMemory(std::shared_ptr<Arena> arena, std::size_t bytes)
+      : arena_(std::move(arena)), data_(arena_->allocate(bytes)), bytes_(bytes) {}
+  ~ArenaMemory() { arena_->release(data_); }
+  ArenaMemory(const ArenaMemory&) = delete;
+  ArenaMemory& operator=(const ArenaMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<Arena> arena_;
+  std::byte* data_;
+  std::size_t bytes_;
 };
 
 // The arena of another rank of this machine.

@@ -81,7 +81,13 @@ int Engine::add_shm_peer(ShmPeer reach, std::string description) {
 std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                          std::chrono::duration<double> timeout,
                                          std::map<std::string, std::vector<Plan>, std::less<>> plans) {
-  auto lock = enter();
+  const auto lock = enter();
+  return make_group(channel, rank, peers, timeout, std::move(plans));
+}
+
+std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                          std::chrono::duration<double> timeout,
+                                          std::map<std::string, std::vector<Plan>, std::less<>> plans) {
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
   if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
   auto group = std::make_shared<Group>();
@@ -143,7 +149,11 @@ void Engine::share_lane(Group& group) {
 }
 
 void Engine::remove_group(Group& group) {
-  auto lock = enter();
+  const auto lock = enter();
+  drop_group(group);
+}
+
+void Engine::drop_group(Group& group) {
   if (!groups_.contains(group.channel)) return;
   for (const auto& operation : active_)
     if (operation->group == &group) operation->fail({ErrorKind::aborted, "its group was closed"});
@@ -207,17 +217,22 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
-  if (foreground_ == 0) {
+  if (mode != Mode::inside && foreground_ == 0) {
     // The serving thread sleeps: let peers wake it, or do so if there is something to do already.
     if (listening_ && !parked_flags_) set_parked(true);
     const bool moved = poll_links();
-    if (moved || op.has_work() || op.trouble() || op.over() || !listening_) {
-      wake_server();
-    } else if (idle_listener_) {
-      set_alarm();
-    }
+    leave_to_server(moved || op.has_work() || op.trouble() || op.over());
   }
   return operation;
+}
+
+void Engine::leave_to_server(bool now) {
+  if (now || !listening_) {
+    wake_server();
+  } else if (idle_listener_) {
+    set_interest(true, true);
+    set_alarm(next_clock());
+  }
 }
 
 // The way of most calls on one machine: nothing else is under way, and the others are about to arrive. False if it
@@ -266,6 +281,7 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
     operation.deadline =
         std::min(operation.deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
   }
+  if (!operation.over()) operation.awaited();
   wait_locked(lock, operation);
   if (operation.state() == Operation::State::failed) throw Failure(operation.error());
 }

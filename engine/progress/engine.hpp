@@ -26,7 +26,12 @@
 
 namespace paceline {
 
-enum class Mode : std::uint8_t { blocking, async, notify };
+enum class Mode : std::uint8_t {
+  blocking,
+  async,
+  notify,
+  inside,  // asynchronous, and started by the loop itself, which holds the lock
+};
 
 // An operation that is not over yet, and who keeps it from being over.
 struct Wait {
@@ -60,7 +65,7 @@ class Engine final : private Inbox {
   template <typename Kind, typename Build>
   std::shared_ptr<Operation> run(Group& group, std::shared_ptr<Kind>& spare, const Fingerprint& what, std::size_t bytes,
                                  Mode mode, Build&& build) {
-    auto lock = enter();
+    auto lock = mode == Mode::inside ? std::unique_lock<std::mutex>() : enter();
     check_open(group, what);
     auto operation = reuse(spare);
     number(group, *operation, what, mode);
@@ -85,6 +90,8 @@ class Engine final : private Inbox {
   void forget_after_fork();
 
  private:
+  friend class Coordinator;  // a part of the loop
+
   struct Peer {
     std::unique_ptr<Link> link;
     std::string description;
@@ -124,9 +131,11 @@ class Engine final : private Inbox {
   bool pause(std::unique_lock<std::mutex>& lock, Backoff& backoff);
   void check_interrupt(std::unique_lock<std::mutex>& lock, Operation& operation);
   void park(std::unique_lock<std::mutex>& lock);
+  // Nobody waits: the thread in serve looks after what is under way, now or when there is news.
+  void leave_to_server(bool now);
   void wake_server();
   void wake_listener();
-  void set_alarm();
+  void set_alarm(Clock::time_point time);
   int add_peer(std::unique_ptr<Link> link, std::string description);
   bool progress();
   bool poll_links();
@@ -135,13 +144,19 @@ class Engine final : private Inbox {
   void set_interest(bool reading, bool parking);
   void set_parked(bool parked);
   bool step_operations();
+  bool step(Operation& operation);
   void retire();
   void check_clocks();
-  int milliseconds_to_next_clock() const;
+  Clock::time_point next_clock() const;
+  Rest rest() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
   void share_lane(Group& group);
   void adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void recycle(std::unique_ptr<Arrival> arrival);
+  std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                    std::chrono::duration<double> timeout,
+                                    std::map<std::string, std::vector<Plan>, std::less<>> plans);
+  void drop_group(Group& group);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   std::string gone(const Group& group, int rank, const std::string& reason) const;

@@ -98,7 +98,12 @@ std::vector<std::uint64_t> Engine::serve() {
 }
 
 bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
-  switch (backoff.next([] { return false; })) {
+  const Rest wanted = rest();
+  const auto next = wanted == Rest::well    ? backoff.next([] { return false; })
+                    : wanted == Rest::sleep ? Backoff::Next::park
+                    : wanted == Rest::yield ? Backoff::Next::yield
+                                            : Backoff::Next::spin;
+  switch (next) {
     case Backoff::Next::spin:
       relax_cpu();
       if (contenders_.load(std::memory_order_relaxed) == 0) return false;
@@ -111,6 +116,17 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
     case Backoff::Next::park: park(lock); return true;
   }
   return false;
+}
+
+// As the most restless of all operations wants it; only if all want to sleep they do so at once.
+Rest Engine::rest() const {
+  if (active_.empty()) return Rest::well;
+  Rest found = Rest::sleep;
+  for (const auto& operation : active_) {
+    if (operation->rest == Rest::spin || found == Rest::spin) return Rest::spin;
+    if (operation->rest == Rest::yield || found == Rest::sleep) found = operation->rest;
+  }
+  return found;
 }
 
 // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
@@ -136,9 +152,9 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
   server_listens_ = foreground_ == 0;
   idle_listener_ = !expecting;
   std::array<epoll_event, 64> events;
-  const int timeout = expecting ? milliseconds_to_next_clock() : -1;
+  if (expecting) set_alarm(next_clock());
   lock.unlock();
-  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   lock.lock();
   listening_ = false;
   if (parked_flags_) set_parked(false);
@@ -164,13 +180,14 @@ void Engine::wake_listener() {
   [[maybe_unused]] const auto wrote = ::write(wake_.get(), &one, sizeof one);
 }
 
-// The listener went to sleep for good, knowing of no operation; waking it at once would cost a switch for nothing.
-void Engine::set_alarm() {
-  const auto delay = std::chrono::milliseconds(std::max(1, milliseconds_to_next_clock()));
+// Ends the sleep of the listener; also of one that went to sleep for good, knowing of no operation: to wake it at once
+// would cost a switch for nothing.
+void Engine::set_alarm(Clock::time_point time) {
+  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
   itimerspec when{};
-  when.it_value.tv_sec = delay.count() / 1000;
-  when.it_value.tv_nsec = delay.count() % 1000 * 1'000'000;
-  ::timerfd_settime(alarm_.get(), 0, &when, nullptr);
+  when.it_value.tv_sec = since / 1'000'000'000;
+  when.it_value.tv_nsec = since % 1'000'000'000;
+  ::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
 bool Engine::progress() {
@@ -242,19 +259,22 @@ bool Engine::step_operations() {
   bool moved = false;
   for (std::size_t i = 0; i < active_.size(); ++i) {
     const std::shared_ptr<Operation> keep = active_[i];
-    Operation& operation = *keep;
-    if (operation.over()) continue;
-    moved |= operation.step();
-    if (operation.trouble()) {
-      poll_links();  // a peer that is gone may have left the reason behind
-      if (!operation.over()) fail_group(*operation.group, operation.trouble());
-    } else if (operation.complete()) {
-      if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
-      if (!operation.over()) operation.finish();
-      moved = true;
-    } else if (absent_peers_) {
-      fail_with_absent_peers(operation);  // it may need, from now on, somebody who left before
-    }
+    if (!keep->over()) moved |= step(*keep);
+  }
+  return moved;
+}
+
+bool Engine::step(Operation& operation) {
+  const bool moved = operation.step();
+  if (operation.trouble()) {
+    poll_links();  // a peer that is gone may have left the reason behind
+    if (!operation.over()) fail_group(*operation.group, operation.trouble());
+  } else if (operation.complete()) {
+    if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
+    if (!operation.over()) operation.finish();
+    return true;
+  } else if (absent_peers_) {
+    fail_with_absent_peers(operation);  // it may need, from now on, somebody who left before
   }
   return moved;
 }
@@ -278,29 +298,32 @@ void Engine::check_clocks() {
   for (std::size_t i = 0; i < active_.size(); ++i) {
     Operation& operation = *active_[i];
     if (operation.over()) continue;
-    if (now >= operation.deadline) {
+    const Operation& urgent = operation.urgent();
+    if (now >= urgent.deadline) {
       Group& group = *operation.group;
-      const auto waited = std::chrono::duration<double>(now - operation.started).count();
+      const auto waited = std::chrono::duration<double>(now - urgent.started).count();
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, waited < 100 ? "%.3g" : "%.0f", waited);
       std::string missing;
-      for (const int rank : absent(operation)) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
+      for (const int rank : absent(urgent)) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
+      // The others may be told of it in operations of another name.
+      const std::string it = &urgent == &operation ? "it" : urgent.description();
       fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
-                                                 group.name_of(group.rank) + ": it waits for " + missing});
-    } else if (now - operation.probed >= kProbeAfter) {
+                                                 group.name_of(group.rank) + ": " + it + " waits for " + missing});
+    } else if (operation.probes && now - operation.probed >= kProbeAfter) {
       operation.probed = now;
       probe(operation);
     }
   }
 }
 
-int Engine::milliseconds_to_next_clock() const {
+Clock::time_point Engine::next_clock() const {
   auto next = Clock::now() + kLongestPark;
   for (const auto& operation : active_) {
-    next = std::min({next, operation->deadline, operation->probed + kProbeAfter});
+    next = std::min({next, operation->urgent().deadline, operation->wake});
+    if (operation->probes) next = std::min(next, operation->probed + kProbeAfter);
   }
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
-  return static_cast<int>(std::max<std::int64_t>(0, left));
+  return next;
 }
 
 }  // namespace paceline

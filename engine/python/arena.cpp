@@ -13,22 +13,10 @@
 namespace paceline {
 namespace {
 
-// A piece of an arena that shows itself as a buffer of bytes.
-struct PyArenaBuffer {
-  std::shared_ptr<Arena> arena;
-  std::byte* data;
-  std::size_t size;
-
-  PyArenaBuffer(std::shared_ptr<Arena> home, std::size_t bytes)
-      : arena(std::move(home)), data(arena->allocate(bytes)), size(bytes) {}
-  PyArenaBuffer(const PyArenaBuffer&) = delete;
-  PyArenaBuffer& operator=(const PyArenaBuffer&) = delete;
-  ~PyArenaBuffer() { arena->release(data); }
-};
-
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   auto& buffer = *nb::inst_ptr<PyArenaBuffer>(nb::handle(self));
-  return PyBuffer_FillInfo(view, self, buffer.data, static_cast<Py_ssize_t>(buffer.size), 0, flags);
+  return PyBuffer_FillInfo(view, self, buffer.memory->data(), static_cast<Py_ssize_t>(buffer.memory->bytes()), 0,
+                           flags);
 }
 
 }  // namespace
@@ -40,10 +28,9 @@ void bind_arena(nb::module_& m) {
       .def(nb::init<>())
       .def_prop_ro("descriptor", &Arena::descriptor)
       .def_prop_ro("allocated", &Arena::allocated)
-      .def(
-          "allocate",
-          [](const std::shared_ptr<Arena>& self, std::size_t size) { return new PyArenaBuffer(self, size); },
-          nb::rv_policy::take_ownership);
+      .def("allocate", [](const std::shared_ptr<Arena>& self, std::size_t size) {
+        return PyArenaBuffer{std::make_shared<ArenaMemory>(self, size)};
+      });
   m.def("cache_blocks", [] {
     const Caches& found = caches();
     return std::map<std::string, std::size_t>{

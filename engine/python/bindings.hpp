@@ -5,10 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "failure/error.hpp"
 #include "kernel/types.hpp"
+#include "memory/arena.hpp"
+#include "progress/engine.hpp"
 
 namespace paceline {
 
@@ -31,7 +34,20 @@ inline Op op_of(int number) {
   return static_cast<Op>(number);
 }
 
+// A group together with the engine that it lives in, and who wants to hear of its failures before they are raised.
+struct PyGroup {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> group;
+  nb::object failed;
+};
+
+// A piece of an arena that shows itself as a buffer of bytes.
+struct PyArenaBuffer {
+  std::shared_ptr<ArenaMemory> memory;
+};
+
 void bind_arena(nb::module_& m);
+void bind_coordinator(nb::module_& m);
 void bind_measure(nb::module_& m);
 
 }  // namespace paceline

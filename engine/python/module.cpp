@@ -70,13 +70,6 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   return buffers;
 }
 
-// A group together with the engine that it lives in, and who wants to hear of its failures before they are raised.
-struct PyGroup {
-  std::shared_ptr<Engine> engine;
-  std::shared_ptr<Group> group;
-  nb::object failed;
-};
-
 struct PyOperation {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
@@ -310,6 +303,7 @@ NB_MODULE(_engine, m) {
   bind_measure(m);
   bind_arena(m);
   bind_group(m);
+  bind_coordinator(m);
 
   nb::class_<PyOperation>(m, "Operation")
       .def_prop_ro("id", [](const PyOperation& self) { return self.operation->id; })

@@ -97,6 +97,78 @@ class Group:
     def abort(self, reason: str, /) -> None: ...
     def close(self) -> None: ...
 
+COLLECTIVES: dict[str, int]
+"""Those that a coordinator carries out."""
+
+class Request:
+    """What was handed in to a coordinator."""
+
+    @property
+    def output(self) -> ArenaBuffer | None:
+        """The outcome of an all_gather or all_to_all; None before it is done."""
+
+    @property
+    def counts(self) -> tuple[int, ...]: ...
+    @property
+    def last(self) -> int:
+        """Of a join that is done: the rank that joined last."""
+
+    @property
+    def id(self) -> int:
+        """For `Runtime.notify`, which this rank then owes it: from the first look on, its end is reported."""
+
+    def done(self) -> bool:
+        """Whether it is over, well or not; never waits."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is over, `timeout` seconds at most (default: the coordinator's).
+
+        Raises Mismatch, which concerns this request only, or PeerLost, Timeout or Aborted, which end all.
+        """
+
+class Coordinator:
+    def __init__(
+        self,
+        control: Group,
+        data: Group,
+        policy: str,
+        fusion_bytes: int,
+        wait: str,
+        cycle_seconds: float,
+        cache_capacity: int,
+        sleep_every: int,
+        machine_of: Sequence[int],
+        /,
+    ) -> None: ...
+    @property
+    def board_offset(self) -> int: ...
+    def open(self, board_offset: int, /) -> None: ...
+    def submit(
+        self,
+        collective: int,
+        name: str,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        root: int,
+        shape: str,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        priority: int = 0,
+        bundle: tuple[int, int] = (0, 0),
+        target: int = 0,
+        counts: Sequence[int] = (),
+    ) -> Request: ...
+    def join(self) -> Request: ...
+    def set_order(self, buffers: Sequence[Sequence[str]], /) -> None: ...
+    def counters(self) -> tuple[int, ...]: ...
+    def records(self) -> list[tuple[str, str, int, int, int, int, int, int, int, bool]]: ...
+    def sayings(self) -> list[str]: ...
+    @property
+    def sayings_id(self) -> int: ...
+    def close(self) -> None: ...
+
 class ArenaBuffer:
     """Memory in an arena, as a writable buffer of bytes (buffer protocol); given back with its last reference."""
 

@@ -1,15 +1,15 @@
 """What each launcher writes into a rank's environment, brought into one form.
 
-torchrun and its like (RANK, WORLD_SIZE), Open MPI 4 and 5 (OMPI_COMM_WORLD_*), MPICH and Intel MPI (PMI_*)
-and Slurm (SLURM_*), in this order: what is most specific wins, as when mpirun is called inside a Slurm
-allocation.
+torchrun and its like (RANK, WORLD_SIZE), horovodrun (HOROVOD_*), Open MPI 4 and 5 (OMPI_COMM_WORLD_*), MPICH and
+Intel MPI (PMI_*) and Slurm (SLURM_*), in this order: what is most specific wins, as when mpirun is called inside a
+Slurm allocation.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Environment = Mapping[str, str]
 
@@ -35,7 +35,7 @@ class LauncherView:
 
 def launcher_view(env: Environment) -> LauncherView:
     """Read the first launcher that left both a rank and a size. Raises ValueError with a sentence for nonsense."""
-    for reader in (_torchrun, _open_mpi, _pmi, _slurm):
+    for reader in (_torchrun, _horovodrun, _open_mpi, _pmi, _slurm):
         view = reader(env)
         if view is not None:
             return view
@@ -56,6 +56,26 @@ def _torchrun(env: Environment) -> LauncherView | None:
         job="/".join(part for part in named if part),
         port_taken=env.get("TORCHELASTIC_USE_AGENT_STORE", "").lower() == "true",
     )
+
+
+def _horovodrun(env: Environment) -> LauncherView | None:
+    """horovodrun with its Gloo controller; with MPI it leaves what mpirun leaves.
+
+    Its rendezvous server names the job. It runs where horovodrun was called, which is rank 0's machine as a rule.
+    """
+    server, port = env.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", ""), env.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "")
+    view = _view(
+        env,
+        "horovodrun",
+        rank="HOROVOD_RANK",
+        size="HOROVOD_SIZE",
+        local_rank=("HOROVOD_LOCAL_RANK",),
+        local_size=("HOROVOD_LOCAL_SIZE",),
+        job=f"horovodrun {server}:{port}" if server else "",
+    )
+    if view is None or view.master_address is not None or not server:
+        return view
+    return replace(view, master_address=server)
 
 
 def _open_mpi(env: Environment) -> LauncherView | None:

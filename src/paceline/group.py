@@ -64,6 +64,21 @@ class Group:
         self.size: int = native.size
         self.channel: int = native.channel
 
+    @property
+    def home(self) -> Runtime:
+        """The runtime that this group lives in."""
+        return self._home
+
+    @property
+    def native(self) -> Any:
+        """The engine's group, or what stands for it."""
+        return self._native
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a collective may take."""
+        return self._timeout
+
     def all_reduce(
         self, array: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
     ) -> Operation | None:

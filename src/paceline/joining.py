@@ -14,10 +14,10 @@ from paceline.runtime import DEFAULT_TIMEOUT, runtime
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
     """Join this process to its job; returns the group of all ranks.
 
-    Who this rank is comes from the launcher's environment (paceline run, torchrun, mpirun, srun) unless
-    `rank` and `size` are given. `timeout` (seconds, default PACELINE_TIMEOUT or 1800) bounds the meeting and
-    then every collective. Raises ConfigurationError for an environment that makes no sense, RendezvousError
-    if the ranks cannot meet.
+    Who this rank is comes from the launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) unless
+    `rank` and `size` are given. `timeout` (seconds, default PACELINE_TIMEOUT or 1800) bounds the meeting, unless
+    PACELINE_START_TIMEOUT does, and then every collective. Raises ConfigurationError for an environment that makes
+    no sense, RendezvousError if the ranks cannot meet.
     """
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
@@ -26,9 +26,12 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     if rank is not None and size is not None:
         settings = replace(settings, rank=rank, size=size, local_size=None)
     patience = timeout or settings.timeout or DEFAULT_TIMEOUT
-    store = open_store(settings, patience)
+    meeting = timeout or settings.start_timeout or patience
+    store = open_store(settings, meeting)
     try:
-        native = home.group(store, settings.rank, settings.size, patience)
+        native = home.group(store, settings.rank, settings.size, meeting)
+        if meeting != patience:
+            native.set_timeout(patience)
     finally:
-        store.close(Deadline(patience))
+        store.close(Deadline(meeting))
     return Group(home, native, patience)

@@ -213,6 +213,11 @@ class Runtime:
         return self._engine.events() if self._engine is not None else []
 
     @property
+    def plans(self) -> Plans:
+        """How groups are planned where nobody says otherwise."""
+        return self._plans
+
+    @property
     def usable(self) -> bool:
         """Whether groups can be made: not closed, and not inherited by a fork."""
         return not self._closed and self._pid == os.getpid()

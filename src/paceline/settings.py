@@ -68,6 +68,15 @@ class Settings:
     """What OMP_NUM_THREADS says."""
     bound_by: str | None = None
     """The variable by which the user told OpenMP where its threads run."""
+    start_timeout: float | None = None
+    """For the meeting alone, where it may not last as long as an operation."""
+    policy: str | None = None
+    """How named requests become an order that all ranks share."""
+    fusion_bytes: int | None = None
+    cycle_seconds: float | None = None
+    cache_capacity: int | None = None
+    timeline: str | None = None
+    """The file for the timeline of named requests."""
 
     @property
     def one_machine(self) -> bool:
@@ -98,16 +107,39 @@ class Settings:
             machine=_given(env, "PACELINE_MACHINE", _machine),
             interface=_given(env, "PACELINE_INTERFACE", _interface),
             ports=ports,
-            timeout=_given(env, "PACELINE_TIMEOUT", _timeout),
+            timeout=_either(
+                _given(env, "PACELINE_TIMEOUT", _timeout),
+                _given(env, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", _or_never),
+            ),
             spin_us=_given(env, "PACELINE_SPIN_US", _spin_us),
-            stall_seconds=_given(env, "PACELINE_STALL_SECONDS", _stall_seconds),
+            stall_seconds=_either(
+                _given(env, "PACELINE_STALL_SECONDS", _stall_seconds),
+                _given(env, "HOROVOD_STALL_CHECK_DISABLE", _never_if_set),
+                _given(env, "HOROVOD_STALL_CHECK_TIME_SECONDS", _stall_seconds),
+            ),
             trace=env.get("PACELINE_TRACE") or None,
-            log_level=_given(env, "PACELINE_LOG", _log_level),
+            log_level=_either(
+                _given(env, "PACELINE_LOG", _log_level), _given(env, "HOROVOD_LOG_LEVEL", _horovod_log_level)
+            ),
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=_given(env, "PACELINE_ALGORITHM", _algorithm),
             cores=_given(env, "PACELINE_CORES", parse) or OFF,
             thread_count=env.get("OMP_NUM_THREADS") or None,
             bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),
+            start_timeout=_either(
+                _given(env, "PACELINE_START_TIMEOUT", _timeout), _given(env, "HOROVOD_START_TIMEOUT", _timeout)
+            ),
+            policy=_given(env, "PACELINE_POLICY", _policy),
+            fusion_bytes=_either(
+                _given(env, "PACELINE_FUSION_BYTES", _bytes), _given(env, "HOROVOD_FUSION_THRESHOLD", _bytes)
+            ),
+            cycle_seconds=_either(
+                _given(env, "PACELINE_CYCLE_MS", _milliseconds), _given(env, "HOROVOD_CYCLE_TIME", _milliseconds)
+            ),
+            cache_capacity=_either(
+                _given(env, "PACELINE_CACHE_CAPACITY", _capacity), _given(env, "HOROVOD_CACHE_CAPACITY", _capacity)
+            ),
+            timeline=env.get("PACELINE_TIMELINE") or env.get("HOROVOD_TIMELINE") or None,
         )
 
 
@@ -134,6 +166,11 @@ def _given(env: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | 
     except ValueError as error:
         shown = "(hidden)" if name == "PACELINE_SECRET" else repr(text[:80])
         raise ConfigurationError(f"{name}={shown} {error}") from None
+
+
+def _either(*values: T | None) -> T | None:
+    """The first that was given."""
+    return next((value for value in values if value is not None), None)
 
 
 def _secret(text: str) -> bytes:
@@ -190,6 +227,42 @@ def _stall_seconds(text: str) -> float:
     return _number(text, 0.0, _TEN_DAYS, "a number of seconds")
 
 
+def _or_never(text: str) -> float | None:
+    return _number(text, 0.0, _TEN_DAYS, "a number of seconds") or None
+
+
+def _never_if_set(text: str) -> float | None:
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return 0.0 if int(text) else None
+    raise ValueError("should be 0 or 1")
+
+
+def _milliseconds(text: str) -> float:
+    return _number(text, 0.001, 60000.0, "a number of milliseconds") / 1000.0
+
+
+def _bytes(text: str) -> int:
+    return _count(text, 1 << 40, "a number of bytes")
+
+
+def _capacity(text: str) -> int:
+    return _count(text, 1 << 24, "a number of names")
+
+
+def _count(text: str, highest: int, meaning: str) -> int:
+    if re.fullmatch(r"[0-9]{1,16}", text) and int(text) <= highest:
+        return int(text)
+    raise ValueError(f"should be {meaning} from 0 to {highest}")
+
+
+def _horovod_log_level(text: str) -> int:
+    level = {"TRACE": "DEBUG", "FATAL": "ERROR"}.get(text.upper(), text)
+    try:
+        return _log_level(level)
+    except ValueError:
+        raise ValueError("should be one of trace, debug, info, warning, error, fatal") from None
+
+
 def _log_level(text: str) -> int:
     names = ("DEBUG", "INFO", "WARNING", "ERROR")
     if text.upper() in names:
@@ -203,3 +276,11 @@ def _algorithm(text: str) -> str:
     if text in ALGORITHMS:
         return text
     raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")
+
+
+def _policy(text: str) -> str:
+    from paceline.coordinate.options import POLICIES
+
+    if text in POLICIES:
+        return text
+    raise ValueError(f"should be one of {', '.join(POLICIES)}")

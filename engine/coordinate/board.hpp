@@ -1,0 +1,128 @@
+// The policy `board` (ours): no cycle and no synchronisation, only news.
+//
+// On one machine each rank marks in shared memory what it has handed in. Whoever makes the marks of a request complete
+// writes that into a log, which all ranks follow; what stands between two cuts of the log becomes batches, the same on
+// all ranks, and whoever is idle and sees requests that are not cut off yet writes a cut. So a single request goes out
+// at once, and what becomes ready while a batch is carried out goes out together.
+//
+// Between machines, whoever makes a machine's marks complete sends one message to rank 0, which alone writes the log
+// and sends what it writes to the lowest rank of every other machine, which puts it into that machine's log.
+//
+// What is known of names follows from the log, too: a description that is new is written into it, and gets a slot; when
+// all are in use, the one that was used least recently, even if it is marked: marks of a round that is over count for
+// nothing, and their ranks describe the request anew. A description that is not what the name last stood for is added
+// to the slot for the rest of the round; if the round ends with ranks that mark different ones, the request fails.
+//
+// A rank that has joined publishes up to where it has followed the log with all its requests marked: it counts as ready
+// in the slots defined before that place, whatever it has not marked there.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "coordinate/board_memory.hpp"
+#include "coordinate/dictionary.hpp"
+#include "coordinate/entry.hpp"
+#include "coordinate/make.hpp"
+#include "coordinate/orderer.hpp"
+#include "coordinate/policy.hpp"
+#include "coordinate/verdict.hpp"
+#include "coordinate/window.hpp"
+
+namespace paceline {
+
+class Board : public Policy {
+ public:
+  Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory);
+
+  void submit(RequestPtr request, double now) override;
+  void join(double now) override;
+  void receive(int from, std::span<const std::byte> message, double now) override;
+  void synchronised(std::span<const std::uint64_t>, double) override {}
+  void wake(double) override {}
+  void look(double) override { settle(); }
+  void awaited(const Request&, double) override {}
+  void busy(std::uint64_t bytes) override { busy_ = bytes; }
+  std::optional<Action> next() override;
+  std::vector<int> missing(const Request& request) const override;
+
+ private:
+  bool alone() const { return machines_ == 1; }
+  bool orders() const { return alone() || rank_ == 0; }
+
+  // Requests on their way to the log.
+  void place(RequestPtr request);
+  void arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number);
+  bool gather(std::uint32_t slot, Report& report) const;
+  void check(std::uint32_t slot);
+  void order(std::span<const std::uint64_t> entry);
+  void log(std::span<const std::uint64_t> entry);
+  void notify(EntryKind kind);
+  void flush_owed();
+
+  // The log.
+  void settle();
+  bool place_evicted();
+  void apply(std::span<const std::uint64_t> entry);
+  void apply_define(std::span<const std::uint64_t> entry);
+  void apply_over(std::span<const std::uint64_t> entry);
+  void cut();
+  void all_joined(int last);
+
+  // Joining.
+  void publish();
+  void tell_full();
+
+  bool is_sound(int from, std::span<const std::uint64_t> entry) const;
+  bool covers(std::uint64_t joined, std::uint64_t position) const;
+  void flush_messages();
+
+  const int rank_;
+  BoardMemory& memory_;
+  std::vector<int> locals_;  // the ranks of this machine, in the order of the group
+  int size_ = 1;
+  int local_ = 0;  // this one's number among them
+  int machines_ = 1;
+  std::vector<int> leaders_;  // the lowest rank of every other machine, on rank 0
+
+  Dictionary dictionary_;
+  std::map<std::string_view, RequestPtr> unplaced_;  // handed in; their descriptions are on the way to the log
+  std::vector<RequestPtr> evicted_;                  // handed in; to be described anew
+  std::uint32_t under_way_ = 0;
+  const std::uint64_t fusion_bytes_;
+  Window window_;
+  std::uint64_t busy_ = 0;
+
+  std::uint64_t position_ = 0;  // in the log
+  std::size_t read_since_ring_ = 0;
+  Words entry_;
+  Words written_;
+  std::vector<Issue> batches_;
+  std::deque<Words> owed_;  // to the log, which had no room
+  bool following_ = false;
+  bool cutting_ = false;  // a cut of this rank is on its way
+
+  std::unique_ptr<Orderer> orderer_;
+  std::deque<std::pair<int, Words>> inbox_;  // for it
+
+  std::uint64_t epoch_ = 0;  // how often all ranks have joined
+  bool joining_ = false;
+  bool settled_ = false;
+  bool published_ = false;
+  std::uint64_t told_full_ = 0;
+  std::vector<std::uint32_t> fresh_;  // slots defined since the last publication
+  int joins_ = 0;                     // in the log, of this epoch
+  int settles_ = 0;
+  int last_joined_ = 0;
+
+  bool ring_ = false;
+  Words to_orderer_;
+  Words to_leaders_;
+  bool to_leaders_due_ = false;
+  std::deque<Send> sends_;
+  std::deque<Action> actions_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,78 @@
+// How requests of a batch that go together are carried out, a bounded step at a time: packed, moved, unpacked.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "progress/collectives.hpp"
+#include "progress/requested.hpp"
+
+namespace paceline {
+
+// Memory in which tensors lie one behind the other while they are reduced. It grows, and is kept.
+class FusionMemory {
+ public:
+  FusionMemory(std::shared_ptr<Arena> arena, std::size_t usual) : arena_(std::move(arena)), usual_(usual) {}
+
+  Arena& arena() const { return *arena_; }
+  std::shared_ptr<ArenaMemory> output(std::size_t bytes) const { return std::make_shared<ArenaMemory>(arena_, bytes); }
+  // Throws std::bad_alloc.
+  std::byte* at_least(std::size_t bytes);
+
+ private:
+  std::shared_ptr<Arena> arena_;
+  std::size_t usual_;
+  std::unique_ptr<ArenaMemory> memory_;
+};
+
+// A request of a batch; `own` is null if this rank has not handed it in, because it has joined.
+struct Carried {
+  RequestPtr request;
+  std::shared_ptr<Requested> own;
+};
+
+struct Surroundings {
+  Engine& engine;
+  Group& group;  // whose collectives carry the data, all ranks' in the same order
+  FusionMemory& fusion;
+  bool spare_inputs;  // nothing is written to a caller's memory before the outcome is there
+  std::function<void(Requested&)> finished;
+};
+
+class Carriage {
+ public:
+  Carriage(const Surroundings& around, std::vector<Carried> carried) : around_(around), carried_(std::move(carried)) {}
+  virtual ~Carriage() = default;
+  Carriage(const Carriage&) = delete;
+  Carriage& operator=(const Carriage&) = delete;
+
+  // Moves on by a bounded amount of work; true if anything moved. Throws Failure, or std::bad_alloc.
+  virtual bool step() = 0;
+  virtual bool over() const = 0;
+  // Whether `step` has something to do that does not wait for a collective.
+  virtual bool has_work() const = 0;
+  // The collectives under way.
+  std::span<const Handle> moving() const { return moving_; }
+  std::span<const Carried> carried() const { return carried_; }
+
+ protected:
+  // Whether the collectives under way are over.
+  bool moved();
+
+  const Surroundings& around_;
+  const std::vector<Carried> carried_;
+  std::vector<Handle> moving_;
+};
+
+// For the requests of a batch: one, or several that fuse.
+std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch);
+
+std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused);
+std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one);
+
+}  // namespace paceline

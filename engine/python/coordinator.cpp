@@ -1,0 +1,156 @@
+// Coordinators and what is handed in to them, for Python.
+#include "progress/coordinator.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "python/bindings.hpp"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+struct PyCoordinator {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> control;
+  nb::object failed;
+  std::shared_ptr<Coordinator> coordinator;
+};
+
+struct PyRequest {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> control;
+  nb::object failed;
+  std::shared_ptr<Coordinator> coordinator;
+  std::shared_ptr<Requested> requested;
+};
+
+Synchronise::Wait wait_of(const std::string& name) {
+  if (name == "spin") return Synchronise::Wait::spin;
+  if (name == "yield") return Synchronise::Wait::yield;
+  throw Failure(ErrorKind::invalid, "no such wait: " + name + "; use spin or yield");
+}
+
+PyCoordinator make(const PyGroup& control, const PyGroup& data, const std::string& policy, std::uint64_t fusion_bytes,
+                   const std::string& wait, double cycle_seconds, std::uint32_t cache_capacity,
+                   std::uint32_t sleep_every, std::vector<int> machine_of) {
+  const PolicyOptions options{fusion_bytes, wait_of(wait), cycle_seconds, cache_capacity, sleep_every};
+  auto made =
+      std::make_shared<Coordinator>(control.engine, control.group, data.group, policy, options, std::move(machine_of));
+  return {control.engine, control.group, control.failed, std::move(made)};
+}
+
+// The GIL is kept: this takes less time than giving it up and getting it back.
+PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
+                 int op, int root, std::string_view shape, double prescale, double postscale, int priority,
+                 std::pair<std::uint64_t, std::uint32_t> bundle, Address target, std::vector<std::size_t> counts) {
+  const auto kind = static_cast<Collective>(collective);
+  const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
+  Wish wish{name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op)}, shape, memory(data), count};
+  wish.target = memory(target);
+  wish.counts = std::move(counts);
+  wish.prescale = prescale;
+  wish.postscale = postscale;
+  wish.priority = priority;
+  wish.bundle = {bundle.first, bundle.second};
+  return {self.engine, self.control, self.failed, self.coordinator, self.coordinator->submit(wish)};
+}
+
+void wait(PyRequest& self, std::optional<double> timeout) {
+  try {
+    const nb::gil_scoped_release no_gil;
+    self.engine->wait(*self.requested, std::chrono::duration<double>(timeout.value_or(-1.0)));
+  } catch (const Failure& failure) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    // A request may fail alone.
+    if (self.control->error && !self.failed.is_none()) self.failed(failure.what());
+    throw;
+  }
+}
+
+nb::object output(const PyRequest& self) {
+  const auto& memory = self.requested->output;
+  return memory != nullptr && self.requested->over() ? nb::cast(PyArenaBuffer{memory}) : nb::none();
+}
+
+nb::tuple counters(PyCoordinator& self) {
+  const auto p = self.coordinator->counters();
+  const auto t = self.coordinator->totals();
+  return nb::make_tuple(p.cycles, p.synchronisations, p.messages, p.cache_hits, p.cache_misses, p.issues, p.issued,
+                        p.deviations, t.batches, t.fused_bytes, t.background_cpu_ns, t.spin_ns, t.oversleep_ns,
+                        t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
+}
+
+nb::list records(PyCoordinator& self) {
+  nb::list rows;
+  for (const Record& r : self.coordinator->records()) {
+    rows.append(nb::make_tuple(r.request->name, kCollectiveNames[static_cast<std::size_t>(r.request->what.collective)],
+                               r.request->bytes, r.batch, r.submitted_ns, r.negotiated_ns, r.packed_ns, r.reduced_ns,
+                               r.done_ns, r.last));
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_coordinator(nb::module_& m) {
+  nb::dict collectives;
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast, Collective::all_gather,
+                                      Collective::reduce_scatter, Collective::all_to_all, Collective::barrier}) {
+    const auto number = static_cast<std::size_t>(collective);
+    collectives[nb::str(kCollectiveNames[number].data())] = number;
+  }
+  m.attr("COLLECTIVES") = collectives;
+
+  nb::class_<PyRequest>(m, "Request")
+      .def("done", [](PyRequest& self) { return self.engine->is_over(*self.requested); })
+      .def("wait", &wait, "timeout"_a = nb::none())
+      .def_prop_ro("output", &output)
+      .def_prop_ro("counts", [](const PyRequest& self) { return nb::tuple(nb::cast(self.requested->counts)); })
+      .def_prop_ro("last", [](const PyRequest& self) { return self.requested->last_to_join; })
+      .def_prop_ro("id", [](PyRequest& self) {
+        self.coordinator->announce(*self.requested);
+        return self.requested->id;
+      });
+
+  nb::class_<PyCoordinator>(m, "Coordinator")
+      .def("__init__",
+           [](PyCoordinator* self, const PyGroup& control, const PyGroup& data, const std::string& policy,
+              std::uint64_t fusion_bytes, const std::string& wait, double cycle_seconds, std::uint32_t cache_capacity,
+              std::uint32_t sleep_every, std::vector<int> machine_of) {
+             new (self) PyCoordinator(make(control, data, policy, fusion_bytes, wait, cycle_seconds, cache_capacity,
+                                           sleep_every, std::move(machine_of)));
+           })
+      .def_prop_ro("board_offset", [](PyCoordinator& self) { return self.coordinator->board_offset(); })
+      .def(
+          "open", [](PyCoordinator& self, std::uint64_t offset) { self.coordinator->open(offset); }, Release())
+      .def("submit", &submit, "collective"_a, "name"_a, "data"_a, "count"_a, "dtype"_a, "op"_a, "root"_a, "shape"_a,
+           "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
+           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "target"_a = 0,
+           "counts"_a = std::vector<std::size_t>{})
+      .def("join",
+           [](PyCoordinator& self) {
+             return PyRequest{self.engine, self.control, self.failed, self.coordinator, self.coordinator->join()};
+           })
+      .def(
+          "set_order",
+          [](PyCoordinator& self, std::vector<std::vector<std::string>> buffers) {
+            self.coordinator->set_order(std::move(buffers));
+          },
+          Release())
+      .def("counters", &counters)
+      .def("records", &records)
+      .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })
+      .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->sayings_id(); })
+      .def("close", [](PyCoordinator& self) { self.coordinator->close(); }, Release());
+}
+
+}  // namespace paceline

@@ -1,0 +1,375 @@
+// Ranks hand in named requests in any order: all of them are carried out, right to the bit, and errors are named.
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "coordinators.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+const std::vector<std::string> kArrangements = {"0", "00", "000", "0000", "01", "0011", "010"};
+
+float sum_of_ranks(int size) { return static_cast<float>(size * (size + 1) / 2); }
+
+std::vector<float> ramp(std::size_t count, int rank, int salt = 0) {
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i)
+    data[i] = static_cast<float>((i + static_cast<std::size_t>(salt)) % 13 + 1) * static_cast<float>(rank + 1);
+  return data;
+}
+
+void check_sum(const std::vector<float>& data, int size, int salt = 0) {
+  const auto expected = ramp(data.size(), 0, salt);
+  for (std::size_t i = 0; i < data.size(); ++i) CHECK(data[i] == expected[i] * sum_of_ranks(size));
+}
+
+Error failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return {failure.kind, failure.what()};
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST(one_request_after_the_other) {
+  for (const auto& machines : kArrangements) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      for (int step = 0; step < 50; ++step) {
+        auto data = ramp(static_cast<std::size_t>(step * step), seat.rank(), step);
+        seat.wait(seat.all_reduce("same name", data));
+        check_sum(data, job.size(), step);
+      }
+    });
+  }
+}
+
+TEST(many_requests_in_another_order_on_every_rank) {
+  for (const auto& machines : kArrangements) {
+    Coordinated job(machines, "board", {.fusion_bytes = 100'000});
+    job.run([&](Coordinated::Seated seat) {
+      std::mt19937 random(static_cast<unsigned>(seat.rank()));
+      for (int step = 0; step < 5; ++step) {
+        std::vector<std::vector<float>> tensors;
+        for (int i = 0; i < 100; ++i)
+          tensors.push_back(ramp(static_cast<std::size_t>(1 + i * i * 7 % 6000), seat.rank(), i));
+        std::vector<int> order(tensors.size());
+        for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+        std::shuffle(order.begin(), order.end(), random);
+        std::vector<std::shared_ptr<Requested>> requests;
+        for (const int i : order)
+          requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+        std::shuffle(requests.begin(), requests.end(), random);
+        for (const auto& request : requests) seat.wait(request);
+        for (int i = 0; i < 100; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+      }
+      CHECK(seat.coordinator.totals().batches <= 500);
+    });
+  }
+}
+
+TEST(nobody_waits_and_all_is_done) {
+  // The serving threads do it alone.
+  for (const auto& machines : kArrangements) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      auto one = ramp(1000, seat.rank());
+      auto two = ramp(100'000, seat.rank());
+      const auto first = seat.all_reduce("one", one);
+      const auto second = seat.all_reduce("two", two);
+      const auto deadline = Clock::now() + std::chrono::seconds(20);
+      while (!(seat.r.engine->is_over(*first) && seat.r.engine->is_over(*second))) {
+        CHECK(Clock::now() < deadline);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      check_sum(one, job.size());
+      check_sum(two, job.size());
+    });
+  }
+}
+
+TEST(scales_and_averages) {
+  Coordinated job("00");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> one(100'000, static_cast<float>(seat.rank() + 1));
+    std::vector<float> two(3, static_cast<float>(seat.rank() + 1));
+    std::vector<float> three(5, 8);
+    const auto a = seat.all_reduce("a", one, Op::sum, 0.5, 4);
+    const auto b = seat.all_reduce("b", two, Op::sum, 0.5, 4);
+    const auto c = seat.all_reduce("c", three, Op::avg);
+    for (const auto& request : {a, b, c}) seat.wait(request);
+    for (const float value : one) CHECK(value == 6);
+    for (const float value : two) CHECK(value == 6);
+    for (const float value : three) CHECK(value == 8);
+  });
+}
+
+TEST(every_kind) {
+  for (const auto& machines : kArrangements) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      const auto size = static_cast<std::size_t>(job.size());
+      const auto me = static_cast<std::size_t>(seat.rank());
+      for (const std::size_t scale : {std::size_t{1}, std::size_t{5000}}) {
+        // Rank r gives r rows: the first none.
+        std::vector<float> rows(me * scale, static_cast<float>(me));
+        const auto gather = seat.coordinator.submit(
+            {"gather", {0, -1, Collective::all_gather, DType::float32, Op::sum}, "*", bytes(rows), rows.size()});
+        auto everybodys = ramp(scale, seat.rank());
+        const int root = job.size() - 1;
+        const auto cast = seat.coordinator.submit(
+            {"cast", {scale, root, Collective::broadcast, DType::float32, Op::sum}, "", bytes(everybodys), scale});
+        // Rank r gives rank s (r + s) elements.
+        std::vector<float> all;
+        std::vector<std::size_t> counts;
+        for (std::size_t to = 0; to < size; ++to) {
+          counts.push_back((me + to) * scale);
+          all.resize(all.size() + counts.back(), static_cast<float>(100 * me + to));
+        }
+        Wish trade{"trade", {0, -1, Collective::all_to_all, DType::float32, Op::sum}, "*", bytes(all), all.size()};
+        trade.counts = counts;
+        const auto traded = seat.coordinator.submit(trade);
+        // Part r has r elements, and none is as long as another.
+        std::vector<std::size_t> parts;
+        std::size_t total = 0;
+        for (std::size_t to = 0; to < size; ++to) total += parts.emplace_back(to * scale);
+        auto whole = ramp(total, seat.rank());
+        std::vector<float> part(parts[me]);
+        Wish scatter{
+            "scatter", {total, -1, Collective::reduce_scatter, DType::float32, Op::sum}, "", bytes(whole), total};
+        scatter.target = bytes(part);
+        scatter.counts = parts;
+        scatter.postscale = 2;
+        const auto scattered = seat.coordinator.submit(scatter);
+        const auto met = seat.barrier("barrier");
+        for (const auto& request : {gather, cast, traded, scattered, met}) seat.wait(request);
+
+        CHECK(gather->counts.size() == size);
+        const auto* got = reinterpret_cast<const float*>(gather->output->data());
+        for (std::size_t rank = 0; rank < size; ++rank) {
+          CHECK(gather->counts[rank] == rank * scale);
+          for (std::size_t i = 0; i < rank * scale; ++i) CHECK(*got++ == static_cast<float>(rank));
+        }
+        CHECK(everybodys == ramp(scale, root));
+        got = reinterpret_cast<const float*>(traded->output->data());
+        for (std::size_t rank = 0; rank < size; ++rank) {
+          CHECK(traded->counts[rank] == (me + rank) * scale);
+          for (std::size_t i = 0; i < (me + rank) * scale; ++i) CHECK(*got++ == static_cast<float>(100 * rank + me));
+        }
+        const auto expected = ramp(total, 0);
+        std::size_t begin = 0;
+        for (std::size_t rank = 0; rank < me; ++rank) begin += parts[rank];
+        for (std::size_t i = 0; i < part.size(); ++i)
+          CHECK(part[i] == 2 * expected[begin + i] * sum_of_ranks(job.size()));
+      }
+    });
+  }
+}
+
+TEST(a_disagreement_fails_one_request_on_all_ranks_and_no_other) {
+  for (const auto& machines : {"00", "000", "01"}) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      for (int step = 0; step < 3; ++step) {
+        std::vector<float> bad(seat.rank() == 1 ? 5 : 4, 1);
+        auto good = ramp(10, seat.rank());
+        const auto one = seat.all_reduce("bad", bad);
+        const auto other = seat.all_reduce("good", good);
+        const auto error = failure_of([&] { seat.wait(one); });
+        CHECK(error.kind == ErrorKind::mismatch);
+        CHECK(contains(error.message, "\"bad\""));
+        CHECK(contains(error.message, "rank 1"));
+        CHECK(contains(error.message, "4") && contains(error.message, "5"));
+        seat.wait(other);
+        check_sum(good, job.size());
+      }
+    });
+  }
+}
+
+TEST(who_has_joined_gives_zeros) {
+  for (const auto& machines : {"00", "0000", "01"}) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      for (int epoch = 0; epoch < 3; ++epoch) {
+        // Rank r has r + 1 steps.
+        for (int step = 0; step <= seat.rank(); ++step) {
+          auto data = ramp(2000, seat.rank(), step);
+          auto small = ramp(3, seat.rank(), step);
+          const auto one = seat.all_reduce("data", data);
+          const auto two = seat.all_reduce("small", small);
+          seat.wait(two);
+          seat.wait(one);
+          float expected = 0;
+          for (int rank = step; rank < job.size(); ++rank) expected += static_cast<float>(rank + 1);
+          const auto base = ramp(2000, 0, step);
+          for (std::size_t i = 0; i < data.size(); ++i) CHECK(data[i] == base[i] * expected);
+          for (std::size_t i = 0; i < small.size(); ++i) CHECK(small[i] == base[i] * expected);
+        }
+        const auto joined = seat.coordinator.join();
+        seat.wait(joined);
+        CHECK(joined->last_to_join >= 0 && joined->last_to_join < job.size());
+      }
+    });
+  }
+}
+
+TEST(bundles_are_carried_out_together) {
+  Coordinated job("000");
+  job.run([&](Coordinated::Seated seat) {
+    for (std::uint64_t step = 1; step < 20; ++step) {
+      std::vector<std::vector<float>> data;
+      for (int i = 0; i < 4; ++i) data.push_back(ramp(50, seat.rank(), i));
+      std::vector<std::shared_ptr<Requested>> requests;
+      for (int i = 0; i < 4; ++i) {
+        const int which = (i + seat.rank()) % 4;
+        requests.push_back(seat.all_reduce("bundled " + std::to_string(which), data[static_cast<std::size_t>(which)],
+                                           Op::sum, 1, 1, {step, 4}));
+      }
+      for (const auto& request : requests) seat.wait(request);
+      for (int i = 0; i < 4; ++i) check_sum(data[static_cast<std::size_t>(i)], job.size(), i);
+    }
+    std::set<std::uint64_t> batches;
+    for (const Record& record : seat.coordinator.records()) batches.insert(record.batch);
+    CHECK(batches.size() == 19);
+  });
+}
+
+TEST(a_name_may_be_used_again_at_once) {
+  Coordinated job("00");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<std::vector<float>> data;
+    std::vector<std::shared_ptr<Requested>> requests;
+    for (int i = 0; i < 20; ++i) data.push_back(ramp(100, seat.rank(), i));
+    for (auto& each : data) requests.push_back(seat.all_reduce("again", each));
+    for (const auto& request : requests) seat.wait(request);
+    for (int i = 0; i < 20; ++i) check_sum(data[static_cast<std::size_t>(i)], job.size(), i);
+  });
+}
+
+TEST(a_timeout_names_the_request_and_who_is_missing) {
+  for (const auto& machines : {"000"}) {
+    Coordinated job(machines, "board", {}, 1);
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<float> data(4096, 1);
+      if (seat.rank() == 2) return;
+      const auto error = failure_of([&] { seat.wait(seat.all_reduce("layer3.weight", data)); });
+      CHECK(error.kind == ErrorKind::timeout);
+      CHECK(contains(error.message, "all_reduce \"layer3.weight\" float32[4096] SUM"));
+      CHECK(contains(error.message, "rank 2"));
+      // From now on nothing starts.
+      CHECK(failure_of([&] { seat.all_reduce("other", data); }).kind == ErrorKind::timeout);
+    });
+  }
+}
+
+TEST(warnings_name_each_request_with_who_is_missing) {
+  Coordinated job("000");
+  std::barrier<> all(3);
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> a(4, 1);
+    std::vector<float> b(4, 1);
+    std::vector<float> c(4, 1);
+    std::vector<std::shared_ptr<Requested>> requests;
+    if (seat.rank() != 2) requests.push_back(seat.all_reduce("a", a));
+    if (seat.rank() != 2) requests.push_back(seat.all_reduce("b", b));
+    if (seat.rank() == 0) requests.push_back(seat.all_reduce("c", c));
+    all.arrive_and_wait();
+    if (seat.rank() == 0) {
+      const auto waits = seat.r.engine->waits();
+      CHECK(waits.size() == 2);
+      CHECK(waits[0].what == "all_reduce \"a\" float32[4] SUM and 1 more");
+      CHECK(waits[0].missing.size() == 1 && contains(waits[0].missing[0].first, "rank 2"));
+      CHECK(waits[1].what == "all_reduce \"c\" float32[4] SUM");
+      CHECK(waits[1].missing.size() == 2);
+    }
+    all.arrive_and_wait();
+    if (seat.rank() == 2) requests.push_back(seat.all_reduce("a", a));
+    if (seat.rank() == 2) requests.push_back(seat.all_reduce("b", b));
+    if (seat.rank() != 0) requests.push_back(seat.all_reduce("c", c));
+    for (const auto& request : requests) seat.wait(request);
+  });
+}
+
+TEST(who_leaves_is_missed) {
+  for (const auto& machines : {"00", "01"}) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<float> data(10, 1);
+      seat.wait(seat.all_reduce("first", data));
+      if (seat.rank() == 1) {
+        seat.coordinator.close();
+        return;
+      }
+      const auto error = failure_of([&] { seat.wait(seat.all_reduce("second", data)); });
+      CHECK(error.kind == ErrorKind::aborted);
+      CHECK(contains(error.message, "rank 1"));
+      CHECK(contains(error.message, "\"second\""));
+    });
+  }
+}
+
+TEST(bad_wishes_are_refused) {
+  Coordinated job("0");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> data(4, 1);
+    const auto refused = [&](const Wish& wish, const std::string& why) {
+      const auto error = failure_of([&] { seat.coordinator.submit(wish); });
+      CHECK(error.kind == ErrorKind::invalid);
+      CHECK(contains(error.message, why));
+    };
+    Wish good{"x", {4, -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), 4};
+    Wish wish = good;
+    wish.name = "";
+    refused(wish, "needs a name");
+    wish = good;
+    wish.data = nullptr;
+    refused(wish, "null");
+    wish = good;
+    wish.what.op = Op::band;
+    refused(wish, "BAND is not defined for float32");
+    wish = good;
+    wish.what.dtype = DType::int32;
+    wish.prescale = 2;
+    refused(wish, "int32 cannot be scaled");
+    wish = good;
+    wish.what.collective = Collective::broadcast;
+    wish.what.root = 1;
+    refused(wish, "from 0 to 0, got 1");
+    wish = good;
+    wish.what.collective = Collective::all_to_all;
+    wish.counts = {3};
+    refused(wish, "add up to 4");
+    seat.wait(seat.coordinator.submit(good));
+  });
+}
+
+TEST(two_coordinators_know_nothing_of_each_other) {
+  // Ranks use them in opposite orders.
+  Coordinated one("00");
+  Coordinated other("00");
+  one.run([&](Coordinated::Seated) {});
+  std::thread second([&] {
+    other.run([&](Coordinated::Seated seat) {
+      std::vector<float> data(10, 1);
+      for (int i = 0; i < 100; ++i) seat.wait(seat.all_reduce("x", data));
+    });
+  });
+  one.run([&](Coordinated::Seated seat) {
+    for (int i = 0; i < 100; ++i) {
+      auto data = ramp(10, seat.rank());
+      seat.wait(seat.all_reduce("x", data));
+      check_sum(data, 2);
+    }
+  });
+  second.join();
+}

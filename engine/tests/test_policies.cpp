@@ -1,0 +1,267 @@
+// Policies in worlds of ranks in one thread, with events in random order.
+#include <random>
+
+#include "check.hpp"
+#include "coordinate/plain_board.hpp"
+#include "coordinate/policy_world.hpp"
+#include "failure/error.hpp"
+
+using namespace paceline;
+
+namespace {
+
+Request request(const std::string& name, std::uint64_t count = 4) {
+  Request made;
+  made.name = name;
+  made.what = {count, -1, Collective::all_reduce, DType::float32, Op::sum};
+  made.shape = std::to_string(count);
+  made.bytes = 4 * count;
+  return made;
+}
+
+RequestPtr share(Request made) { return std::make_shared<const Request>(std::move(made)); }
+
+PolicyWorld::BoardMaker plain(std::uint32_t slots = 64, std::size_t words = 4096) {
+  return [=](int ranks) { return std::make_unique<PlainBoard>(ranks, slots, words); };
+}
+
+void let_all_happen(PolicyWorld& world, std::mt19937& random) {
+  for (auto events = world.events(); !events.empty(); events = world.events()) {
+    world.happen(events[random() % events.size()]);
+    world.check(false);
+  }
+}
+
+std::size_t issues(const PolicyWorld& world, int rank) {
+  const auto& issued = world.rank(rank).issued;
+  return issued.contains(0) ? issued.at(0).size() : 0;
+}
+
+const std::vector<std::vector<int>> kPlaces = {{0}, {0, 0}, {0, 0, 0, 0}, {0, 1}, {0, 0, 1, 1}, {0, 1, 1, 2, 0}};
+
+}  // namespace
+
+TEST(a_single_request_goes_out_with_the_last_mark) {
+  PolicyWorld world("board", {}, {0, 0}, plain());
+  world.submit(0, share(request("t")));
+  CHECK(issues(world, 0) == 0);
+  world.submit(1, share(request("t")));
+  CHECK(issues(world, 1) == 1);
+  CHECK(world.rank(0).rung);
+  world.happen({WorldEvent::Kind::look, 0, 0});
+  CHECK(issues(world, 0) == 1);
+}
+
+TEST(what_becomes_ready_during_a_batch_goes_out_together) {
+  PolicyWorld world("board", {}, {0, 0}, plain());
+  std::mt19937 random(1);
+  for (const char* name : {"a", "b", "c", "d"}) world.submit(0, share(request(name)));
+  for (const char* name : {"d", "c", "b", "a"}) world.submit(1, share(request(name)));
+  CHECK(issues(world, 1) == 1);
+  let_all_happen(world, random);
+  CHECK(issues(world, 0) == 2);
+  CHECK(world.rank(0).issued.at(0)[1].requests.size() == 3);
+  world.check(true);
+}
+
+TEST(any_order_and_any_delays_end_well_everywhere) {
+  for (const auto& place : kPlaces)
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      std::mt19937 random(seed);
+      // Few slots and a short log, so that names give way to each other and ranks wait for room.
+      PolicyWorld world("board", {}, place, plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256));
+      std::vector<std::deque<RequestPtr>> todo(place.size());
+      for (auto& rank : todo) {
+        for (int step = 0; step < 3; ++step)
+          for (int i = 0; i < 6; ++i) {
+            Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
+            made.priority = static_cast<int>(random() % 3);
+            if (i == 0) made.what.dtype = DType::float16;
+            rank.push_back(share(made));
+          }
+        for (int step = 0; step < 3; ++step) std::shuffle(rank.begin() + step * 6, rank.begin() + step * 6 + 6, random);
+      }
+      for (;;) {
+        std::vector<int> able;
+        for (std::size_t rank = 0; rank < todo.size(); ++rank)
+          if (!todo[rank].empty() && world.rank(static_cast<int>(rank)).under_way.size() < 6 &&
+              !world.rank(static_cast<int>(rank)).under_way.contains(todo[rank].front()->name))
+            able.push_back(static_cast<int>(rank));
+        const auto events = world.events();
+        if (able.empty() && events.empty()) break;
+        const std::size_t choice = random() % (able.size() + events.size());
+        if (choice < able.size()) {
+          auto& mine = todo[static_cast<std::size_t>(able[choice])];
+          world.submit(able[choice], mine.front());
+          mine.pop_front();
+        } else {
+          world.happen(events[choice - able.size()]);
+        }
+        world.check(false);
+      }
+      for (const auto& rank : todo) CHECK(rank.empty());
+      world.check(true);
+      for (int rank = 0; rank < world.size(); ++rank) {
+        CHECK(world.rank(rank).over.size() == 18);
+        for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
+      }
+    }
+}
+
+TEST(ranks_that_disagree_fail_with_both_sides_and_all_else_goes_on) {
+  for (const auto& place : kPlaces) {
+    if (place.size() < 2) continue;
+    std::mt19937 random(7);
+    for (int again = 0; again < 20; ++again) {
+      PolicyWorld world("board", {}, place, plain());
+      for (int rank = 0; rank < world.size(); ++rank) {
+        world.submit(rank, share(request("same")));
+        world.submit(rank, share(request("t", rank == 1 ? 8 : 4)));
+        if (random() % 2) let_all_happen(world, random);
+      }
+      let_all_happen(world, random);
+      world.check(true);
+      const std::string others = place.size() == 2 ? "rank 0" : place.size() == 4 ? "ranks 0, 2, 3" : "ranks 0, 2-4";
+      for (int rank = 0; rank < world.size(); ++rank)
+        for (const auto& [ended, error] : world.rank(rank).over)
+          CHECK(error == (ended->name == "same" ? ""
+                                                : "ranks disagree about \"t\": " + others +
+                                                      " gave all_reduce float32 4 SUM; rank 1 gave all_reduce "
+                                                      "float32 8 SUM"));
+      // The same name again, and this time all agree.
+      for (int rank = 0; rank < world.size(); ++rank) world.submit(rank, share(request("t", 8)));
+      let_all_happen(world, random);
+      world.check(true);
+      CHECK(world.rank(0).over.back().second.empty());
+    }
+  }
+}
+
+TEST(ranks_that_have_joined_take_part_until_all_have) {
+  for (const auto& place : kPlaces)
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      std::mt19937 random(seed);
+      PolicyWorld world("board", {}, place, plain(seed % 2 ? 4 : 64));
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        // Rank r has r + 1 steps to do.
+        std::vector<int> steps(place.size());
+        std::vector<bool> joined(place.size());
+        for (;;) {
+          std::vector<int> able;
+          for (int rank = 0; rank < world.size(); ++rank)
+            if (!joined[static_cast<std::size_t>(rank)] && world.rank(rank).under_way.empty()) able.push_back(rank);
+          const auto events = world.events();
+          if (able.empty() && events.empty()) break;
+          const std::size_t choice = random() % (able.size() + events.size());
+          if (choice >= able.size()) {
+            world.happen(events[choice - able.size()]);
+          } else {
+            const int rank = able[choice];
+            const auto at = static_cast<std::size_t>(rank);
+            const bool last = steps[at] == rank;
+            world.submit(rank, share(request("a")));
+            world.submit(rank, share(request("unnamed" + std::to_string(steps[at]))));
+            if (steps[at] > 0) world.submit(rank, share(request("late")));
+            ++steps[at];
+            if (last) {
+              joined[at] = true;
+              world.join(rank);
+            }
+          }
+          world.check(false);
+        }
+        world.check(true);
+        for (int rank = 0; rank < world.size(); ++rank) {
+          CHECK(world.rank(rank).joins.size() == static_cast<std::size_t>(epoch) + 1);
+          CHECK(world.rank(rank).joins.back() == world.rank(0).joins.back());
+          for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
+        }
+      }
+    }
+}
+
+TEST(what_a_joined_rank_cannot_take_part_in_fails) {
+  for (const auto& place : kPlaces) {
+    if (place.size() < 2) continue;
+    std::mt19937 random(3);
+    PolicyWorld world("board", {}, place, plain());
+    Request made = request("b");
+    made.what.collective = Collective::broadcast;
+    made.what.root = 0;
+    const int last = world.size() - 1;
+    world.join(last);
+    for (int rank = 0; rank < last; ++rank) world.submit(rank, share(made));
+    let_all_happen(world, random);
+    for (int rank = 0; rank < last; ++rank) {
+      CHECK(world.rank(rank).over.size() == 1);
+      CHECK(world.rank(rank).over[0].second == "\"b\" is a broadcast float32 4 root 0, which rank " +
+                                                   std::to_string(last) +
+                                                   " cannot take part in, because it has joined");
+    }
+  }
+}
+
+TEST(a_bundle_is_issued_when_all_of_it_is_ready) {
+  for (const auto& place : kPlaces) {
+    std::mt19937 random(3);
+    PolicyWorld world("board", {}, place, plain());
+    for (const char* name : {"x", "y", "z"})
+      for (int rank = 0; rank < world.size(); ++rank) {
+        Request made = request(name);
+        made.bundle = {9, 3};
+        CHECK(issues(world, rank) == 0);
+        world.submit(rank, share(made));
+        if (*name != 'z') let_all_happen(world, random);
+      }
+    let_all_happen(world, random);
+    world.check(true);
+    CHECK(issues(world, 0) == 1);
+    CHECK(world.rank(0).issued.at(0)[0].requests.size() == 3);
+  }
+}
+
+TEST(urgent_requests_go_first) {
+  PolicyWorld world("board", {}, {0, 0}, plain());
+  std::mt19937 random(3);
+  for (int rank = 0; rank < 2; ++rank) {
+    world.submit(rank, share(request("first")));
+    for (int i = 0; i < 4; ++i) {
+      Request made = request("t" + std::to_string(i));
+      made.priority = i;
+      made.prescale = 2 + i;  // so that they go out on their own
+      world.submit(rank, share(made));
+    }
+  }
+  let_all_happen(world, random);
+  world.check(true);
+  std::string order;
+  for (const auto& batch : world.rank(0).issued.at(0)) order += batch.requests.at(0)->name + " ";
+  CHECK(order == "first t3 t2 t1 t0 ");
+}
+
+TEST(no_room_is_said) {
+  PolicyWorld world("board", {}, {0, 0}, plain(2));
+  world.submit(0, share(request("a")));
+  world.submit(0, share(request("b")));
+  std::string said;
+  try {
+    world.policy(0).submit(share(request("c")), 0);
+  } catch (const Failure& failure) {
+    said = failure.what();
+  }
+  CHECK(said ==
+        "there is no room for \"c\": 2 requests are under way, and no more may be; wait for some of them first");
+}
+
+TEST(missing_ranks_are_named) {
+  PolicyWorld world("board", {}, {0, 0, 1, 1}, plain());
+  std::mt19937 random(3);
+  const auto mine = share(request("t"));
+  world.submit(0, mine);
+  let_all_happen(world, random);
+  CHECK((world.policy(0).missing(*mine) == std::vector<int>{1, 2, 3}));
+  world.submit(2, share(request("t")));
+  world.submit(3, share(request("t")));
+  let_all_happen(world, random);
+  CHECK((world.policy(0).missing(*mine) == std::vector<int>{1}));
+}

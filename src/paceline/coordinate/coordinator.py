@@ -1,0 +1,251 @@
+"""Named tensors in any order: each rank hands in what it has, and all carry it out in one order that they agree on."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline import _engine
+from paceline.coordinate.options import Options
+from paceline.coordinate.records import Counters, Record
+from paceline.group import OPS, Group
+from paceline.runtime import Runtime
+
+log = logging.getLogger("paceline")
+
+Request = _engine.Request
+
+_KINDS = _engine.COLLECTIVES
+_ALL_REDUCE, _ALL_GATHER, _BROADCAST = _KINDS["all_reduce"], _KINDS["all_gather"], _KINDS["broadcast"]
+_ALL_TO_ALL, _REDUCE_SCATTER, _BARRIER = _KINDS["all_to_all"], _KINDS["reduce_scatter"], _KINDS["barrier"]
+_UINT8, _INT64, _SUM = _engine.DTYPES["uint8"], _engine.DTYPES["int64"], OPS["sum"]
+_NO_BUNDLE = (0, 0)
+_CHANNEL_BITS = 43
+_CHANNELS_BITS = 20
+"""A coordinator uses a range of channels: for the policy, for data, and each time that a policy takes batches back."""
+_LONGEST_OPTIONS = 256
+
+
+class Span(NamedTuple):
+    """Contiguous memory: its address, elements, and the number of their type in `paceline._engine.DTYPES`."""
+
+    address: int
+    count: int
+    dtype: int
+
+
+class Coordinator:
+    """Carries out named requests of all ranks of a group, each as soon as every rank has handed it in.
+
+    Every call that takes a name returns at once, with a `Request` to wait for; memory stays alive and untouched until
+    that is done. Ranks may call in any order, and from any thread. A name may be used again: a request whose
+    predecessor of that name is not done yet waits for its turn. If ranks disagree on a request, that request raises
+    `Mismatch` on all ranks, and everything else goes on; a rank that is lost, or a timeout, fails all requests.
+
+    shape: of this rank's tensor; for messages, and for the check that ranks agree.
+    bundle: (id, size): the `size` requests with the same id are carried out when all of them are ready.
+    priority: of several requests that are ready, those with a higher one go first.
+    Raises ValueError for what cannot be meant, and as `Group` does once the coordinator has failed.
+    """
+
+    def __init__(self, home: Runtime, native: Any, options: Options, timeout: float) -> None:
+        """Collective over the ranks of `native`, a native group of `home`. `timeout`: seconds, for every request.
+
+        Raises ValueError, on all ranks, if their options differ.
+        """
+        self.rank: int = native.rank
+        self.size: int = native.size
+        self.options = options
+        self._home = home
+        self._closed = False
+        channel = _agree(native, options)
+        members = home.membership(native.channel).members
+        self._groups = [
+            home.subgroup(native.channel, range(self.size), channel + extra, timeout, home.plans) for extra in (0, 1)
+        ]
+        machines: dict[str, int] = {}
+        machine_of = [machines.setdefault(member.machine, len(machines)) for member in members]
+        self._native = _engine.Coordinator(
+            *self._groups,
+            options.policy,
+            options.fusion_bytes,
+            options.wait,
+            options.cycle_seconds,
+            options.cache_capacity,
+            options.sleep_every,
+            machine_of,
+        )
+        offsets = np.empty(self.size, np.int64)
+        _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
+        self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
+        self._listen()
+
+    def all_reduce(
+        self,
+        name: str,
+        data: Span,
+        op: str = "sum",
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        priority: int = 0,
+        bundle: tuple[int, int] | None = None,
+        shape: Sequence[int] = (),
+    ) -> Request:
+        """Combine `data` over all ranks, in place. `op`: as of `Group.all_reduce`, but for premul_sum.
+
+        Each rank's data is multiplied by `prescale` before and the outcome by `postscale` afterwards (floats only).
+        A rank that has joined gives zeros.
+        """
+        return self._native.submit(
+            _ALL_REDUCE,
+            name,
+            *data,
+            _number(op),
+            -1,
+            _written(tuple(shape)),
+            prescale,
+            postscale,
+            priority,
+            bundle or _NO_BUNDLE,
+        )
+
+    def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
+        """Put the ranks' `source`s one after the other; ranks may differ in their first dimension.
+
+        Afterwards `output` is a buffer of all, None where there is nothing, and `counts` the elements of each rank. A
+        rank that has joined gives none.
+        """
+        return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
+
+    def broadcast(self, name: str, data: Span, root: int, *, shape: Sequence[int] = ()) -> Request:
+        """Give every rank the root's `data`, in place."""
+        return self._native.submit(_BROADCAST, name, *data, _SUM, root, _written(tuple(shape)))
+
+    def all_to_all(self, name: str, source: Span, counts: Sequence[int], *, shape: Sequence[int] = ()) -> Request:
+        """Send the first `counts[0]` elements of `source` to rank 0, the next `counts[1]` to rank 1, and so on.
+
+        Afterwards `output` is a buffer of what all ranks sent to this one, and `counts` the elements from each.
+        """
+        return self._native.submit(_ALL_TO_ALL, name, *source, _SUM, -1, _ragged(tuple(shape)), counts=list(counts))
+
+    def reduce_scatter(
+        self,
+        name: str,
+        source: Span,
+        output: Span,
+        counts: Sequence[int],
+        op: str = "sum",
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        shape: Sequence[int] = (),
+    ) -> Request:
+        """Combine `source` over all ranks; the part of `counts[i]` elements goes to rank i's `output`.
+
+        `counts` must be the same on all ranks.
+        """
+        if len(counts) == self.size and output.count != counts[self.rank]:
+            raise ValueError(f"{name!r}: the output must hold {counts[self.rank]} elements, not {output.count}")
+        if output.dtype != source.dtype:
+            raise ValueError(f"{name!r}: source and output must have the same dtype")
+        return self._native.submit(
+            _REDUCE_SCATTER,
+            name,
+            *source,
+            _number(op),
+            -1,
+            _written(tuple(shape)),
+            prescale,
+            postscale,
+            target=output.address,
+            counts=list(counts),
+        )
+
+    def barrier(self, name: str) -> Request:
+        """Done when every rank has handed it in."""
+        return self._native.submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
+
+    def join(self) -> Request:
+        """This rank has no more requests; done when all ranks have joined. Its `last` is the rank that was the last."""
+        return self._native.join()
+
+    def set_order(self, buffers: Sequence[Sequence[str]]) -> None:
+        """Policy `graph`: the names of each buffer, in the order in which buffers are carried out; on all ranks."""
+        self._native.set_order([list(buffer) for buffer in buffers])
+
+    def counters(self) -> Counters:
+        """What this coordinator has done so far."""
+        return Counters(*self._native.counters())
+
+    def records(self) -> list[Record]:
+        """The last 8192 requests of this rank that are over, in the order in which they ended."""
+        return [Record(*row) for row in self._native.records()]
+
+    def close(self) -> None:
+        """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
+        self._closed = True
+        self._native.close()
+        for group in self._groups:
+            self._home.forget(group.channel)
+
+    def _listen(self) -> None:
+        self._home.notify(self._native.sayings_id, self._say)
+
+    def _say(self) -> None:
+        for sentence in self._native.sayings():
+            log.warning("%s", sentence)
+        if self._home.usable and not self._closed:
+            self._listen()
+
+
+def coordinator(group: Group, options: Options | None = None) -> Coordinator:
+    """A coordinator among the ranks of `group`; all of them call this. Without options: the settings'.
+
+    Raises ValueError, on all ranks, if their options differ.
+    """
+    home = group.home
+    chosen = Options.wished(home.settings) if options is None else options
+    return Coordinator(home, group.native, chosen, group.timeout)
+
+
+def _number(op: str) -> int:
+    number = OPS.get(op)
+    if number is None:
+        raise ValueError(f"no such reduction: {op!r}; use one of {', '.join(OPS)}")
+    return number
+
+
+@lru_cache(maxsize=4096)
+def _written(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+@lru_cache(maxsize=4096)
+def _ragged(shape: tuple[int, ...]) -> str:
+    return "x".join(["*", *map(str, shape[1:])])
+
+
+def _agree(native: Any, options: Options) -> int:
+    """A channel that all ranks use, rank 0's. Raises ValueError if their options differ."""
+    text = repr(options)[:_LONGEST_OPTIONS]
+    mine = np.zeros(8 + _LONGEST_OPTIONS, np.uint8)
+    mine[:8] = np.array([secrets.randbits(_CHANNEL_BITS) << _CHANNELS_BITS], np.int64).view(np.uint8)
+    mine[8 : 8 + len(text)] = np.frombuffer(text.encode(), np.uint8)
+    everyone = np.empty((native.size, mine.size), np.uint8)
+    _all_gather(native, mine, everyone)
+    for rank in range(1, native.size):
+        if not np.array_equal(everyone[0, 8:], everyone[rank, 8:]):
+            first, other = (bytes(everyone[row, 8:]).rstrip(b"\0").decode() for row in (0, rank))
+            raise ValueError(f"ranks disagree on a coordinator: rank 0 has {first}, rank {rank} has {other}")
+    return int(everyone[0, :8].view(np.int64)[0])
+
+
+def _all_gather(native: Any, mine: np.ndarray, everyone: np.ndarray) -> None:
+    dtype = _engine.DTYPES[mine.dtype.name]
+    native.all_gather(mine.ctypes.data, everyone.ctypes.data, mine.size, dtype, _engine.BLOCKING)

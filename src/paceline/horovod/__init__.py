@@ -1,0 +1,17 @@
+"""Horovod's Python API over Paceline: `import paceline.horovod.torch as hvd` in place of `import horovod.torch as hvd`.
+
+Names, arguments, defaults and errors are those of Horovod 0.28.1; docs/horovod.md says what differs and why.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["run"]
+
+
+def run(func: Any, *args: Any, **kwargs: Any) -> list[Any]:
+    """Call a function on several ranks of this machine: see `paceline.horovod.calling.run`."""
+    from paceline.horovod import calling
+
+    return calling.run(func, *args, **kwargs)

@@ -1,0 +1,68 @@
+"""One process set as a member sees it: its coordinator, and which names are under way."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Coordinator, Request
+
+
+class Channel:
+    """Hands named requests to the coordinator of one process set. Thread-safe.
+
+    ranks: the members, by their ranks in the job.
+    """
+
+    def __init__(self, coordinator: Coordinator, ranks: Sequence[int]) -> None:
+        self.coordinator = coordinator
+        self.ranks = tuple(ranks)
+        self.rank = coordinator.rank
+        self.size = coordinator.size
+        self._under_way: dict[str, Request] = {}
+        self._unnamed: Counter[str] = Counter()
+        self._round = 0
+        self._lock = threading.Lock()
+
+    def name(self, kind: str, given: str | None) -> str:
+        """The request's name. Nameless ones of one kind are told apart by their order, which all ranks must share."""
+        if given is not None:
+            return f"{kind}.{given}"
+        with self._lock:
+            self._unnamed[kind] += 1
+            return f"{kind}.noname.{self._round}.{self._unnamed[kind]}"
+
+    def next_round(self) -> None:
+        """All ranks have joined: those that had less to do may have counted less, so everybody counts anew."""
+        with self._lock:
+            self._round += 1
+            self._unnamed.clear()
+
+    def root(self, rank: int) -> int:
+        """The place among the members of a rank of the job. ValueError if it is none of them."""
+        if rank not in self.ranks:
+            raise ValueError(f"root rank {rank} is not one of the ranks {list(self.ranks)} of this process set")
+        return self.ranks.index(rank)
+
+    def start(self, names: Sequence[str], start: Callable[[], Iterable[Request]]) -> list[Request]:
+        """Hand in one request per name by `start`. ValueError, before any is, if one of the names is under way."""
+        with self._lock:
+            for name in names:
+                earlier = self._under_way.get(name)
+                if earlier is not None and not earlier.done():
+                    raise ValueError(
+                        f"{name} is still under way: a tensor with the same name as another that is currently being "
+                        "processed needs a name of its own"
+                    )
+            requests = list(start())
+            self._under_way.update(zip(names, requests, strict=True))
+            return requests
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These were waited for."""
+        with self._lock:
+            for name in names:
+                self._under_way.pop(name, None)

@@ -1,0 +1,132 @@
+"""horovodrun's options: which say something to the ranks, which have no effect here, and which are refused."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from paceline.version import VERSION
+
+VARIABLES = {
+    "cycle_time_ms": "HOROVOD_CYCLE_TIME",
+    "cache_capacity": "HOROVOD_CACHE_CAPACITY",
+    "timeline_filename": "HOROVOD_TIMELINE",
+    "stall_check_warning_time_seconds": "HOROVOD_STALL_CHECK_TIME_SECONDS",
+    "stall_check_shutdown_time_seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+    "start_timeout": "HOROVOD_START_TIMEOUT",
+    "log_level": "HOROVOD_LOG_LEVEL",
+}
+"""Options that say to the ranks what a variable of Horovod's says."""
+
+WITHOUT_EFFECT = {
+    "disable_cache": "nothing is checked that could be kept",
+    "hierarchical_allreduce": "plans are made for the network that is found",
+    "hierarchical_allgather": "plans are made for the network that is found",
+    "torus_allreduce": "plans are made for the network that is found",
+    "autotune": "nothing is tuned while a job runs",
+    "autotune_log_file": "nothing is tuned while a job runs",
+    "timeline_mark_cycles": "there need not be cycles",
+    "mpi_threads_disable": "there is no MPI",
+    "mpi_args": "there is no MPI",
+    "binding_args": "there is no MPI",
+    "use_mpi": "there is no MPI",
+    "use_gloo": "Paceline has its own transports",
+    "tcp_flag": "Paceline chooses shared memory or TCP",
+    "num_nccl_streams": "there is no NCCL",
+    "thread_affinity": "there is no background thread",
+    "gloo_timeout_seconds": "there is no Gloo; --stall-check-shutdown-time-seconds is the limit",
+    "ssh_port": "no ssh is needed on one machine",
+    "ssh_identity_file": "no ssh is needed on one machine",
+}
+"""Options that are taken and do nothing, and why."""
+
+REFUSED = {
+    "min_num_proc": "the number of ranks does not change while a job runs",
+    "max_num_proc": "the number of ranks does not change while a job runs",
+    "slots": "the number of ranks does not change while a job runs",
+    "elastic_timeout": "the number of ranks does not change while a job runs",
+    "reset_limit": "the number of ranks does not change while a job runs; torchrun has --max-restarts",
+    "cooldown_range": "the number of ranks does not change while a job runs",
+    "host_discovery_script": "the number of ranks does not change while a job runs",
+    "output_filename": "use `paceline run --log-dir DIR --redirects 3 -n N PROGRAM`",
+    "config_file": "write its options on the command line",
+    "use_jsrun": "use jsrun itself, with MASTER_ADDR set to rank 0's host",
+}
+"""Options without which the job would not be what was asked for, and what to do instead."""
+
+
+def flag(name: str) -> str:
+    """The option as people write it."""
+    words = {"use_mpi": "mpi", "use_gloo": "gloo", "use_jsrun": "jsrun", "tcp_flag": "tcp", "slots": "slots-per-host"}
+    words |= {"cooldown_range": "blacklist-cooldown-range", "min_num_proc": "min-np", "max_num_proc": "max-np"}
+    return f"--{words.get(name, name).replace('_', '-')}"
+
+
+class _Interfaces(argparse.Action):
+    """Given several times, or several with commas."""
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: object = None) -> None:
+        before = getattr(namespace, self.dest) or []
+        setattr(namespace, self.dest, [*before, *str(values).split(",")])
+
+
+class _Built(argparse.Action):
+    def __call__(self, *_: object) -> None:
+        print(
+            f"Paceline {VERSION}\n\nFrameworks: PyTorch\nTransports: shared memory, TCP; no MPI, Gloo or NCCL is needed"
+        )
+        sys.exit(0)
+
+
+def parser() -> argparse.ArgumentParser:
+    """What reads the command line. The program and its arguments are its `command`."""
+    parser = argparse.ArgumentParser(
+        prog="python -m paceline.horovod.run",
+        description="Start a program on several ranks of this machine, with the options of horovodrun.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("-v", "--version", action="version", version=VERSION)
+    add("-cb", "--check-build", action=_Built, nargs=0, help="say what is there")
+    add("-np", "--num-proc", type=int, help="ranks to start")
+    add("-H", "--hosts", help="host:slots,... ; all of this machine")
+    add("-hostfile", "--hostfile", help="file with a line `host slots=N` for each host")
+    add("--network-interfaces", "--network-interface", dest="nics", action=_Interfaces, help="interfaces to use")
+    add("--start-timeout", type=float, help="seconds in which the ranks must have met")
+    add("--fusion-threshold-mb", type=int, help="most megabytes that are combined together")
+    add("--cycle-time-ms", type=float, help="milliseconds of a cycle, for policies that have cycles")
+    add("--cache-capacity", type=int, help="names that polling policies remember")
+    add("--timeline-filename", help="file for the timeline")
+    add("--no-stall-check", action="store_true", help="no warning about ranks that are missing")
+    add("--stall-check-warning-time-seconds", type=float, help="seconds until that warning")
+    add("--stall-check-shutdown-time-seconds", type=float, help="seconds until a waiting call fails")
+    add("--log-level", help="trace, debug, info, warning, error or fatal")
+    add("--verbose", action="store_true", help="log what is done")
+    for name in sorted({*WITHOUT_EFFECT, *REFUSED}):
+        _add_other(parser, name)
+    for opposite in ("autotune", "hierarchical-allreduce", "hierarchical-allgather", "torus-allreduce", "stall-check"):
+        flag = "--stall-check" if opposite == "stall-check" else f"--no-{opposite}"
+        add(flag, action="store_true", help=argparse.SUPPRESS)
+    add("command", nargs=argparse.REMAINDER, help="the program and its arguments")
+    return parser
+
+
+_SWITCHES = frozenset(
+    "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce autotune timeline_mark_cycles "
+    "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag".split()
+)
+_SHORT = {
+    "ssh_port": ["-p"],
+    "ssh_identity_file": ["-i"],
+    "min_num_proc": ["--min-num-proc"],
+    "max_num_proc": ["--max-num-proc"],
+}
+
+
+def _add_other(parser: argparse.ArgumentParser, name: str) -> None:
+    flags = [*_SHORT.get(name, []), flag(name)]
+    if name in _SWITCHES:
+        parser.add_argument(*flags, dest=name, action="store_true", help=argparse.SUPPRESS)
+    else:
+        nargs = 2 if name == "cooldown_range" else None
+        parser.add_argument(*flags, dest=name, nargs=nargs, help=argparse.SUPPRESS)

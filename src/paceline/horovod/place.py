@@ -1,0 +1,28 @@
+"""Where a rank is among the machines, in Horovod's words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`local`: among the ranks of its machine. `cross`: among the ranks with its local rank, one on each machine."""
+
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+    homogeneous: bool
+    """Whether all machines have equally many ranks."""
+
+
+def place(rank: int, machines: Sequence[str]) -> Place:
+    """The place of `rank`, where rank i is on machine `machines[i]`; machines count in the order of their ranks."""
+    here = machines[rank]
+    sizes = Counter(machines)
+    local_rank = machines[:rank].count(here)
+    as_deep = [machine for machine, size in sizes.items() if size > local_rank]
+    return Place(local_rank, sizes[here], as_deep.index(here), len(as_deep), len(set(sizes.values())) == 1)

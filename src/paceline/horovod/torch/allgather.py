@@ -1,0 +1,100 @@
+"""allgather: the ranks' tensors one after the other, along their first dimension, in which they may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job, ops
+from paceline.horovod.handles import Pending
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.combining import start as start_allreduce
+from paceline.horovod.torch.tensors import from_rows, in_host, rows_of, span_of
+from paceline.horovod.torch.waiting import synchronize
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Request
+
+
+def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
+    """Start to gather the ranks' tensors; `synchronize` of the returned handle gives all their rows in rank order.
+
+    The ranks' tensors agree in dtype and in all dimensions but the first. Raises ValueError for a scalar, and for a
+    name that is still under way.
+    """
+    return _start([tensor], name, process_set, lambda gathered: gathered[0][0])
+
+
+def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
+    """Gather the ranks' tensors; see `allgather_async`. The gradient is the average over the ranks of theirs."""
+    (result,) = _Allgather.apply(name, process_set, "allgather", tensor)
+    gathered: Tensor = result
+    return gathered
+
+
+def grouped_allgather_async(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """As `allgather_async` for several tensors; `synchronize` gives a list."""
+    return _start(tensors, name, process_set, lambda gathered: [rows for rows, _ in gathered], "grouped_allgather")
+
+
+def grouped_allgather(
+    tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Tensor]:
+    """Gather several tensors of each rank; see `allgather`."""
+    return list(_Allgather.apply(name, process_set, "grouped_allgather", *tensors))
+
+
+def allgather_with_counts(
+    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> tuple[Tensor, list[int]]:
+    """What `allgather` gives, and how many rows of it are each rank's."""
+    (gathered,) = synchronize(_start([tensor], name, process_set, list))
+    pair: tuple[Tensor, list[int]] = gathered
+    return pair
+
+
+class _Allgather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, name: str | None, process_set: ProcessSet, kind: str, *tensors: Tensor) -> Any:
+        gathered = synchronize(_start(tensors, name, process_set, list, kind))
+        me = process_set.rank()
+        ctx.process_set = process_set
+        ctx.parts = [(sum(counts[:me]), counts[me]) for _, counts in gathered]
+        return tuple(rows for rows, _ in gathered)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        handle = start_allreduce(gradients, False, ops.Average, None, 1.0, 1.0, ctx.process_set, True)
+        averages = zip(synchronize(handle), ctx.parts, strict=True)
+        return None, None, None, *(average.narrow(0, start, count) for average, (start, count) in averages)
+
+
+def _start(
+    tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, result: Any, kind: str = "allgather"
+) -> int:
+    """`result` makes the call's result of a list with, for each tensor, what was gathered and each rank's rows."""
+    if not tensors:
+        raise ValueError("a grouped allgather needs at least one tensor")
+    for tensor in tensors:
+        rows_of(tensor, "allgather")
+    here = job.current()
+    channel = here.channel(process_set.process_set_id, "Allgather")
+    base, count = channel.name(kind, name), len(tensors)
+    names = [base] if kind == "allgather" else [f"{base}_{number}of{count}" for number in range(1, count + 1)]
+    memories = [in_host(tensor) for tensor in tensors]
+
+    def request(each: str, memory: Tensor) -> Request:
+        return channel.coordinator.all_gather(each, span_of(memory), shape=tuple(memory.shape))
+
+    requests = channel.start(names, lambda: map(request, names, memories))
+
+    def finish() -> Any:
+        pairs = zip(requests, tensors, strict=True)
+        return result([from_rows(request.output, request.counts, tensor) for request, tensor in pairs])
+
+    return here.handles.add(Pending(channel, names, requests, finish, memories))

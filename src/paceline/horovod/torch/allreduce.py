@@ -1,0 +1,184 @@
+"""allreduce: tensors combined over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job, ops
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.allgather import allgather_async
+from paceline.horovod.torch.combining import start
+from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.waiting import synchronize
+
+
+def allreduce_async(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Start to combine `tensor` over the ranks; `synchronize` of the returned handle gives a new tensor.
+
+    The ranks' calls with one name meet, in whatever order each rank makes them; tensors without a name meet in their
+    order. op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its older form. Every rank's tensor is
+    multiplied by `prescale_factor` before and by `postscale_factor` after. Ranks whose shapes, dtypes or operations
+    differ get a HorovodInternalError from `synchronize`. Raises ValueError for a dtype that cannot be combined, and
+    for a name that is still under way.
+    """
+    return start([tensor], False, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As `allreduce_async`, in place."""
+    return start([tensor], True, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Combine `tensor` over the ranks into a new tensor; see `allreduce_async`. Gradients go back the same way."""
+    compressed, context = compression.compress(tensor)
+    chosen = ops.chosen(op, average)
+    result = _Allreduce.apply(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
+    return compression.decompress(result, context)
+
+
+def allreduce_(
+    tensor: Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tensor:
+    """Combine `tensor` over the ranks in place, and return it; see `allreduce_async`."""
+    chosen = ops.chosen(op, average)
+    handle = start([tensor], True, chosen, name, prescale_factor, postscale_factor, process_set)
+    result: Tensor = synchronize(handle)
+    return result
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As `allreduce_async` for several tensors, which are combined together; `synchronize` gives a list."""
+    return start(tensors, False, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set, True)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As `grouped_allreduce_async`, in place."""
+    return start(tensors, True, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set, True)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """Combine several tensors over the ranks, together, into new ones; see `allreduce`."""
+    compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
+    chosen = ops.chosen(op, average)
+    results = _GroupedAllreduce.apply(name, chosen, prescale_factor, postscale_factor, process_set, *compressed)
+    return [compression.decompress(result, context) for result, context in zip(results, contexts, strict=True)]
+
+
+def grouped_allreduce_(
+    tensors: Sequence[Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[Tensor]:
+    """Combine several tensors over the ranks, together and in place, and return them."""
+    chosen = ops.chosen(op, average)
+    handle = start(tensors, True, chosen, name, prescale_factor, postscale_factor, process_set, True)
+    results: list[Tensor] = synchronize(handle)
+    return results
+
+
+def sparse_allreduce_async(
+    tensor: Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
+) -> Callable[[], Tensor]:
+    """Start to add up (Sum) or average a sparse COO tensor; calling what is returned gives the sum, not coalesced."""
+    if op not in (ops.Sum, ops.Average):
+        raise ValueError("sparse_allreduce_async takes op=hvd.Sum or hvd.Average")
+    # Two names, as every rank hands in both at once and neither waits for the other.
+    indices = allgather_async(tensor._indices().t().contiguous(), f"{name}.indices", process_set)
+    values = allgather_async(tensor._values(), f"{name}.values", process_set)
+    share = job.current().channel(process_set.process_set_id).size if op == ops.Average else 1
+
+    def result() -> Tensor:
+        total: Tensor = synchronize(values) / share if share > 1 else synchronize(values)
+        where: Tensor = synchronize(indices)
+        return torch.sparse_coo_tensor(where.t(), total, tensor.shape, check_invariants=False)
+
+    return result
+
+
+class _Allreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, name: str | None, *arguments: Any) -> Any:
+        op, prescale, postscale, process_set = ctx.arguments = arguments
+        return synchronize(start([tensor], False, op, name, prescale, postscale, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (gradient,) = gradients
+        return _Allreduce.apply(gradient, None, *ctx.arguments), None, None, None, None, None
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, name: str | None, *arguments: Any) -> Any:
+        op, prescale, postscale, process_set, *tensors = arguments
+        ctx.arguments = (op, prescale, postscale, process_set)
+        return tuple(synchronize(start(tensors, False, op, name, prescale, postscale, process_set, True)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, None, None, None, *_GroupedAllreduce.apply(None, *ctx.arguments, *gradients)

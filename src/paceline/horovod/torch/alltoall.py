@@ -1,0 +1,95 @@
+"""alltoall: some rows of each rank's tensor for each other rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job
+from paceline.horovod.handles import Pending
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.tensors import from_rows, in_host, row_width, rows_of, span_of
+from paceline.horovod.torch.waiting import synchronize
+
+Splits = Tensor | Sequence[int] | None
+
+
+def alltoall_async(
+    tensor: Tensor, splits: Splits = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Start to send the first `splits[0]` rows to rank 0, the next `splits[1]` to rank 1, and so on.
+
+    `synchronize` of the returned handle gives the rows received, in rank order, and how many came from each rank, as
+    integers of the kind of `splits`. Without splits all ranks get equally many. The ranks' tensors agree in dtype and
+    in all dimensions but the first. Raises ValueError for splits that do not fit, and for a name still under way.
+    """
+    rows = rows_of(tensor, "alltoall")
+    here = job.current()
+    channel = here.channel(process_set.process_set_id, "Alltoall")
+    shares = _shares(splits, rows, channel.size)
+    names = [channel.name("alltoall", name)]
+    memory = in_host(tensor)[: sum(shares)]
+    width = row_width(tensor)
+    requests = channel.start(
+        names,
+        lambda: [
+            channel.coordinator.all_to_all(
+                names[0], span_of(memory), [share * width for share in shares], shape=tuple(memory.shape)
+            )
+        ],
+    )
+
+    def finish() -> tuple[Tensor, Tensor]:
+        received, counts = from_rows(requests[0].output, requests[0].counts, tensor)
+        like = splits if isinstance(splits, Tensor) else torch.empty(0, dtype=torch.int32)
+        return received, torch.tensor(counts, dtype=like.dtype, device=like.device)
+
+    return here.handles.add(Pending(channel, names, requests, finish, memory))
+
+
+def alltoall(
+    tensor: Tensor, splits: Splits = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """The rows received, and if `splits` is given how many came from each rank; see `alltoall_async`.
+
+    Gradients go back to where the rows came from.
+    """
+    received, counts = _Alltoall.apply(tensor, splits, name, process_set)
+    return received if splits is None else (received, counts)
+
+
+class _Alltoall(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, splits: Splits, name: str | None, process_set: ProcessSet) -> Any:
+        received, counts = synchronize(alltoall_async(tensor, splits, name, process_set))
+        ctx.process_set, ctx.counts = process_set, counts
+        ctx.mark_non_differentiable(counts)
+        return received, counts
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        back, _ = synchronize(alltoall_async(gradients[0].contiguous(), ctx.counts, None, ctx.process_set))
+        return back, None, None, None
+
+
+def _shares(splits: Splits, rows: int, size: int) -> list[int]:
+    """How many rows each rank gets."""
+    if splits is None:
+        if rows % size:
+            raise ValueError(f"alltoall without splits cannot share {rows} rows equally among {size} ranks")
+        return [rows // size] * size
+    if isinstance(splits, Tensor):
+        if splits.dim() != 1 or splits.is_floating_point() or splits.is_complex() or splits.dtype == torch.bool:
+            raise ValueError(
+                f"alltoall expects splits to be one row of integers, got {splits.dtype} of shape {list(splits.shape)}"
+            )
+        splits = splits.tolist()
+    shares = [int(share) for share in splits]
+    if len(shares) != size or min(shares) < 0 or sum(shares) > rows:
+        raise ValueError(
+            f"alltoall expects {size} splits, none negative, that add up to at most {rows} rows; got {shares}"
+        )
+    return shares

@@ -1,0 +1,77 @@
+"""broadcast: one rank's tensor for all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job, ops
+from paceline.horovod.handles import Pending
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.combining import start as start_allreduce
+from paceline.horovod.torch.tensors import bring_back, copy_in_host, in_host, movable, span_of
+from paceline.horovod.torch.waiting import synchronize
+
+
+def broadcast_async(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """Start to give every rank the tensor of `root_rank` (a rank of the job); `synchronize` gives a new tensor.
+
+    Raises ValueError if the root is not in the process set, and for a name that is still under way.
+    """
+    return _start(tensor, False, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> int:
+    """As `broadcast_async`, in place."""
+    return _start(tensor, True, root_rank, name, process_set)
+
+
+def broadcast(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """The tensor of `root_rank`, on every rank. The root's gradient is the average of all, the others' is zero."""
+    result: Tensor = _Broadcast.apply(tensor, root_rank, name, process_set)
+    return result
+
+
+def broadcast_(
+    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Tensor:
+    """Give every rank the tensor of `root_rank`, in place, and return it."""
+    result: Tensor = synchronize(_start(tensor, True, root_rank, name, process_set))
+    return result
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
+        ctx.is_root = job.current().rank == root_rank
+        ctx.process_set = process_set
+        return synchronize(_start(tensor, False, root_rank, name, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        average = synchronize(start_allreduce(gradients, False, ops.Average, None, 1.0, 1.0, ctx.process_set))
+        return average if ctx.is_root else torch.zeros_like(average), None, None, None
+
+
+def _start(tensor: Tensor, in_place: bool, root_rank: int, name: str | None, process_set: ProcessSet) -> int:
+    movable(tensor)
+    here = job.current()
+    channel = here.channel(process_set.process_set_id, "Broadcast")
+    root = channel.root(root_rank)
+    names = [channel.name("broadcast", name)]
+    memory = in_host(tensor) if in_place else copy_in_host(tensor)
+    span, shape = span_of(memory), tuple(memory.shape)
+    requests = channel.start(names, lambda: [channel.coordinator.broadcast(names[0], span, root, shape=shape)])
+
+    def finish() -> Tensor:
+        return bring_back(memory, tensor) if in_place else memory.to(tensor.device)
+
+    return here.handles.add(Pending(channel, names, requests, finish))

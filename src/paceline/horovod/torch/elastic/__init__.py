@@ -1,0 +1,27 @@
+"""`hvd.elastic`: training that goes on from its last commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from paceline.horovod.basics import init, shutdown
+from paceline.horovod.elastic import ObjectState, State, run_fn
+from paceline.horovod.torch.elastic.sampler import ElasticSampler
+from paceline.horovod.torch.elastic.state import TorchState
+
+__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
+
+T = TypeVar("T")
+
+
+def run(func: Callable[..., T]) -> Callable[..., T]:
+    """Decorate `func(state, ...)`: first all ranks get rank 0's state, and after a failed collective all go on from
+    their last commit. See `paceline.horovod.elastic` for what that takes.
+    """
+    return run_fn(func, _reset)
+
+
+def _reset() -> None:
+    shutdown()
+    init()

@@ -1,0 +1,108 @@
+"""TorchState: models, optimizers, samplers and plain objects as one state."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+
+from paceline.horovod.basics import rank
+from paceline.horovod.elastic import ObjectState
+from paceline.horovod.torch.elastic.sampler import ElasticSampler
+from paceline.horovod.torch.objects import broadcast_object
+from paceline.horovod.torch.parameters import broadcast_optimizer_state, broadcast_parameters
+
+
+class StateHandler:
+    """Saves, restores and synchronises one object that has a `state_dict`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        self.value.load_state_dict(self._saved)
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    def sync(self) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict()))
+        self.save()
+
+
+_HANDLERS: list[tuple[type, type[StateHandler]]] = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+class TorchState(ObjectState):
+    """`TorchState(model=..., optimizer=..., sampler=..., batch=0, epoch=0)`: everything becomes an attribute.
+
+    Any number of models, optimizers and ElasticSamplers, under any names; everything else is plain data.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None, **kwargs: Any
+    ) -> None:
+        given = {**kwargs, "model": model, "optimizer": optimizer}
+        self._handlers: dict[str, StateHandler] = {}
+        plain = {}
+        for name, value in given.items():
+            handler = next((handler for kind, handler in _HANDLERS if isinstance(value, kind)), None)
+            if handler is None:
+                plain[name] = value
+            else:
+                self._handlers[name] = handler(value)
+                object.__setattr__(self, name, value)
+        super().__init__(broadcast_object, rank, **plain)
+
+    def save(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            if isinstance(handler, SamplerStateHandler):
+                handler.value.reset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is not None:
+            handler.set_value(value)
+        super().__setattr__(name, value)

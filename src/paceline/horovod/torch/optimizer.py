@@ -1,0 +1,245 @@
+"""DistributedOptimizer: an optimizer whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from paceline.horovod import job, ops
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
+from paceline.horovod.torch.allreduce import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
+from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.naming import parameter_names
+from paceline.horovod.torch.objects import broadcast_object
+from paceline.horovod.torch.units import Groups, check_groups, units
+from paceline.horovod.torch.waiting import synchronize
+from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN, wrapped
+
+Unit = tuple[Parameter, ...]
+Finish = Callable[[], None]
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = ops.Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> torch.optim.Optimizer:
+    """An optimizer of the same class, whose `step` combines the gradients of all ranks first.
+
+    A gradient is handed in when the backward pass has made it, while others are still to come. With
+    `backward_passes_per_step` it is added up over so many passes before. It has `synchronize()`, which waits for the
+    gradients, and `skip_synchronize()`, a context in which `step` does not do so again.
+
+    named_parameters: names by which gradients meet, `model.named_parameters()`; else their places in the optimizer.
+    gradient_predivide_factor: part of the average's division to be done before the sum; Average only.
+    groups: so many groups, or lists of parameters, whose gradients are combined together; `num_groups` is its older
+    name. sparse_as_dense: combine sparse gradients as dense ones. op: with Adasum, whole steps are combined.
+    Raises ValueError for what cannot be meant.
+    """
+    if gradient_predivide_factor != 1.0 and op != ops.Average:
+        raise ValueError("gradient_predivide_factor not supported with op != Average")
+    if num_groups:
+        warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    if backward_passes_per_step <= 0:
+        raise ValueError("backward_passes_per_step must be > 0")
+    check_groups(groups)
+    names = parameter_names(optimizer, named_parameters)
+    if op == ops.Adasum and job.current().size > 1:
+        made: Any = wrapped(optimizer, AdasumOptimizer)
+        made.attach(names, compression, backward_passes_per_step, process_set)
+        return made  # type: ignore[no-any-return]
+    made = wrapped(optimizer, GradientOptimizer)
+    made.attach(
+        names,
+        compression,
+        backward_passes_per_step,
+        op,
+        gradient_predivide_factor,
+        groups,
+        sparse_as_dense,
+        process_set,
+    )
+    return made  # type: ignore[no-any-return]
+
+
+class GradientOptimizer(torch.optim.Optimizer):
+    """What stands before the optimizer's own class: hooks that hand in gradients, and a `step` that waits for them."""
+
+    def attach(
+        self,
+        names: dict[Parameter, str],
+        compression: type[Compressor],
+        passes: int,
+        op: int,
+        predivide: float,
+        groups: Groups,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
+        """Begin to watch the parameters' gradients."""
+        self._names, self._compression, self._op = names, compression, op
+        self._scales = (1.0 / predivide, predivide)
+        self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
+        self.backward_passes_per_step = passes
+        self._unit_of: dict[Parameter, Unit] = {}
+        self._skip = False
+        self._reset()
+        included = bool(process_set.included())
+        if not included or len(process_set.ranks or ()) == 1:
+            return
+        for unit in units(self._ordered(), groups):
+            for parameter in unit:
+                self._unit_of[parameter] = unit
+                parameter.register_post_accumulate_grad_hook(self._arrived)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._left = dict.fromkeys(self._unit_of, self.backward_passes_per_step)
+        self._ready: dict[Unit, int] = {}
+        self._under_way: dict[Unit, list[Finish]] = {}
+        self._fresh = False
+        """Whether a gradient has come since the last synchronisation."""
+        self._synchronized = False
+
+    def _ordered(self) -> list[Parameter]:
+        """The parameters that want gradients, in the order of the process set's first rank."""
+        own = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        first = (self._process_set.ranks or [0])[0]
+        names = broadcast_object([self._names[p] for p in own], first, "optimizer.order", self._process_set)
+        place = {name: number for number, name in enumerate(names)}
+        return sorted(own, key=lambda p: place.get(self._names[p], len(place)))
+
+    def _arrived(self, parameter: Tensor) -> None:
+        assert isinstance(parameter, Parameter)
+        if self._left[parameter] <= 0:
+            raise AssertionError(TOO_OFTEN)
+        self._left[parameter] -= 1
+        self._fresh, self._synchronized = True, False
+        if self._left[parameter]:
+            return
+        unit = self._unit_of[parameter]
+        self._ready[unit] = self._ready.get(unit, 0) + 1
+        if self._ready[unit] == len(unit):
+            self._hand_in(unit)
+
+    def _hand_in(self, unit: Unit) -> None:
+        """Start to combine these gradients. A rank that computed none gives zeros, as others may have computed one."""
+        for parameter in unit:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        sparse = [p for p in unit if _gradient(p).is_sparse and not self._sparse_as_dense]
+        dense = [p for p in unit if p not in set(sparse)]
+        finishes = [self._combine_sparse(parameter) for parameter in sparse]
+        if dense:
+            finishes.append(self._combine(dense, len(unit) > 1))
+        self._under_way[unit] = finishes
+
+    def _combine(self, parameters: list[Parameter], grouped: bool) -> Finish:
+        gradients = [_gradient(parameter) for parameter in parameters]
+        dense = [gradient.to_dense() if gradient.is_sparse else gradient for gradient in gradients]
+        pairs = [self._compression.compress(gradient) for gradient in dense]
+        arguments = {"op": self._op, "process_set": self._process_set}
+        if self._op == ops.Average:
+            arguments |= dict(zip(("prescale_factor", "postscale_factor"), self._scales, strict=True))
+        name = self._names[parameters[0]]
+        if grouped:
+            handle = grouped_allreduce_async_([tensor for tensor, _ in pairs], name=name, **arguments)  # type: ignore[arg-type]
+        else:
+            handle = allreduce_async_(pairs[0][0], name=name, **arguments)  # type: ignore[arg-type]
+
+        def finish() -> None:
+            results = synchronize(handle)
+            for parameter, result, (_, context) in zip(
+                parameters, results if grouped else [results], pairs, strict=True
+            ):
+                _take(parameter, self._compression.decompress(result, context))
+
+        return finish
+
+    def _combine_sparse(self, parameter: Parameter) -> Finish:
+        result = sparse_allreduce_async(_gradient(parameter), self._names[parameter], self._op, self._process_set)
+        return lambda: _take(parameter, result())
+
+    def synchronize(self) -> None:
+        """Wait until the gradients are those of all ranks. Once is enough: a second call changes nothing."""
+        if self._synchronized:
+            return
+        for unit in dict.fromkeys(self._unit_of.values()):
+            if unit not in self._under_way:
+                self._hand_in(unit)
+        try:
+            for finishes in self._under_way.values():
+                for finish in finishes:
+                    finish()
+        finally:
+            self._reset()
+        self._synchronized = True
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Inside it, `step` takes the gradients as they are: for after `synchronize()`, and clipping, for example."""
+        self._skip = True
+        try:
+            yield
+        finally:
+            self._skip = False
+
+    def step(self, closure: Any = None) -> Any:
+        """Wait for the gradients of all ranks, then do the optimizer's own step."""
+        if not self._skip:
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() context after "
+                    "optimizer.synchronize(). The gradients were synchronized already and are taken as they are.",
+                    stacklevel=2,
+                )
+            self.synchronize()
+        self._synchronized = False
+        return super().step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        if self._fresh:
+            raise AssertionError(TOO_EARLY)
+        super().zero_grad(set_to_none)
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Add up gradients over so many backward passes from here on."""
+        self.backward_passes_per_step = passes
+        self._left = dict.fromkeys(self._unit_of, passes)
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        self._reset()
+        self._skip = False
+        super().load_state_dict(state_dict)
+
+
+def _gradient(parameter: Parameter) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def _take(parameter: Parameter, result: Tensor) -> None:
+    """Make `result` the gradient."""
+    gradient = _gradient(parameter)
+    if result is gradient:
+        return
+    with torch.no_grad():
+        if gradient.is_sparse or result.is_sparse:
+            parameter.grad = result if result.is_sparse else result.to_sparse(gradient.sparse_dim())
+        else:
+            gradient.copy_(result)

@@ -1,0 +1,43 @@
+"""The same model and optimizer on every rank, before training begins or goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod.torch.broadcast import broadcast_async_
+from paceline.horovod.torch.objects import broadcast_object
+from paceline.horovod.torch.waiting import synchronize
+
+
+def broadcast_parameters(params: Mapping[str, Tensor] | Iterable[Any], root_rank: int) -> None:
+    """Give every rank the root's values of `params`, in place.
+
+    params: `model.state_dict()`, `model.named_parameters()`, or tensors alone, equally many in the same order on all
+    ranks. Raises ValueError for anything else.
+    """
+    if isinstance(params, Mapping):
+        named: list[Any] = sorted(params.items())
+    elif isinstance(params, Iterable) and not isinstance(params, Tensor):
+        named = [each if isinstance(each, tuple) else (None, each) for each in params]
+    else:
+        raise ValueError(f"invalid params of type: {type(params)}")
+    for name, tensor in named:
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"params should hold tensors, but {name!r} is a {type(tensor).__name__}")
+    for handle in [broadcast_async_(tensor, root_rank, name) for name, tensor in named]:
+        synchronize(handle)
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Give every rank the root's optimizer state, and its options such as the learning rate.
+
+    Ranks whose optimizer has no state yet get the root's. `model` is accepted and not needed.
+    """
+    state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer_state")
+    optimizer.load_state_dict(state)  # on the root too: loading changes some dtypes, which must be the same everywhere

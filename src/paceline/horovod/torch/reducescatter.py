@@ -1,0 +1,162 @@
+"""reducescatter: tensors combined over all ranks, and each rank gets some rows of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job, ops
+from paceline.horovod.exceptions import HorovodInternalError
+from paceline.horovod.handles import Pending
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.torch.allgather import grouped_allgather
+from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, row_width, rows_of, scale, span_of
+from paceline.horovod.torch.waiting import synchronize
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Request
+
+
+def reducescatter_async(
+    tensor: Tensor,
+    name: str | None = None,
+    op: int = ops.Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Start to combine `tensor` over the ranks; `synchronize` of the returned handle gives this rank's rows of it.
+
+    The rows are shared equally; if that leaves some over, the first ranks get one more each. op: Average or Sum.
+    Raises ValueError for a scalar or a dtype that cannot be combined, HorovodInternalError for another op.
+    """
+    return _start([tensor], False, name, op, process_set, prescale_factor, postscale_factor)
+
+
+def reducescatter(
+    tensor: Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = ops.Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tensor:
+    """This rank's rows of the combined tensor; see `reducescatter_async`.
+
+    The gradient is gathered from all ranks, times their number for Sum, and times both factors.
+    """
+    compressed, context = compression.compress(tensor)
+    (part,) = _Reducescatter.apply(False, name, op, process_set, prescale_factor, postscale_factor, compressed)
+    return compression.decompress(part, context)
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    op: int = ops.Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """As `reducescatter_async` for several tensors; `synchronize` gives a list."""
+    return _start(tensors, True, name, op, process_set, prescale_factor, postscale_factor)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Tensor],
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = ops.Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Tensor]:
+    """This rank's rows of several combined tensors; see `reducescatter`."""
+    compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
+    parts = _Reducescatter.apply(True, name, op, process_set, prescale_factor, postscale_factor, *compressed)
+    return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
+
+
+class _Reducescatter(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        grouped: bool,
+        name: str | None,
+        op: int,
+        process_set: ProcessSet,
+        prescale: float,
+        postscale: float,
+        *tensors: Tensor,
+    ) -> Any:
+        ctx.process_set = process_set
+        ctx.factor = prescale * postscale * (_size(process_set) if op == ops.Sum else 1)
+        result = synchronize(_start(tensors, grouped, name, op, process_set, prescale, postscale))
+        return tuple(result) if grouped else (result,)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        scaled = [gradient * ctx.factor for gradient in gradients]
+        return None, None, None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
+
+
+def _size(process_set: ProcessSet) -> int:
+    return job.current().channel(process_set.process_set_id, "Reducescatter").size
+
+
+def _start(
+    tensors: Sequence[Tensor],
+    grouped: bool,
+    name: str | None,
+    op: int,
+    process_set: ProcessSet,
+    prescale: float,
+    postscale: float,
+) -> int:
+    if op not in (ops.Average, ops.Sum):
+        raise HorovodInternalError("Reducescatter currently only supports AVERAGE and SUM.")
+    if not tensors:
+        raise ValueError("a grouped reducescatter needs at least one tensor")
+    here = job.current()
+    channel = here.channel(process_set.process_set_id, "Reducescatter")
+    memories, parts, counts = [], [], []
+    for tensor in tensors:
+        reducible(tensor)
+        rows = _rows(rows_of(tensor, "reducescatter"), channel.size)
+        memories.append(in_host(tensor) if tensor.is_floating_point() else scale(copy_in_host(tensor), prescale))
+        parts.append(torch.empty((rows[channel.rank], *tensor.shape[1:]), dtype=tensor.dtype))
+        counts.append([share * row_width(tensor) for share in rows])
+    base = channel.name("grouped_reducescatter" if grouped else "reducescatter", name)
+    names = [f"{base}_{number}of{len(tensors)}" for number in range(1, len(tensors) + 1)] if grouped else [base]
+
+    def request(each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:
+        return channel.coordinator.reduce_scatter(
+            each,
+            span_of(memory),
+            span_of(part),
+            shares,
+            ops.NAMES[op],
+            prescale=prescale if memory.is_floating_point() else 1.0,
+            postscale=postscale if memory.is_floating_point() else 1.0,
+            shape=tuple(memory.shape),
+        )
+
+    requests = channel.start(names, lambda: map(request, names, memories, parts, counts))
+
+    def finish() -> Any:
+        scaled = [part if part.is_floating_point() else scale(part, postscale) for part in parts]
+        results = [part.to(tensor.device) for part, tensor in zip(scaled, tensors, strict=True)]
+        return results if grouped else results[0]
+
+    return here.handles.add(Pending(channel, names, requests, finish, memories))
+
+
+def _rows(rows: int, size: int) -> list[int]:
+    """Each rank's share of the rows."""
+    share, left = divmod(rows, size)
+    return [share + (rank < left) for rank in range(size)]

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from horovod_ranks import Ranks
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[Ranks]:
+    crews = Ranks()
+    yield crews
+    crews.close()

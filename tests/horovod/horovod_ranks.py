@@ -1,0 +1,75 @@
+"""Ranks between hvd.init() and hvd.shutdown()."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crews import Crews
+
+PRELOAD = ["numpy", "torch"]
+
+
+class Ranks:
+    """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes of one job.
+
+    machines: a letter for each rank, "001" for two ranks on one machine and one on another.
+    """
+
+    def __init__(self) -> None:
+        self._crews = Crews(in_job, PRELOAD)
+        self._doors: dict[Any, socket.socket] = {}
+
+    def __call__(
+        self,
+        function: Callable[..., Any],
+        size: int = 2,
+        *,
+        deadline: float = 100.0,
+        machines: str = "",
+        environment: dict[str, str] | None = None,
+        fresh: bool = False,
+        init: bool = True,
+        **arguments: Any,
+    ) -> list[Any]:
+        wishes = {"PACELINE_TIMEOUT": "30", **(environment or {})}
+        key = (size, machines, tuple(sorted(wishes.items())))
+        if key not in self._doors:
+            # Bound and kept, but not listening: nobody else is given this port, and rank 0 can still listen on it.
+            self._doors[key] = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._doors[key].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._doors[key].bind(("127.0.0.1", 0))
+        port = self._doors[key].getsockname()[1]
+        job = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return self._crews.run(
+            function,
+            size,
+            arguments,
+            deadline=deadline,
+            context={"machines": machines, "init": init},
+            environment={**wishes, **job},
+            fresh=fresh,
+        )
+
+    def close(self) -> None:
+        self._crews.close()
+        for door in self._doors.values():
+            door.close()
+
+
+@contextmanager
+def in_job(rank: int, size: int, *, machines: str, init: bool) -> Iterator[None]:
+    os.environ["RANK"] = str(rank)
+    if machines:
+        os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    else:
+        os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
+    import paceline.horovod.torch as hvd
+
+    if init:
+        hvd.init()
+    yield
+    hvd.shutdown()
