@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline import pinning
 from paceline.cores import budget, physical_cores
 from paceline.partition import OFF, Partition, Parts, Wish, parse, partition
 
@@ -149,6 +150,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ValueError:
         return
     assert wish.mode in ("static", "adaptive", "off") or wish.explicit
+
+
+def test_a_kernel_that_refuses_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: int, cpus: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    here = tuple(sorted(os.sched_getaffinity(0)))
+    wanted = Partition(Parts(compute=(here[-1] + 1,)), 1, "")
+    assert pinning.place_compute(wanted, here, None).startswith("the kernel refuses to pin threads (Operation not")
+    pinning.move(here)
 
 
 def test_cores_of_two_sockets_with_siblings() -> None:

@@ -61,6 +61,9 @@ class Partition:
     reason: str
 
 
+UNDIVIDED = Partition(Parts(), None, "nobody asked for it")
+
+
 def parse(text: str) -> Wish:
     """A mode, or CPUs for each part: `engine=0,input=1,compute=2-7`, other ranks' after a semicolon. ValueError."""
     if text in MODES:
@@ -78,7 +81,7 @@ def partition(
     explicit CPUs that this rank may not use.
     """
     if wish.mode == "off":
-        return Partition(Parts(), None, "nobody asked for it")
+        return UNDIVIDED
     if wish.mode == "explicit":
         return _explicit(wish, mine, place)
     sharing = [number for number, other in enumerate(ranks) if other & frozenset(mine.affinity)]

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,14 +37,11 @@ class InputWorkers:
             self.then(worker)
 
 
-def move(cpus: tuple[int, ...], thread: int = 0) -> bool:
-    """Let a thread (0: this one) run on these CPUs only; False where there are none or the kernel refuses."""
-    try:
-        if cpus:
-            os.sched_setaffinity(thread, cpus)
-    except OSError:
-        return False
-    return bool(cpus)
+def move(cpus: tuple[int, ...]) -> None:
+    """Let this thread run on these CPUs only, if there are any; where the kernel refuses, it stays."""
+    if cpus:
+        with suppress(OSError):
+            os.sched_setaffinity(0, cpus)
 
 
 def place_compute(partition: Partition, affinity: tuple[int, ...], bound_by: str | None) -> str:
@@ -56,7 +54,9 @@ def place_compute(partition: Partition, affinity: tuple[int, ...], bound_by: str
         return ""
     if bound_by is not None:
         return f"compute stays as {bound_by} says"
-    kept = _move_all(affinity, partition.parts.compute)
+    kept, refused = _move_all(affinity, partition.parts.compute)
+    if refused:
+        return f"the kernel refuses to pin threads ({refused.strerror}): nothing was done"
     return f"threads that were bound elsewhere stay there: {kept}" if kept else ""
 
 
@@ -66,26 +66,28 @@ def release_compute(partition: Partition, affinity: tuple[int, ...]) -> None:
         _move_all(partition.parts.compute, affinity)
 
 
-def _move_all(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """Threads with exactly the affinity `before` get `after`; returns how many have yet another."""
+def _move_all(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, OSError | None]:
+    """Threads with exactly the affinity `before` get `after`; how many have yet another, and the kernel's refusal."""
     others: set[int] = set()
     for _ in range(_PASSES):
         for thread in {int(entry.name) for entry in Path("/proc/self/task").iterdir()} - others:
             try:
                 now = os.sched_getaffinity(thread)
-            except OSError:  # it has ended
+                if now == set(before):
+                    os.sched_setaffinity(thread, after)
+                elif now != set(after):
+                    others.add(thread)
+            except ProcessLookupError:  # it has ended
                 continue
-            if now == set(before):
-                move(after, thread)
-            elif now != set(after):
-                others.add(thread)
-    return len(others)
+            except OSError as error:
+                return 0, error
+    return len(others), None
 
 
-def say(partition: Partition, kept: str, settings: Settings) -> None:
+def say(partition: Partition, notes: str, settings: Settings) -> None:
     """Rank 0 prints what was done, and why; the others do so in the log, at level INFO."""
     threads = f"; {advice}" if (advice := thread_advice(partition, settings.thread_count)) else ""
-    line = f"cores: {partition.parts} ({partition.reason}){threads}{'; ' * bool(kept)}{kept}"
+    line = f"cores: {partition.parts} ({partition.reason}){threads}{'; ' * bool(notes)}{notes}"
     if settings.rank == 0:
         print(f"paceline: rank 0 on {socket.gethostname()}: {line}", file=sys.stderr, flush=True)
     else:

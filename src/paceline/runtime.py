@@ -21,7 +21,7 @@ from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
-from paceline.partition import Partition, partition
+from paceline.partition import UNDIVIDED, Partition, partition
 from paceline.places import Places, given
 from paceline.rendezvous import (
     Link,
@@ -271,14 +271,16 @@ class Runtime:
     def _divide_cores(self, meeting: Meeting, rank: int) -> None:
         """Raises ValueError for CPUs that were asked for and that this rank may not use."""
         me, settings, mine = meeting.members[rank], self.settings, self._process.cpus
+        if settings.cores.mode == "off":
+            self.partition = UNDIVIDED
+            return
         here = [member for member in meeting.members if member.kernel == me.kernel]
         affinities, place = [member.affinity for member in here], here.index(me)
         if (settings.local_size or 0) > len(here):  # this group is a part of the job
             affinities, place = [me.affinity] * (settings.local_size or 1), settings.local_rank
         self.partition = partition(settings.cores, mine, cores.physical_cores(mine.affinity), affinities, place)
-        if settings.cores.mode != "off":
-            kept = pinning.place_compute(self.partition, mine.affinity, settings.bound_by)
-            pinning.say(self.partition, kept, settings)
+        notes = pinning.place_compute(self.partition, mine.affinity, settings.bound_by)
+        pinning.say(self.partition, notes, settings)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._engine is not None
