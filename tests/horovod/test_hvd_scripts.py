@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ def start(script: str, *arguments: str, ranks: int = 2) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
 
 
-@pytest.mark.parametrize("option", ["", "--fp16-allreduce", "--use-adasum", "--gradient-predivide-factor=2"])
+@pytest.mark.parametrize("option", ["", "--use-adasum", "--fp16-allreduce --gradient-predivide-factor=2"])
 def test_horovods_mnist_script(option: str) -> None:
     done = start("mnist.py", *option.split())
     assert done.returncode == 0, done.stderr
@@ -42,3 +43,44 @@ def test_a_lost_rank_ends_the_job_with_one_sentence() -> None:
     assert done.returncode != 0
     words = r"RuntimeError: .*rank 1 \(host .*\).*\. The job cannot go on without it.*torchrun --max-restarts N"
     assert re.search(words, done.stderr), done.stderr
+
+
+def test_what_horovodrun_tells_is_enough() -> None:
+    program = (
+        "import paceline.horovod.torch as h; h.init(); print(h.rank(), h.size(), h.allgather_object(h.local_rank()))"
+    )
+    with socket.socket() as rendezvous:  # held, so that no other job has this name
+        rendezvous.bind(("127.0.0.1", 0))
+        shared = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HOROVOD_", "RANK"))},
+            "HOROVOD_SIZE": "2",
+            "HOROVOD_LOCAL_SIZE": "2",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(rendezvous.getsockname()[1]),
+            "HOROVOD_CONTROLLER": "gloo",
+        }
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", program],
+                env={**shared, "HOROVOD_RANK": str(rank), "HOROVOD_LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        try:
+            told = [rank.communicate(timeout=100)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+    assert told == ["0 2 [0, 1]\n", "1 2 [0, 1]\n"]
+
+
+def test_under_torchrun_through_paceline_run() -> None:
+    command = [sys.executable, "-m", "paceline", "run", "-n", "2"]
+    environment = {**os.environ, "PACELINE_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
+    script = [str(HERE / "mnist.py"), "--epochs=1"]
+    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=110, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "[0/256]" in done.stdout
