@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.environment import first_host
+from paceline.partition import OFF, Wish
 from paceline.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
 
 read = Settings.from_environment
@@ -211,6 +212,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_INTERFACE", "eth0,,eth1"),
         ("PACELINE_INTERFACE", "eth0; rm"),
         ("PACELINE_ALGORITHM", "best"),
+        ("PACELINE_CORES", "all"),
         ("PACELINE_START_TIMEOUT", "0"),
         ("PACELINE_POLICY", "best"),
         ("PACELINE_FUSION_BYTES", "64M"),
@@ -256,6 +258,7 @@ def test_wishes() -> None:
             "PACELINE_LOG": "debug",
             "PACELINE_TOPOLOGY": "cluster.yaml",
             "PACELINE_ALGORITHM": "flexreduce",
+            "PACELINE_CORES": "adaptive",
             "PACELINE_START_TIMEOUT": "30",
             "PACELINE_POLICY": "cycle",
             "PACELINE_FUSION_BYTES": "0",
@@ -269,9 +272,23 @@ def test_wishes() -> None:
     assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
     assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
+    assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
     assert (found.cache_capacity, found.timeline) == (0, "timeline.json")
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
+
+
+@pytest.mark.parametrize(
+    ("environ", "count", "variable"),
+    [
+        ({}, None, None),
+        ({"OMP_NUM_THREADS": "3", "OMP_PROC_BIND": "false"}, "3", None),
+        ({"OMP_PROC_BIND": "close"}, None, "OMP_PROC_BIND"),
+        ({"GOMP_CPU_AFFINITY": "0-3", "OMP_PLACES": "cores"}, None, "GOMP_CPU_AFFINITY"),
+    ],
+)
+def test_what_the_user_told_openmp(environ: dict[str, str], count: str | None, variable: str | None) -> None:
+    assert (read(environ).thread_count, read(environ).bound_by) == (count, variable)
 
 
 HOROVODS = {

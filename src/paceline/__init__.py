@@ -6,13 +6,15 @@ copy; `paceline.torch` is the same for PyTorch. Nothing here imports a framework
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from paceline.arena import empty
     from paceline.group import Group, Operation
+    from paceline.pinning import InputWorkers
 
-__all__ = ["Group", "Operation", "empty", "init"]
+__all__ = ["Group", "Operation", "empty", "init", "worker_init"]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,3 +34,14 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     from paceline import joining
 
     return joining.init(rank, size, timeout)
+
+
+def worker_init(then: Callable[[int], object] | None = None) -> InputWorkers:
+    """The `worker_init_fn` of a DataLoader: its workers go to the CPUs that `--cores` keeps for them, then call `then`.
+
+    It can be pickled, and does nothing but call `then` where cores are not divided. Raises CommunicationError before
+    this process has joined a job.
+    """
+    from paceline.runtime import runtime
+
+    return runtime().input_workers(then)

@@ -76,6 +76,14 @@ def run(
         int | None, typer.Option(min=1, help="Threads per rank. [default: CPUs / ranks]", show_default=False)
     ] = None,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Give each rank CPUs of its own.")] = False,
+    cores: Annotated[
+        str,
+        typer.Option(
+            metavar="static|adaptive|off",
+            help="Divide each rank's CPUs among engine, input workers and compute, or engine=0,input=1,compute=2-7.",
+            show_default=False,
+        ),
+    ] = "",
     direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds between the first signal and the kill.")] = 10.0,
 ) -> int:
@@ -87,7 +95,7 @@ def run(
     ranks = ranks or ranks_here(os.environ)
     if not ranks:
         raise _UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
-    request = Request(ctx.obj, ranks, threads, pin, direct, grace)
+    request = Request(ctx.obj, ranks, threads, pin, direct, grace, cores)
     try:
         return run(request, dict(os.environ), available())
     except ValueError as error:

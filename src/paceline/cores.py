@@ -8,7 +8,8 @@ readers at the end.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -136,3 +137,26 @@ def available(read: Reader = _read) -> CpuBudget:
     quota = cgroup_quota(read)
     affinity = os.sched_getaffinity(0)
     return budget(affinity, None) if quota is None else budget(affinity, quota[0], quota[1])
+
+
+def physical_cores(affinity: Iterable[int], read: Reader = _read) -> tuple[tuple[int, ...], ...]:
+    """The CPUs of the affinity by core, so SMT siblings together; cores of one socket are neighbours."""
+    cores: dict[tuple[int, int], list[int]] = {}
+    for cpu in sorted(affinity):
+        folder = f"/sys/devices/system/cpu/cpu{cpu}/topology"
+        siblings = re.match(r"\d+", read(f"{folder}/thread_siblings_list") or "")
+        socket = re.match(r"\d+", read(f"{folder}/physical_package_id") or "")
+        key = (int(socket[0]) if socket else 0, int(siblings[0]) if siblings else cpu)
+        cores.setdefault(key, []).append(cpu)
+    return tuple(tuple(cores[key]) for key in sorted(cores))
+
+
+def ranges(cpus: Sequence[int]) -> str:
+    """CPU numbers as Linux writes them: "0-3,8"."""
+    parts: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if parts and cpu == parts[-1][-1] + 1:
+            parts[-1].append(cpu)
+        else:
+            parts.append([cpu])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from paceline import cores
+from paceline import cores, pinning
 from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
 from paceline.observe.lookout import Lookout
 from paceline.observe.observer import Source
+from paceline.partition import UNDIVIDED, Partition, partition
 from paceline.places import Places, given
 from paceline.rendezvous import (
     Link,
@@ -93,6 +94,8 @@ class Runtime:
         self._coordinators: dict[int, Source] = {}
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
+        self.partition: Partition | None = None
+        """The CPUs of engine, input workers and compute, and why; known after the first group was made."""
 
     def group(self, store: Store | None, rank: int, size: int, timeout: float, plans: Plans | None = None) -> Any:
         """Meet the other ranks of a new group through `store`, and make the `_engine.Group`.
@@ -183,6 +186,8 @@ class Runtime:
             engine.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+        if self.partition is not None:
+            pinning.release_compute(self.partition, self._process.cpus.affinity)
         self._completions.finish_all()
         self._arena = None
         self._dump()
@@ -198,6 +203,16 @@ class Runtime:
             raise MemoryError(
                 f"no room for {size} bytes in this process's arena, which is as large as memory"
             ) from None
+
+    def input_workers(self, then: Callable[[int], object] | None = None) -> pinning.InputWorkers:
+        """What an input worker calls first, see `paceline.worker_init`. CommunicationError before the first group."""
+        self._check()
+        if self.partition is None:
+            raise CommunicationError(
+                "which CPUs input workers get is known once the ranks have met: "
+                "join the job (paceline.init, init_process_group) before worker_init"
+            )
+        return pinning.InputWorkers(self.partition.parts.input, then)
 
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
@@ -263,6 +278,7 @@ class Runtime:
     def _start_engine(self, meeting: Meeting, rank: int) -> Engine:
         """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
         me = meeting.members[rank]
+        self._divide_cores(meeting, rank)
         neighbours = [m.affinity for m in meeting.members if m.kernel == me.kernel and m.rank != rank]
         unseen = (self.settings.local_size or 1) - 1 - len(neighbours)  # this group may be a part of the job
         neighbours += [me.affinity] * unseen
@@ -272,6 +288,20 @@ class Runtime:
         self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
         self._thread.start()
         return self._engine
+
+    def _divide_cores(self, meeting: Meeting, rank: int) -> None:
+        """Raises ValueError for CPUs that were asked for and that this rank may not use."""
+        me, settings, mine = meeting.members[rank], self.settings, self._process.cpus
+        if settings.cores.mode == "off":
+            self.partition = UNDIVIDED
+            return
+        here = [member for member in meeting.members if member.kernel == me.kernel]
+        affinities, place = [member.affinity for member in here], here.index(me)
+        if (settings.local_size or 0) > len(here):  # this group is a part of the job
+            affinities, place = [me.affinity] * (settings.local_size or 1), settings.local_rank
+        self.partition = partition(settings.cores, mine, cores.physical_cores(mine.affinity), affinities, place)
+        notes = pinning.place_compute(self.partition, mine.affinity, settings.bound_by)
+        pinning.say(self.partition, notes, settings)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._engine is not None
@@ -362,6 +392,8 @@ class Runtime:
         return next(iter(self._failed.values()), "")
 
     def _serve(self, engine: Engine) -> None:
+        if self.partition is not None:
+            pinning.move(self.partition.parts.engine)
         while finished := engine.serve():
             self._completions.report(finished)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paceline.environment import LauncherView, launcher_view
+from paceline.partition import OFF, Wish, parse
 
 STORE_PORTS = range(20000, 30000)
 """Where a port is taken from when only the job's identity is known."""
@@ -23,6 +24,7 @@ T = TypeVar("T")
 
 _SECRETS = ("PACELINE_SECRET", "PACELINE_METRICS_TOKEN")
 _STORE_CANDIDATES = 4
+_BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 _TEN_DAYS = 864000.0
 
 
@@ -70,6 +72,12 @@ class Settings:
     """The file that describes the network."""
     algorithm: str | None = None
     """The all-reduce to use between machines."""
+    cores: Wish = OFF
+    """How this rank's CPUs are divided."""
+    thread_count: str | None = None
+    """What OMP_NUM_THREADS says."""
+    bound_by: str | None = None
+    """The variable by which the user told OpenMP where its threads run."""
     start_timeout: float | None = None
     """For the meeting alone, where it may not last as long as an operation."""
     policy: str | None = None
@@ -133,6 +141,9 @@ class Settings:
             ),
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=_given(env, "PACELINE_ALGORITHM", _algorithm),
+            cores=_given(env, "PACELINE_CORES", parse) or OFF,
+            thread_count=env.get("OMP_NUM_THREADS") or None,
+            bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),
             start_timeout=_either(
                 _given(env, "PACELINE_START_TIMEOUT", _timeout), _given(env, "HOROVOD_START_TIMEOUT", _timeout)
             ),

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.cores import ranges
 from paceline.launch import torchrun
 from paceline.launch.arguments import split
-from paceline.launch.resources import plan_resources, ranges, share
+from paceline.launch.resources import plan_resources, share
 from paceline.launch.run import Request, check, ranks_environment
 from paceline.launch.stderr import last_traceback
 

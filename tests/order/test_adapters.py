@@ -57,6 +57,12 @@ def test_parameters_that_share_or_miss_the_graph() -> None:
         autograd.graph(torch.zeros(1), model.named_parameters())
 
 
+def test_names_as_requests_have_them() -> None:
+    model = nn.Linear(2, 2, bias=False)
+    found = autograd.model_scheme(model, model(torch.ones(1, 2)), prefix="allreduce.")
+    assert found.buffers == (("allreduce.weight",),)
+
+
 def test_a_frozen_parameter_and_a_scheme_in_small_buffers() -> None:
     model = nn.Sequential(*(nn.Linear(8, 8, bias=False) for _ in range(6)))
     model[0].weight.requires_grad_(False)
@@ -125,7 +131,8 @@ class TestTraced:
         def program(one: torch.Tensor) -> torch.Tensor:
             parts = torch.ops._c10d_functional
             parts.all_reduce_(one, "sum", "0")
-            return parts.wait_tensor(parts.all_reduce(one.view(2, 2)[0] * 2, "sum", "0"))
+            second = parts.all_reduce(one.view(2, 2)[0] * 2, "sum", "0")
+            return parts.wait_tensor(second).sum() + parts.wait_tensor(one)
 
         graph = fx.graph(make_fx(program)(torch.randn(4)))
         assert [len(buffer) for buffer in scheme(graph, order(graph)).buffers] == [1, 1]

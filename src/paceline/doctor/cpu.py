@@ -1,9 +1,10 @@
 """CPUs: how many may be used, how ranks would wait on them, and how many threads they would start."""
 
-from paceline.cores import available, spin_budget
+from paceline.cores import available, physical_cores, ranges, spin_budget
 from paceline.doctor.finding import Finding, Surroundings
-from paceline.launch.resources import ranges
 from paceline.launch.threads import THREAD_VARIABLES
+from paceline.partition import Wish, partition
+from paceline.pinning import thread_advice
 
 
 def cpus(here: Surroundings) -> Finding:
@@ -44,3 +45,18 @@ def threads(here: Surroundings) -> Finding:
         "each rank's numeric libraries start a thread per CPU",
         "start with paceline run, which sets CPUs / ranks, or set OMP_NUM_THREADS yourself",
     )
+
+
+def division(here: Surroundings) -> Finding:
+    """How a rank's CPUs are divided among engine, input workers and compute."""
+    budget, ranks = available(), here.settings.local_size or 1
+    affinity = frozenset(budget.affinity)
+    asked = here.settings.cores.mode != "off"
+    wish = here.settings.cores if asked else Wish("static")
+    place = here.settings.local_rank
+    found = partition(wish, budget, physical_cores(affinity), [affinity] * ranks, place)
+    rank = f"local rank {place} of {ranks}"
+    if not asked:
+        reason = f"paceline run --cores static would give {rank}: {found.parts} ({found.reason})"
+        return Finding("cores", "not divided: engine, input workers and compute share them", reason)
+    return Finding("cores", f"{rank}: {found.parts}", found.reason, thread_advice(found, here.settings.thread_count))

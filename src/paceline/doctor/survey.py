@@ -15,6 +15,7 @@ _CHECKS = (
     ("CPUs", "cpu", "cpus"),
     ("waiting", "cpu", "waiting"),
     ("threads", "cpu", "threads"),
+    ("cores", "cpu", "division"),
     ("memory", "memory", "memory"),
     ("within this machine", "network", "within_machine"),
     ("cross-process reads", "memory", "cross_process_reads"),

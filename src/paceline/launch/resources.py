@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
+from paceline.cores import ranges
 from paceline.launch.threads import THREAD_VARIABLES, thread_variables
+from paceline.partition import Partition
 
 
 class Budget(Protocol):
@@ -37,24 +39,28 @@ def plan_resources(
     *,
     threads: int | None = None,
     pin: bool = False,
+    divided: Sequence[Partition] = (),
 ) -> Resources:
     """Share the CPUs among `ranks` ranks of this machine (None: torchrun will decide how many).
 
     What the user's environment sets is kept, and a reason says so. `threads` is the user's own choice per rank; it too
-    gives way to variables that are set. Raises ValueError if `pin` is asked for and a rank would get no CPU of its own.
+    gives way to variables that are set. divided: how each rank will divide its CPUs, where `--cores` asks for that.
+    Raises ValueError if `pin` is asked for and a rank would get no CPU of its own.
     """
     if ranks is None:
         if pin:
             raise ValueError("--pin needs a number of ranks (-n 4), not a name that torchrun resolves later")
         return Resources(None, (), {}, ("threads: left to torchrun, which decides how many ranks there are",))
-    chosen = threads if threads is not None else max(1, int(budget.cpus / ranks))
+    computing = [one.threads for one in divided if one.threads is not None]
+    fitting = min(computing) if computing else max(1, int(budget.cpus / ranks))
+    chosen = threads if threads is not None else fitting
     variables = thread_variables(chosen, environ)
     kept = [f"{name}={environ[name]}" for name in THREAD_VARIABLES if name in environ]
     cores = share(budget.affinity, ranks) if pin else ()
     if pin and not cores:
         raise ValueError(f"--pin needs a CPU for each rank: {ranks} ranks, {len(budget.affinity)} CPUs")
 
-    source = "--threads" if threads is not None else _why(ranks, budget)
+    source = "--threads" if threads is not None else "--cores" if computing else _why(ranks, budget)
     if "OMP_NUM_THREADS" in environ:
         thread_reason = f"threads: {', '.join(kept)} kept as you set it" + (
             f" (--threads {threads} ignored)" if threads is not None else ""
@@ -64,6 +70,8 @@ def plan_resources(
     core_reason = (
         "cores: " + " | ".join(ranges(own) for own in cores) + " (--pin)"
         if cores
+        else "cores: divided by each rank, as rank 0 will say (--cores)"
+        if divided
         else "cores: not pinned, " + _why_unpinned(ranks, budget)
     )
     return Resources(None if "OMP_NUM_THREADS" in environ else chosen, cores, variables, (thread_reason, core_reason))
@@ -76,17 +84,6 @@ def share(cpus: Sequence[int], ranks: int) -> tuple[tuple[int, ...], ...]:
     ordered = sorted(cpus)
     ends = [len(ordered) * rank // ranks for rank in range(ranks + 1)]
     return tuple(tuple(ordered[begin:end]) for begin, end in pairwise(ends))
-
-
-def ranges(cpus: Sequence[int]) -> str:
-    """CPU numbers as Linux writes them: "0-3,8"."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1].append(cpu)
-        else:
-            parts.append([cpu])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def _why(ranks: int, budget: Budget) -> str:

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from paceline.cores import CpuBudget, physical_cores
 from paceline.launch import torchrun, tree
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import Command, Ended, Job, wrapped
 from paceline.launch.local import LocalJob
-from paceline.launch.resources import Budget, Resources, plan_resources
+from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
 from paceline.launch.supervise import Signals, supervise
+from paceline.partition import Partition, parse, partition
 
 
 @dataclass(frozen=True)
@@ -30,19 +32,17 @@ class Request:
     pin: bool = False
     direct: bool = False
     grace: float = 10.0
+    cores: str = ""
+    """As PACELINE_CORES, in whose place it is; empty: what that says."""
 
 
-def run(request: Request, environ: Mapping[str, str], budget: Budget) -> int:
+def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
     """Run the job to its end; returns the exit code to leave with. ValueError, one sentence, for a bad request."""
     direct = request.direct or not torchrun.installed()
     check(request, environ, direct)
-    resources = plan_resources(
-        int(request.ranks) if request.ranks.isdigit() else None,
-        budget,
-        environ,
-        threads=request.threads,
-        pin=request.pin,
-    )
+    ranks = int(request.ranks) if request.ranks.isdigit() else None
+    divided = division(request, environ, budget, ranks or 0)
+    resources = plan_resources(ranks, budget, environ, threads=request.threads, pin=request.pin, divided=divided)
     environment, notes = ranks_environment(request, environ, resources)
     how = "directly" if direct else "by torchrun"
     say(f"{request.ranks} rank{'' if request.ranks == '1' else 's'} started {how}; {resources.reasons[0]}")
@@ -99,11 +99,29 @@ def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
         raise ValueError("--pin and --run-path don't go together")
 
 
+def division(request: Request, environ: Mapping[str, str], budget: CpuBudget, ranks: int) -> list[Partition]:
+    """How each rank here will divide its CPUs; empty where nobody asked. ValueError for what can't be meant."""
+    text = request.cores or environ.get("PACELINE_CORES", "").strip() or "off"
+    try:
+        wish = parse(text)
+    except ValueError as error:
+        name = "--cores" if request.cores else "PACELINE_CORES"
+        raise ValueError(f"{name}={text!r} {error}") from None
+    if wish.mode == "off":
+        return []
+    if request.pin:
+        raise ValueError("--pin and --cores don't go together; --cores keeps the ranks apart, too")
+    affinity, cores = frozenset(budget.affinity), physical_cores(budget.affinity)
+    return [partition(wish, budget, cores, [affinity] * ranks, place) for place in range(ranks)]
+
+
 def ranks_environment(
     request: Request, environ: Mapping[str, str], resources: Resources
 ) -> tuple[dict[str, str], list[str]]:
     """The environment of the job, and what the user should know about it."""
     environment = {**environ, **resources.variables}
+    if request.cores:
+        environment["PACELINE_CORES"] = request.cores
     notes = []
     if "PACELINE_SECRET" not in environ:
         if torchrun.one_machine(request.arguments, environ):

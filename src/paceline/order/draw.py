@@ -36,7 +36,7 @@ class _Sizes:
 
 
 _SMALL = _Sizes(column=92, place=92, lane=52, box=24, font=12)
-_LARGE = _Sizes(column=9, place=17, lane=22, box=15, font=8)
+_LARGE = _Sizes(column=9, place=18, lane=22, box=17, font=8)
 
 
 @dataclass(slots=True)
@@ -133,7 +133,8 @@ class _Picture:
             self.drawing.append(line)
             self._text(shortened(name, _LONGEST_NAME), _NAME, x - 3, self.bottom + 8, INK, upright=True)
         self.drawing.append(drawsvg.Rectangle(x - box / 2, y - box / 2, box, box, rx=4, fill=colour))
-        self._text(str(number), self.sizes.font, x, y + self.sizes.font * 0.35, PAPER, bold=True, anchor="middle")
+        size = self.sizes.font - (number > 99)
+        self._text(str(number), size, x, y + size * 0.35, PAPER, bold=True, anchor="middle")
 
     def _legend(self, y: float, shown: int) -> None:
         lines = []

@@ -126,7 +126,7 @@ def dump(graph: Graph) -> str:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise GraphError(f"two nodes have the name {twice!r}; in a file each needs a name of its own")
-    document = {
+    document: dict[str, list[object]] = {
         "nodes": [_written(node) for node in graph.nodes],
         "edges": [[names[parent], names[child]] for parent, child in graph.edges],
         "fetches": [names[fetch] for fetch in graph.fetches],

@@ -48,10 +48,14 @@ def order(graph: Graph) -> Order:
     while stack:
         node = pop()
         if node >= 0:
-            if not depth[node]:
+            while not depth[node]:
                 depth[node] = _OPEN
                 push(~node)  # to be finished once all above it on the stack is
-                push_all(parents[node])
+                needs = parents[node]
+                if len(needs) != 1:
+                    push_all(needs)
+                    break
+                node = needs[0]
             continue
         node = ~node
         deepest, latest = 0, -1
@@ -82,12 +86,15 @@ def executed(graph: Graph, ordered: Order) -> tuple[int, int]:
 
 
 def _sorted(nodes: list[int], depth: list[int]) -> list[int]:
-    """By depth, and for one depth in the order given."""
-    levels: dict[int, list[int]] = {}
+    """By depth, and for one depth in the order given; linear in nodes and depth."""
+    levels: list[list[int] | None] = [None] * (max((depth[node] for node in nodes), default=0) + 1)
     for node in nodes:
-        levels.setdefault(depth[node], []).append(node)
-    present = filter(levels.__contains__, range(max(levels, default=0) + 1))
-    return [node for level in present for node in levels[level]]
+        level = levels[depth[node]]
+        if level is None:
+            levels[depth[node]] = [node]
+        else:
+            level.append(node)
+    return [node for level in filter(None, levels) for node in level]
 
 
 def _cycle(graph: Graph, start: int) -> str:

@@ -52,10 +52,18 @@ def graph(outputs: Tensor | Iterable[Tensor], parameters: Iterable[tuple[str, Te
 
 
 def model_scheme(
-    model: nn.Module, outputs: Tensor | Iterable[Tensor], fusion_bytes: int = FUSION_BYTES, op: str = "sum"
+    model: nn.Module,
+    outputs: Tensor | Iterable[Tensor],
+    fusion_bytes: int = FUSION_BYTES,
+    op: str = "sum",
+    prefix: str = "",
 ) -> Scheme:
-    """How the gradients of a model go together; they have the names of `model.named_parameters()`."""
-    found = graph(outputs, model.named_parameters(), op)
+    """How the gradients of a model go together, by the names of `model.named_parameters()` after the prefix.
+
+    The requests of paceline.horovod.torch's DistributedOptimizer have the prefix "allreduce.".
+    """
+    named = ((f"{prefix}{name}", parameter) for name, parameter in model.named_parameters())
+    found = graph(outputs, named, op)
     return scheme(found, order(found), fusion_bytes)
 
 
