@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 import numpy as np
-from paceline.coordinate import Options, Span, coordinator
 
 import paceline
 from paceline import _engine
+from paceline.coordinate import Options, Span, coordinator
 from paceline.group import Group
 from paceline.order import Collective, order, parallel, scheme
 
