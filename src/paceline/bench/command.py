@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from paceline.bench import collectives
+from paceline.bench.coordination.command import command as coordination
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
@@ -18,3 +19,4 @@ command.command("reductions", short_help="The kernels that combine data, beside 
 command.command("waiting", short_help="What waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="What the exchange costs a training, end to end.")(ddp)
 command.command("order", short_help="What it costs to know the order of gradients beforehand.")(order)
+command.command("coordination", short_help="What it costs to agree on the order of named gradients.")(coordination)

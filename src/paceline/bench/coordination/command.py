@@ -65,7 +65,7 @@ def command(
     found: list[Row] = []
     with ending(err) as complain, err.status("starting") as status:
         for model in map(gradients, names):
-            request = Request(systems(model, units, input_units, parse(fusion)), count, lab=lab, timeout=timeout)
+            request = Request(systems(model, count, units, input_units, parse(fusion)), count, lab=lab, timeout=timeout)
             progress = partial(_progress, status, model.name)
             with started(request, os.environ, complain) as sessions:
                 if len(sessions) < len(WAYS):

@@ -12,8 +12,10 @@ from paceline.bench.interleave import turns
 from paceline.bench.ranks.wire import Message
 from paceline.bench.session import Session
 from paceline.bench.systems import System
+from paceline.cores import available
 
 WARM_UP_STEPS = 2
+DIVIDED = "divided"
 
 
 class Way(NamedTuple):
@@ -36,7 +38,7 @@ WAYS = (
     Way("cycle", "yield"),
     Way("global_sleep", "spin"),
     Way("nonblocking"),
-    Way("cycle", "spin", "static"),
+    Way("cycle", "spin", DIVIDED),
     Way("graph"),
     Way("board"),
 )
@@ -99,7 +101,7 @@ class Model:
     gradients: Sequence[tuple[str, int]]
 
 
-def systems(model: Model, units: int, input_units: int, fusion_bytes: int) -> list[System]:
+def systems(model: Model, ranks: int, units: int, input_units: int, fusion_bytes: int) -> list[System]:
     """The ranks of every way; a step takes them `units` of work, and its batch `input_units`."""
     shared = {
         "model": model.name,
@@ -113,10 +115,24 @@ def systems(model: Model, units: int, input_units: int, fusion_bytes: int) -> li
             way.label,
             "engine",
             ".named:Training",
-            {**shared, "way": way.policy, "wait": way.wait or "spin", "cores": way.cores},
+            {**shared, "way": way.policy, "wait": way.wait or "spin"},
+            environment={"PACELINE_CORES": divided(ranks)} if way.cores == DIVIDED else {},
         )
         for way in WAYS
     ]
+
+
+def divided(ranks: int) -> str:
+    """PACELINE_CORES for ranks whose engine and input workers keep off the cores of their own compute.
+
+    Where there are two cores or more for each rank these are all its own. Otherwise the cores go round: a rank computes
+    on one, and its engine and input workers use that of the next rank.
+    """
+    cpus = available().affinity
+    if len(cpus) >= 2 * ranks:
+        return "static"
+    places = [(cpus[rank % len(cpus)], cpus[(rank + 1) % len(cpus)]) for rank in range(ranks)]
+    return ";".join(f"engine={other},input={other},compute={own}" for own, other in places)
 
 
 def measure(sessions: Sequence[Session], rounds: int, steps: int, progress: Callable[[str], None]) -> list[Seen]:

@@ -7,6 +7,7 @@ model's sizes. What happens to them is the way to be measured: a policy of coord
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -159,6 +160,9 @@ class Training:
         """Some steps that aren't timed and `steps` that are: wall seconds and what the way has to tell of them."""
         with ExitStack() as stack:
             worker = stack.enter_context(InputWorker(self._input_units))
+            partition = self._group.home.partition
+            if partition is not None and partition.parts.input:
+                os.sched_setaffinity(worker.pid, partition.parts.input)
             way = self._way()
             stack.callback(way.close)
             wrong = sum(self._step(way, worker) for _ in range(warm_up))
