@@ -45,8 +45,10 @@ bool Coordinator::advance(Now now) {
   bool moved = hear(now);
   moved |= end_synchronise(now);
   if (now >= policy_wakes_) {
-    ++totals_.sleeps;
-    totals_.oversleep_ns += ns_between(policy_wakes_, now);
+    if (sleeps_) {
+      ++totals_.sleeps;
+      totals_.oversleep_ns += ns_between(policy_wakes_, now);
+    }
     policy_wakes_ = Now::max();
     policy_->wake(seconds_of(now));
     moved = true;
@@ -191,9 +193,10 @@ void Coordinator::carry_out(Synchronise& action, Now now) {
                               DType::int64, op, 1, Mode::inside);
 }
 
-void Coordinator::carry_out(Sleep& action, Now) {
+void Coordinator::carry_out(Sleep& action, Now now) {
   const auto since = std::chrono::duration<double>(action.until);
   policy_wakes_ = Now(std::chrono::duration_cast<Clock::duration>(since));
+  sleeps_ = policy_wakes_ > now;  // where there is no time left to sleep it cannot be too long
 }
 
 void Coordinator::carry_out(paceline::Send& action, Now now) {

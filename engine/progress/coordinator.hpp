@@ -195,6 +195,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Synchronise::Wait wait_ = Synchronise::Wait::spin;
   Now synchronised_since_;
   Now policy_wakes_ = Now::max();
+  bool sleeps_ = false;  // until then
 
   Totals totals_;
   std::vector<Record> records_;
