@@ -16,7 +16,7 @@ class InputWorker:
     def __init__(self, units: int) -> None:
         """units: of `Load` that a batch takes."""
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from ranks.input_worker import main; main({units})"],
+            [sys.executable, "-c", f"from {__name__} import main; main({units})"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -29,7 +29,7 @@ class InputWorker:
         return self._process.pid
 
     def ask(self) -> None:
-        """Lets it begin the next batch."""
+        """Lets it begin the next batch. Raises ConnectionError if the process is gone."""
         assert self._process.stdin is not None
         self._process.stdin.write(b".")
         self._asked = True
