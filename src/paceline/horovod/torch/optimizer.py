@@ -16,6 +16,7 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
 from paceline.horovod.torch.allreduce import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.known_order import tell_order
 from paceline.horovod.torch.naming import parameter_names
 from paceline.horovod.torch.objects import broadcast_object
 from paceline.horovod.torch.units import Groups, check_groups, units
@@ -106,6 +107,9 @@ class GradientOptimizer(torch.optim.Optimizer):
             for parameter in unit:
                 self._unit_of[parameter] = unit
                 parameter.register_post_accumulate_grad_hook(self._arrived)
+        channel = job.current().channel(process_set.process_set_id)
+        alone = (unit[0] for unit in dict.fromkeys(self._unit_of.values()) if len(unit) == 1)
+        tell_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
         self._reset()
 
     def _reset(self) -> None:
