@@ -1,6 +1,7 @@
 #include "coordinate/make.hpp"
 
 #include "coordinate/board.hpp"
+#include "coordinate/cycle.hpp"
 #include "failure/error.hpp"
 
 namespace paceline {
@@ -15,7 +16,15 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicyOptions
   if (needs_board(name) != (board != nullptr))
     throw Failure(ErrorKind::invalid, "the policy " + name + (board ? " takes no board" : " needs a board"));
   if (name == "board") return std::make_unique<Board>(options, seat, *board);
-  throw Failure(ErrorKind::invalid, "no such policy: " + name + "; there is board");
+  if (options.sleep_every == 0) throw Failure(ErrorKind::invalid, "sleep_every must be at least 1 cycle, got 0");
+  if (!(options.cycle_seconds >= 0))
+    throw Failure(ErrorKind::invalid,
+                  "a cycle must take 0 seconds or more, got " + std::to_string(options.cycle_seconds));
+  if (name == "cycle") return std::make_unique<Cycle>(options, seat, Cycle::Remedy::none);
+  if (name == "global_sleep") return std::make_unique<Cycle>(options, seat, Cycle::Remedy::global_sleep);
+  if (name == "nonblocking") return std::make_unique<Cycle>(options, seat, Cycle::Remedy::nonblocking);
+  throw Failure(ErrorKind::invalid,
+                "no such policy: " + name + "; there are board, graph, cycle, global_sleep and nonblocking");
 }
 
 }  // namespace paceline

@@ -55,13 +55,13 @@ struct Send {
 };
 
 // Combine these words over all ranks, bit by bit, and give the outcome to `synchronised`. Until then there is no
-// further action, and the number of words is the same on all ranks.
+// further action, but for `test`. The number of words is the same on all ranks.
 struct Synchronise {
   enum class Combine : std::uint8_t { band, min };
   enum class Wait : std::uint8_t {
     spin,   // the engine's thread does nothing else, and never sleeps
     yield,  // it gives its core to whoever wants it, and never sleeps
-    test,   // it looks again when `wake` is due
+    test,   // it looks whether it is there when a Sleep is over, just before `wake`
   };
   std::vector<std::uint64_t> words;
   Combine combine = Combine::band;
@@ -113,11 +113,11 @@ class Policy {
   virtual void look(double now) = 0;
   // A caller waits for this request, handed in before, and hands in nothing more until it is over.
   virtual void awaited(const Request& request, double now) = 0;
-  // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile. Say it at every
-  // change: 0 lets go what was gathered.
+  // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile. To be said at every
+  // change: after an Issue before the next action is taken; and 0 lets go what was gathered.
   virtual void busy(std::uint64_t bytes) = 0;
-  // For `graph`, on all ranks: the names of each buffer, in the order in which buffers are issued. Others throw
-  // Failure (invalid).
+  // For `graph`, on all ranks, with nothing under way: the names of each buffer, in the order in which buffers are
+  // issued. Throws Failure (invalid) for an order that names something twice, and with other policies.
   virtual void set_order(std::vector<std::vector<std::string>> buffers);
 
   virtual std::optional<Action> next() = 0;

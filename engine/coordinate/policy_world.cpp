@@ -178,8 +178,36 @@ void PolicyWorld::act(int number, Action action) {
   }
 }
 
+namespace {
+
+std::string text_of(const std::vector<RequestPtr>& requests, const std::string& error) {
+  std::string text;
+  for (const RequestPtr& request : requests) text += "\"" + request->name + "\" " + describe(*request) + ", ";
+  return text + error;
+}
+
+// Whether two ranks may issue these as the same: an error is told, but not about the same description.
+bool same(const PolicyWorld::Batch& one, const Issue& other) {
+  if (one.error != other.error || one.requests.size() != other.requests.size()) return false;
+  for (std::size_t i = 0; i < one.requests.size(); ++i)
+    if (one.requests[i]->name != other.requests[i]->name ||
+        (one.error.empty() && !one.requests[i]->agrees_with(*other.requests[i])))
+      return false;
+  return true;
+}
+
+}  // namespace
+
 void PolicyWorld::issue(int number, Issue issue) {
   Rank& rank = at(number);
+  const std::size_t place = rank.issued[issue.channel].size();
+  for (const Rank& other : ranks_) {
+    const auto theirs = other.issued.find(issue.channel);
+    if (theirs == other.issued.end() || theirs->second.size() <= place) continue;
+    if (const Batch& batch = theirs->second[place]; &other != &rank && !same(batch, issue))
+      throw std::logic_error("rank " + std::to_string(number) + " issues " + text_of(issue.requests, issue.error) +
+                             " where another rank has issued " + text_of(batch.requests, batch.error));
+  }
   for (const RequestPtr& request : issue.requests) {
     const auto mine = rank.under_way.find(request->name);
     if (!rank.joining && (mine == rank.under_way.end() || mine->second != request))
@@ -198,35 +226,12 @@ void PolicyWorld::issue(int number, Issue issue) {
   tell_busy(number);
 }
 
-namespace {
-
-std::string text_of(const PolicyWorld::Batch& batch) {
-  std::string text = "[";
-  for (const RequestPtr& request : batch.requests) text += request->name + " " + describe(*request) + ", ";
-  return text + "]" + batch.error;
-}
-
-}  // namespace
-
-void PolicyWorld::check(bool over) const {
+void PolicyWorld::check_over() const {
   const auto fail = [](int rank, const std::string& what) {
     throw std::logic_error("rank " + std::to_string(rank) + ": " + what);
   };
   for (int number = 0; number < size(); ++number) {
     const Rank& rank = this->rank(number);
-    for (const auto& [channel, batches] : rank.issued)
-      for (const Rank& other : ranks_) {
-        const auto theirs = other.issued.find(channel);
-        if (theirs == other.issued.end()) continue;
-        for (std::size_t i = 0; i < std::min(batches.size(), theirs->second.size()); ++i) {
-          const auto limit = rank.cancelled.find(channel);
-          if (limit != rank.cancelled.end() && i >= limit->second) break;
-          if (text_of(batches[i]) != text_of(theirs->second[i]) && batches[i].error.empty())
-            fail(number, "issues " + text_of(batches[i]) + " where another rank issues " + text_of(theirs->second[i]));
-          if (batches[i].error != theirs->second[i].error) fail(number, "fails where another rank does not");
-        }
-      }
-    if (!over) continue;
     for (const auto& [name, request] : rank.under_way) fail(number, "\"" + name + "\" is never over");
     if (rank.joining) fail(number, "the join is never over");
     for (const auto& [channel, batches] : rank.issued) {

@@ -72,13 +72,14 @@ class PolicyWorld {
   void join(int rank);
   void await(int rank, const std::string& name);
 
-  // What can happen by itself, and letting it happen.
+  // What can happen by itself, and letting it happen. What users do and what happens throw std::logic_error if a policy
+  // breaks its word: a rank issues what another has not issued in its place; or what it has not handed in, though it
+  // has not joined; or takes back what was done.
   std::vector<WorldEvent> events() const;
   void happen(const WorldEvent& event);
 
-  // Throws std::logic_error if a policy broke its word: a rank issued what others did not, or not in their order;
-  // something twice; something that it had not handed in though it had not joined. `over`: also if anything is left.
-  void check(bool over) const;
+  // Throws std::logic_error if anything was handed in and is not over, or issued and is not done.
+  void check_over() const;
 
  private:
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }

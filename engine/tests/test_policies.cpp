@@ -25,10 +25,27 @@ PolicyWorld::BoardMaker plain(std::uint32_t slots = 64, std::size_t words = 4096
   return [=](int ranks) { return std::make_unique<PlainBoard>(ranks, slots, words); };
 }
 
-void let_all_happen(PolicyWorld& world, std::mt19937& random) {
-  for (auto events = world.events(); !events.empty(); events = world.events()) {
+const std::vector<std::string> kPolicies = {"board", "cycle", "global_sleep", "nonblocking"};
+
+void let_some_happen(PolicyWorld& world, std::mt19937& random) {
+  for (auto left = random() % 100; left > 0 && !world.events().empty(); --left) {
+    const auto events = world.events();
     world.happen(events[random() % events.size()]);
-    world.check(false);
+  }
+}
+
+bool over(const PolicyWorld& world) {
+  for (int rank = 0; rank < world.size(); ++rank)
+    if (!world.rank(rank).under_way.empty() || world.rank(rank).joining) return false;
+  return true;
+}
+
+// Until nothing is left to do; policies that poll never rest, and are given some cycles.
+void let_all_happen(PolicyWorld& world, std::mt19937& random) {
+  int left = 200 * world.size();
+  for (auto events = world.events(); !events.empty() && (left > 0 || !over(world)); events = world.events(), --left) {
+    world.happen(events[random() % events.size()]);
+    CHECK(left > -20000);
   }
 }
 
@@ -61,163 +78,175 @@ TEST(what_becomes_ready_during_a_batch_goes_out_together) {
   let_all_happen(world, random);
   CHECK(issues(world, 0) == 2);
   CHECK(world.rank(0).issued.at(0)[1].requests.size() == 3);
-  world.check(true);
+  world.check_over();
 }
 
 TEST(any_order_and_any_delays_end_well_everywhere) {
-  for (const auto& place : kPlaces)
-    for (unsigned seed = 0; seed < 60; ++seed) {
-      std::mt19937 random(seed);
-      // Few slots and a short log, so that names give way to each other and ranks wait for room.
-      PolicyWorld world("board", {}, place, plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256));
-      std::vector<std::deque<RequestPtr>> todo(place.size());
-      for (auto& rank : todo) {
-        for (int step = 0; step < 3; ++step)
-          for (int i = 0; i < 6; ++i) {
-            Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
-            made.priority = static_cast<int>(random() % 3);
-            if (i == 0) made.what.dtype = DType::float16;
-            rank.push_back(share(made));
-          }
-        for (int step = 0; step < 3; ++step) std::shuffle(rank.begin() + step * 6, rank.begin() + step * 6 + 6, random);
-      }
-      for (;;) {
-        std::vector<int> able;
-        for (std::size_t rank = 0; rank < todo.size(); ++rank)
-          if (!todo[rank].empty() && world.rank(static_cast<int>(rank)).under_way.size() < 6 &&
-              !world.rank(static_cast<int>(rank)).under_way.contains(todo[rank].front()->name))
-            able.push_back(static_cast<int>(rank));
-        const auto events = world.events();
-        if (able.empty() && events.empty()) break;
-        const std::size_t choice = random() % (able.size() + events.size());
-        if (choice < able.size()) {
-          auto& mine = todo[static_cast<std::size_t>(able[choice])];
-          world.submit(able[choice], mine.front());
-          mine.pop_front();
-        } else {
-          world.happen(events[choice - able.size()]);
+  for (const auto& policy : kPolicies)
+    for (const auto& place : kPlaces)
+      for (unsigned seed = 0; seed < 60; ++seed) {
+        std::mt19937 random(seed);
+        // Few slots and a short log, so that names give way to each other and ranks wait for room.
+        PolicyWorld world(policy, {}, place, plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256));
+        std::vector<std::deque<RequestPtr>> todo(place.size());
+        for (auto& rank : todo) {
+          for (int step = 0; step < 3; ++step)
+            for (int i = 0; i < 6; ++i) {
+              Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
+              made.priority = static_cast<int>(random() % 3);
+              if (i == 0) made.what.dtype = DType::float16;
+              rank.push_back(share(made));
+            }
+          for (int step = 0; step < 3; ++step)
+            std::shuffle(rank.begin() + step * 6, rank.begin() + step * 6 + 6, random);
         }
-        world.check(false);
-      }
-      for (const auto& rank : todo) CHECK(rank.empty());
-      world.check(true);
-      for (int rank = 0; rank < world.size(); ++rank) {
-        CHECK(world.rank(rank).over.size() == 18);
-        for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
-      }
-    }
-}
-
-TEST(ranks_that_disagree_fail_with_both_sides_and_all_else_goes_on) {
-  for (const auto& place : kPlaces) {
-    if (place.size() < 2) continue;
-    std::mt19937 random(7);
-    for (int again = 0; again < 20; ++again) {
-      PolicyWorld world("board", {}, place, plain());
-      for (int rank = 0; rank < world.size(); ++rank) {
-        world.submit(rank, share(request("same")));
-        world.submit(rank, share(request("t", rank == 1 ? 8 : 4)));
-        if (random() % 2) let_all_happen(world, random);
-      }
-      let_all_happen(world, random);
-      world.check(true);
-      const std::string others = place.size() == 2 ? "rank 0" : place.size() == 4 ? "ranks 0, 2, 3" : "ranks 0, 2-4";
-      for (int rank = 0; rank < world.size(); ++rank)
-        for (const auto& [ended, error] : world.rank(rank).over)
-          CHECK(error == (ended->name == "same" ? ""
-                                                : "ranks disagree about \"t\": " + others +
-                                                      " gave all_reduce float32 4 SUM; rank 1 gave all_reduce "
-                                                      "float32 8 SUM"));
-      // The same name again, and this time all agree.
-      for (int rank = 0; rank < world.size(); ++rank) world.submit(rank, share(request("t", 8)));
-      let_all_happen(world, random);
-      world.check(true);
-      CHECK(world.rank(0).over.back().second.empty());
-    }
-  }
-}
-
-TEST(ranks_that_have_joined_take_part_until_all_have) {
-  for (const auto& place : kPlaces)
-    for (unsigned seed = 0; seed < 60; ++seed) {
-      std::mt19937 random(seed);
-      PolicyWorld world("board", {}, place, plain(seed % 2 ? 4 : 64));
-      for (int epoch = 0; epoch < 2; ++epoch) {
-        // Rank r has r + 1 steps to do.
-        std::vector<int> steps(place.size());
-        std::vector<bool> joined(place.size());
         for (;;) {
           std::vector<int> able;
-          for (int rank = 0; rank < world.size(); ++rank)
-            if (!joined[static_cast<std::size_t>(rank)] && world.rank(rank).under_way.empty()) able.push_back(rank);
+          for (std::size_t rank = 0; rank < todo.size(); ++rank)
+            if (!todo[rank].empty() && world.rank(static_cast<int>(rank)).under_way.size() < 6 &&
+                !world.rank(static_cast<int>(rank)).under_way.contains(todo[rank].front()->name))
+              able.push_back(static_cast<int>(rank));
           const auto events = world.events();
-          if (able.empty() && events.empty()) break;
+          if (able.empty() && (events.empty() || over(world))) break;
           const std::size_t choice = random() % (able.size() + events.size());
-          if (choice >= able.size()) {
-            world.happen(events[choice - able.size()]);
+          if (choice < able.size()) {
+            auto& mine = todo[static_cast<std::size_t>(able[choice])];
+            world.submit(able[choice], mine.front());
+            mine.pop_front();
           } else {
-            const int rank = able[choice];
-            const auto at = static_cast<std::size_t>(rank);
-            const bool last = steps[at] == rank;
-            world.submit(rank, share(request("a")));
-            world.submit(rank, share(request("unnamed" + std::to_string(steps[at]))));
-            if (steps[at] > 0) world.submit(rank, share(request("late")));
-            ++steps[at];
-            if (last) {
-              joined[at] = true;
-              world.join(rank);
-            }
+            world.happen(events[choice - able.size()]);
           }
-          world.check(false);
         }
-        world.check(true);
+        for (const auto& rank : todo) CHECK(rank.empty());
+        let_all_happen(world, random);
+        world.check_over();
         for (int rank = 0; rank < world.size(); ++rank) {
-          CHECK(world.rank(rank).joins.size() == static_cast<std::size_t>(epoch) + 1);
-          CHECK(world.rank(rank).joins.back() == world.rank(0).joins.back());
+          CHECK(world.rank(rank).over.size() == 18);
           for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
         }
       }
+}
+
+TEST(ranks_that_disagree_fail_with_both_sides_and_all_else_goes_on) {
+  for (const auto& policy : kPolicies)
+    for (const auto& place : kPlaces) {
+      if (place.size() < 2) continue;
+      std::mt19937 random(7);
+      for (int again = 0; again < 20; ++again) {
+        PolicyWorld world(policy, {}, place, plain());
+        for (int rank = 0; rank < world.size(); ++rank) {
+          world.submit(rank, share(request("same")));
+          world.submit(rank, share(request("t", rank == 1 ? 8 : 4)));
+          let_some_happen(world, random);
+        }
+        let_all_happen(world, random);
+        world.check_over();
+        const std::string others = place.size() == 2 ? "rank 0" : place.size() == 4 ? "ranks 0, 2, 3" : "ranks 0, 2-4";
+        for (int rank = 0; rank < world.size(); ++rank)
+          for (const auto& [ended, error] : world.rank(rank).over)
+            CHECK(error == (ended->name == "same" ? ""
+                                                  : "ranks disagree about \"t\": " + others +
+                                                        " gave all_reduce float32 4 SUM; rank 1 gave all_reduce "
+                                                        "float32 8 SUM"));
+        // The same name again, and this time all agree.
+        for (int rank = 0; rank < world.size(); ++rank) world.submit(rank, share(request("t", 8)));
+        let_all_happen(world, random);
+        world.check_over();
+        CHECK(world.rank(0).over.back().second.empty());
+      }
     }
+}
+
+TEST(ranks_that_have_joined_take_part_until_all_have) {
+  for (const auto& policy : kPolicies)
+    for (const auto& place : kPlaces)
+      for (unsigned seed = 0; seed < 60; ++seed) {
+        std::mt19937 random(seed);
+        PolicyWorld world(policy, {}, place, plain(seed % 2 ? 4 : 64));
+        for (int epoch = 0; epoch < 2; ++epoch) {
+          // Rank r has r + 1 steps to do.
+          std::vector<int> steps(place.size());
+          std::vector<bool> joined(place.size());
+          for (;;) {
+            std::vector<int> able;
+            for (int rank = 0; rank < world.size(); ++rank)
+              if (!joined[static_cast<std::size_t>(rank)] && world.rank(rank).under_way.empty()) able.push_back(rank);
+            const auto events = world.events();
+            if (able.empty() && (events.empty() || over(world))) break;
+            const std::size_t choice = random() % (able.size() + events.size());
+            if (choice >= able.size()) {
+              world.happen(events[choice - able.size()]);
+            } else {
+              const int rank = able[choice];
+              const auto at = static_cast<std::size_t>(rank);
+              const bool last = steps[at] == rank;
+              world.submit(rank, share(request("a")));
+              world.submit(rank, share(request("unnamed" + std::to_string(steps[at]))));
+              if (steps[at] > 0) world.submit(rank, share(request("late")));
+              ++steps[at];
+              if (last) {
+                joined[at] = true;
+                world.join(rank);
+              }
+            }
+          }
+          let_all_happen(world, random);
+          world.check_over();
+          for (int rank = 0; rank < world.size(); ++rank) {
+            CHECK(world.rank(rank).joins.size() == static_cast<std::size_t>(epoch) + 1);
+            CHECK(world.rank(rank).joins.back() == world.rank(0).joins.back());
+            for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
+          }
+        }
+      }
 }
 
 TEST(what_a_joined_rank_cannot_take_part_in_fails) {
-  for (const auto& place : kPlaces) {
-    if (place.size() < 2) continue;
-    std::mt19937 random(3);
-    PolicyWorld world("board", {}, place, plain());
-    Request made = request("b");
-    made.what.collective = Collective::broadcast;
-    made.what.root = 0;
-    const int last = world.size() - 1;
-    world.join(last);
-    for (int rank = 0; rank < last; ++rank) world.submit(rank, share(made));
-    let_all_happen(world, random);
-    for (int rank = 0; rank < last; ++rank) {
-      CHECK(world.rank(rank).over.size() == 1);
-      CHECK(world.rank(rank).over[0].second == "\"b\" is a broadcast float32 4 root 0, which rank " +
-                                                   std::to_string(last) +
-                                                   " cannot take part in, because it has joined");
+  for (const auto& policy : kPolicies)
+    for (const auto& place : kPlaces) {
+      if (place.size() < 2) continue;
+      std::mt19937 random(3);
+      PolicyWorld world(policy, {}, place, plain());
+      Request made = request("b");
+      made.what.collective = Collective::broadcast;
+      made.what.root = 0;
+      const int last = world.size() - 1;
+      world.join(last);
+      let_some_happen(world, random);
+      for (int rank = 0; rank < last; ++rank) world.submit(rank, share(made));
+      let_some_happen(world, random);
+      for (int rank = 0; rank < last; ++rank) world.join(rank);
+      let_all_happen(world, random);
+      world.check_over();
+      for (int rank = 0; rank < last; ++rank) {
+        CHECK(world.rank(rank).over.size() == 1);
+        CHECK(world.rank(rank).over[0].second == "\"b\" is a broadcast float32 4 root 0, which rank " +
+                                                     std::to_string(last) +
+                                                     " cannot take part in, because it has joined");
+      }
     }
-  }
 }
 
 TEST(a_bundle_is_issued_when_all_of_it_is_ready) {
-  for (const auto& place : kPlaces) {
-    std::mt19937 random(3);
-    PolicyWorld world("board", {}, place, plain());
-    for (const char* name : {"x", "y", "z"})
-      for (int rank = 0; rank < world.size(); ++rank) {
-        Request made = request(name);
-        made.bundle = {9, 3};
-        CHECK(issues(world, rank) == 0);
-        world.submit(rank, share(made));
-        if (*name != 'z') let_all_happen(world, random);
+  for (const auto& policy : kPolicies)
+    for (const auto& place : kPlaces) {
+      std::mt19937 random(3);
+      PolicyWorld world(policy, {}, place, plain());
+      for (int step = 1; step < 4; ++step) {
+        for (const char* name : {"x", "y", "z"})
+          for (int rank = 0; rank < world.size(); ++rank) {
+            Request made = request(name);
+            made.bundle = {9, 3};
+            CHECK(issues(world, rank) == static_cast<std::size_t>(step) - 1);
+            world.submit(rank, share(made));
+            if (*name != 'z') let_some_happen(world, random);
+          }
+        let_all_happen(world, random);
+        world.check_over();
+        CHECK(issues(world, 0) == static_cast<std::size_t>(step));
+        CHECK(world.rank(0).issued.at(0).back().requests.size() == 3);
       }
-    let_all_happen(world, random);
-    world.check(true);
-    CHECK(issues(world, 0) == 1);
-    CHECK(world.rank(0).issued.at(0)[0].requests.size() == 3);
-  }
+    }
 }
 
 TEST(urgent_requests_go_first) {
@@ -233,7 +262,7 @@ TEST(urgent_requests_go_first) {
     }
   }
   let_all_happen(world, random);
-  world.check(true);
+  world.check_over();
   std::string order;
   for (const auto& batch : world.rank(0).issued.at(0)) order += batch.requests.at(0)->name + " ";
   CHECK(order == "first t3 t2 t1 t0 ");
