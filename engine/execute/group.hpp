@@ -38,7 +38,9 @@ class Group {
   const char* link_name = "";
   Matcher matcher;
   Error error;                 // the first one; every later operation fails with it
-  bool internal = false;       // of a coordinator, which speaks for it
+  // What a coordinator has of its own is not spoken of: it speaks for it.
+  enum class Use : std::uint8_t { callers, control, data };
+  Use use = Use::callers;
   std::vector<Note> notes;     // for the coordinator, as they came
   std::unique_ptr<Lane> lane;  // where all members share this machine
   // The last operation of each kind, for the next one that finds it unused.

@@ -143,16 +143,17 @@ void Engine::lost(int handle, const std::string& reason) {
       fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
       continue;
     }
-    const bool needed = std::ranges::any_of(active_, [&](const auto& operation) {
-      return operation->group == group.get() && !operation->over() && operation->involves(rank);
-    });
+    // A coordinator knows who is still needed.
+    const bool needed = group->use != Group::Use::control && std::ranges::any_of(active_, [&](const auto& operation) {
+                          return operation->group == group.get() && !operation->over() && operation->involves(rank);
+                        });
     if (needed) fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
   }
 }
 
 void Engine::fail_with_absent_peers(Operation& operation) {
-  if (operation.over()) return;
   Group& group = *operation.group;
+  if (operation.over() || group.use == Group::Use::control) return;
   for (const int rank : operation.missing()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.peer < 0 || !peers_[static_cast<std::size_t>(member.peer)]->lost) continue;

@@ -35,7 +35,7 @@ std::vector<Wait> Engine::waits() {
   for (const auto& operation : active_) {  // oldest first
     if (operation->over()) continue;
     const Group& group = *operation->group;
-    if (group.internal && operation->speaks_for_itself()) continue;
+    if (group.use != Group::Use::callers && operation->speaks_for_itself()) continue;
     if (!seen.emplace(&group, is_point_to_point(operation->what.collective)).second) continue;
     for (const auto& [waiting, more] : operation->waiting()) {
       Wait& wait = found.emplace_back();

@@ -66,6 +66,9 @@ class Carriage {
   std::vector<Handle> moving_;
 };
 
+// Whether an all_reduce in a batch of several is packed with others of its kind.
+bool is_packed(const Request& request);
+
 // For the requests of a batch: one, or several that fuse.
 std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch);
 

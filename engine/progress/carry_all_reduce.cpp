@@ -1,4 +1,5 @@
-// All-reduces of a batch as one: tensors that lie apart are packed into the fusion memory and unpacked from it.
+// All-reduces of a batch: small tensors are packed into the fusion memory, reduced there as one and unpacked again,
+// large ones, which gain nothing by that, are reduced where they lie. All at once.
 #include <algorithm>
 #include <cstring>
 
@@ -9,46 +10,43 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{256} << 10;  // packed in one step
+// Two copies of so many bytes take about as long as one more collective.
+constexpr std::size_t kAlone = std::size_t{64} << 10;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
 }
 
-void copy(DType dtype, std::byte* to, const std::byte* from, std::size_t bytes, double factor) {
-  if (factor != 1) {
-    kernels().scale(dtype, to, from, bytes / size_of(dtype), factor);
-  } else if (to != from) {
-    std::memcpy(to, from, bytes);
-  }
+std::size_t bytes_of(const Carried& carried) {
+  return carried.request->what.count * size_of(carried.request->what.dtype);
 }
 
 class FusedAllReduce final : public Carriage {
  public:
   FusedAllReduce(const Surroundings& around, std::vector<Carried> fused)
-      : Carriage(around, std::move(fused)), first_(*carried_.front().request) {
-    for (const Carried& carried : carried_) bytes_ += bytes_of(carried);
-  }
+      : Carriage(around, std::move(fused)), first_(*carried_.front().request) {}
 
   bool step() override {
     const bool begun = phase_ != Phase::moving;
     switch (phase_) {
       case Phase::placing:
         place();
+        if (first_.prescale == 1) start_alone();
         phase_ = Phase::packing;
         [[fallthrough]];
       case Phase::packing:
-        if (!pack()) return true;
-        start();
+        if (!walk(&FusedAllReduce::pack)) return true;
+        if (first_.prescale != 1) start_alone();
+        start_packed();
         phase_ = Phase::moving;
         [[fallthrough]];
       case Phase::moving:
         if (!moved()) return begun;
-        for (const Carried& carried : carried_)
-          if (carried.own) carried.own->record.reduced_ns = now_ns();
+        note(&Record::reduced_ns);
         phase_ = Phase::unpacking;
         [[fallthrough]];
       case Phase::unpacking:
-        if (unpack()) phase_ = Phase::over;
+        if (walk(&FusedAllReduce::unpack)) phase_ = Phase::over;
         return true;
       case Phase::over: return false;
     }
@@ -60,87 +58,126 @@ class FusedAllReduce final : public Carriage {
  private:
   enum class Phase : std::uint8_t { placing, packing, moving, unpacking, over };
 
-  std::size_t bytes_of(const Carried& carried) const {
-    return carried.request->what.count * size_of(carried.request->what.dtype);
-  }
+  // A tensor, and where it is reduced.
+  struct Place {
+    Requested* own;  // null: zeros
+    std::byte* at;
+    std::size_t bytes;
+    bool packed;
+  };
 
-  // Tensors that lie in a row already, as those of a gradient bucket do, stay where they are.
   void place() {
-    std::byte* const begin = carried_.front().own ? carried_.front().own->data : nullptr;
-    std::byte* next = begin;
-    bool in_a_row = begin != nullptr;
+    const auto is_packed = [&](const Carried& carried) {
+      return around_.spare_inputs || (carried_.size() > 1 && bytes_of(carried) < kAlone);
+    };
+    // Tensors that lie in a row in the arena, as those of a gradient bucket do, are packed as they are.
+    std::byte* row = nullptr;
+    bool in_a_row = !around_.spare_inputs;
+    std::size_t unplaced = 0;
     for (const Carried& carried : carried_) {
-      in_a_row = in_a_row && carried.own && carried.own->data == next;
-      next += bytes_of(carried);
-    }
-    const bool usable = carried_.size() == 1 || around_.fusion.arena().holds(begin, bytes_);
-    in_place_ = in_a_row && usable && !around_.spare_inputs;
-    buffer_ = in_place_ ? begin : around_.fusion.at_least(bytes_);
-  }
-
-  // True once all is packed.
-  bool pack() {
-    if (in_place_ && first_.prescale == 1) return true;
-    return walk([&](const Carried& carried, std::size_t from, std::size_t in_buffer, std::size_t bytes) {
-      std::byte* const to = buffer_ + in_buffer;
-      if (carried.own) {
-        copy(first_.what.dtype, to, carried.own->data + from, bytes, first_.prescale);
-      } else {
-        std::memset(to, 0, bytes);
+      const std::size_t bytes = bytes_of(carried);
+      const bool packed = is_packed(carried);
+      if (packed) {
+        std::byte* const data = carried.own ? carried.own->data : nullptr;
+        if (packed_bytes_ == 0) row = data;
+        in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
+        packed_bytes_ += bytes;
+      } else if (!carried.own) {
+        unplaced += bytes;
       }
-    });
+      places_.push_back({carried.own.get(), packed || !carried.own ? nullptr : carried.own->data, bytes, packed});
+    }
+    if (!in_a_row || !around_.fusion.arena().holds(row, packed_bytes_)) row = nullptr;
+    const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced;
+    std::byte* free = needed > 0 ? around_.fusion.at_least(needed) : nullptr;
+    buffer_ = row != nullptr ? row : free;
+    std::byte* next = buffer_;
+    for (Place& each : places_) {
+      if (!each.packed) continue;
+      each.at = next;
+      next += each.bytes;
+    }
+    if (row == nullptr) free = next;
+    for (Place& each : places_) {
+      if (each.packed || each.own != nullptr) continue;
+      each.at = free;
+      std::memset(free, 0, each.bytes);
+      free += each.bytes;
+    }
   }
 
-  void start() {
-    if (first_.prescale != 1 || !in_place_) {
-      for (const Carried& carried : carried_)
-        if (carried.own) carried.own->record.packed_ns = now_ns();
-    }
-    moving_.push_back(all_reduce(around_.engine, around_.group, buffer_, bytes_ / size_of(first_.what.dtype),
+  void start(std::byte* data, std::size_t bytes) {
+    moving_.push_back(all_reduce(around_.engine, around_.group, data, bytes / size_of(first_.what.dtype),
                                  first_.what.dtype, first_.what.op, 1, Mode::inside));
-    at_ = done_ = offset_ = 0;
   }
 
-  bool unpack() {
-    if (in_place_ && first_.postscale == 1) {
-      for (const Carried& carried : carried_) around_.finished(*carried.own);
-      return true;
+  void start_alone() {
+    for (const Place& each : places_)
+      if (!each.packed) start(each.at, each.bytes);
+  }
+
+  void start_packed() {
+    if (packed_bytes_ > 0 || first_.prescale != 1) note(&Record::packed_ns);
+    if (std::ranges::any_of(places_, &Place::packed)) start(buffer_, packed_bytes_);
+    at_ = done_ = 0;
+  }
+
+  void note(std::int64_t Record::* time) const {
+    const auto now = now_ns();
+    for (const Place& each : places_)
+      if (each.own != nullptr) each.own->record.*time = now;
+  }
+
+  void pack(const Place& each, std::size_t from, std::size_t bytes) const {
+    if (each.own == nullptr) {
+      if (each.packed) std::memset(each.at + from, 0, bytes);
+    } else {
+      copy(each.at + from, each.own->data + from, bytes, first_.prescale);
     }
-    return walk([&](const Carried& carried, std::size_t from, std::size_t in_buffer, std::size_t bytes) {
-      if (!carried.own) return;
-      copy(first_.what.dtype, carried.own->data + from, buffer_ + in_buffer, bytes, first_.postscale);
-      if (from + bytes == bytes_of(carried)) around_.finished(*carried.own);
-    });
+  }
+
+  void unpack(const Place& each, std::size_t from, std::size_t bytes) const {
+    if (each.own == nullptr) return;
+    copy(each.own->data + from, each.at + from, bytes, first_.postscale);
+    if (from + bytes == each.bytes) around_.finished(*each.own);
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, double factor) const {
+    if (factor != 1) {
+      kernels().scale(first_.what.dtype, to, from, bytes / size_of(first_.what.dtype), factor);
+    } else if (to != from) {
+      std::memcpy(to, from, bytes);
+    }
   }
 
   // The next piece of all tensors, in order; true after the last.
-  template <typename Visit>
-  bool walk(Visit&& visit) {
-    for (std::size_t room = kPiece; at_ < carried_.size() && room > 0;) {
-      const std::size_t whole = bytes_of(carried_[at_]);
-      const std::size_t bytes = std::min(room, whole - done_);
-      visit(carried_[at_], done_, offset_, bytes);
-      offset_ += bytes;
+  bool walk(void (FusedAllReduce::*visit)(const Place&, std::size_t, std::size_t) const) {
+    const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
+    for (std::size_t room = kPiece; at_ < places_.size(); ++at_, done_ = 0) {
+      const Place& each = places_[at_];
+      const bool stays = each.own == nullptr ? !each.packed : each.at == each.own->data && factor == 1;
+      const std::size_t bytes = stays ? each.bytes : std::min(room, each.bytes - done_);
+      (this->*visit)(each, done_, bytes);
+      if (stays) continue;
       done_ += bytes;
       room -= bytes;
-      if (done_ < whole) break;
-      ++at_;
-      done_ = 0;
+      if (done_ < each.bytes) return false;
     }
-    return at_ == carried_.size();
+    return true;
   }
 
   const Request& first_;  // the others have the same dtype, op and factors
-  std::size_t bytes_ = 0;
   Phase phase_ = Phase::placing;
-  bool in_place_ = false;
+  std::vector<Place> places_;
   std::byte* buffer_ = nullptr;
-  std::size_t at_ = 0;      // the tensor that is packed, or unpacked,
-  std::size_t done_ = 0;    // so much of it,
-  std::size_t offset_ = 0;  // and of all
+  std::size_t packed_bytes_ = 0;
+  std::size_t at_ = 0;    // the tensor that is packed, or unpacked,
+  std::size_t done_ = 0;  // and so much of it
 };
 
 }  // namespace
+
+bool is_packed(const Request& request) { return request.bytes < kAlone; }
 
 std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused) {
   return std::make_unique<FusedAllReduce>(around, std::move(fused));

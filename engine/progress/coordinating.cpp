@@ -63,6 +63,7 @@ bool Coordinator::advance(Now now) {
          : synchronises && wait_ == Synchronise::Wait::yield ? Rest::yield
          : policy_wakes_ != Now::max() && busy_ == 0         ? Rest::sleep
                                                              : Rest::well;
+  carry_weight(busy_ > 0 && rest != Rest::spin && rest != Rest::yield);
   idle_ = pending_.empty() && busy_ == 0 && synchronising_ == nullptr && policy_wakes_ == Now::max();
   return moved;
 }
@@ -88,6 +89,13 @@ void Coordinator::let_go(const Error& error) {
   for (const auto& stream : streams_) stream->queue.clear();
   synchronising_.reset();
   busy_ = 0;
+  carry_weight(false);
+}
+
+// Tells the loop whether it moves data: see CpuMeter.
+void Coordinator::carry_weight(bool carries) {
+  if (carries != carries_) engine_->carrying_ += carries ? 1 : -1;
+  carries_ = carries;
 }
 
 // --- between coordinators
@@ -221,6 +229,7 @@ void Coordinator::carry_out(Issue& action, Now) {
     channel_ = action.channel;
     issued_on_channel_ = 0;
   }
+  std::uint64_t packed = 0;
   Batch batch;
   batch.channel = action.channel;
   batch.number = issued_on_channel_++;
@@ -244,11 +253,12 @@ void Coordinator::carry_out(Issue& action, Now) {
       continue;
     }
     batch.bytes += request->bytes;
+    if (is_packed(*request)) packed += request->bytes;
     batch.carried.push_back({std::move(request), std::move(own)});
   }
   if (batch.carried.empty()) return;
   ++totals_.batches;
-  if (batch.carried.size() > 1) totals_.fused_bytes += batch.bytes;
+  if (batch.carried.size() > 1) totals_.fused_bytes += packed;
   Stream& stream = stream_of(action.channel);
   busy_ += std::max<std::uint64_t>(batch.bytes, 1);
   stream.queue.push_back(std::move(batch));
@@ -293,7 +303,7 @@ Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
   std::vector<int> peers;
   for (const Member& member : like.members) peers.push_back(member.peer);
   auto made = engine_->make_group(like.channel + 1 + epoch_, like.rank, peers, like.timeout, like.plans);
-  made->internal = true;
+  made->use = Group::Use::data;
   return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), true));
 }
 

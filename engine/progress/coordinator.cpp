@@ -37,7 +37,10 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   const int here = machines[static_cast<std::size_t>(seat_.rank)];
   leader_ = static_cast<int>(std::ranges::find(machines, here) - machines.begin());
   const auto lock = engine_->enter();
-  control_->internal = data->internal = true;
+  control_->use = Group::Use::control;
+  data->use = Group::Use::data;
+  ++engine_->coordinators_;
+  cpu_before_ = engine_->coordination_cpu_ns_;
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), false));
   own_id_ = ++engine_->last_id_;
   sayings_id_ = ++engine_->last_id_;
@@ -145,6 +148,7 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
   }
   add(*requested, now);
   if (first) follow_up();
+  totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
   return requested;
 }
 
@@ -270,7 +274,9 @@ paceline::Counters Coordinator::counters() {
 
 Totals Coordinator::totals() {
   const auto lock = engine_->enter();
-  return totals_;
+  Totals totals = totals_;
+  totals.background_cpu_ns = engine_->coordination_cpu_ns_ - cpu_before_;
+  return totals;
 }
 
 std::vector<Record> Coordinator::records() {
@@ -290,6 +296,8 @@ void Coordinator::close() {
   const auto lock = engine_->enter();
   if (closed_) return;
   closed_ = true;
+  carry_weight(false);
+  --engine_->coordinators_;
   if (!engine_->closed_) {
     if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
     for (int rank = 0; rank < control_->size() && !control_->error; ++rank)

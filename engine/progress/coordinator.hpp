@@ -36,8 +36,9 @@ struct Wish {
 // What a coordinator has done so far, beside its policy.
 struct Totals {
   std::uint64_t batches = 0;
-  std::uint64_t fused_bytes = 0;        // of batches of more than one request
+  std::uint64_t fused_bytes = 0;        // packed with others
   std::uint64_t background_cpu_ns = 0;  // of the serving thread, and of callers that synchronise; not for moving data
+  std::uint64_t handing_in_ns = 0;      // of callers, in `submit`
   std::uint64_t spin_ns = 0;            // that ranks spent waiting for each other to synchronise
   std::uint64_t oversleep_ns = 0;       // past the times that the policy had asked for
   std::uint64_t sleeps = 0;
@@ -159,6 +160,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool carry(Stream& stream);
   void abandon(Stream& stream);
   void leave_board();
+  void carry_weight(bool carries);
 
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Group> control_;
@@ -183,6 +185,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::uint64_t issued_on_channel_ = 0;
   std::uint64_t busy_ = 0;
   bool submitting_ = false;
+  bool carries_ = false;
+  std::uint64_t cpu_before_ = 0;
   bool failing_ = false;
 
   std::vector<std::uint64_t> words_;

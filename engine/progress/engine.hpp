@@ -21,6 +21,7 @@
 #include "link/shm.hpp"
 #include "memory/arena.hpp"
 #include "progress/backoff.hpp"
+#include "progress/cpu_meter.hpp"
 #include "progress/placement.hpp"
 #include "trace/events.hpp"
 
@@ -137,7 +138,8 @@ class Engine final : private Inbox {
   void wake_listener();
   void set_alarm(Clock::time_point time);
   int add_peer(std::unique_ptr<Link> link, std::string description);
-  bool progress();
+  bool progress(CpuMeter& meter);
+  bool moves_data() const;
   bool poll_links();
   void poll_sockets();
   void handle_sockets(std::span<const epoll_event> events);
@@ -197,6 +199,10 @@ class Engine final : private Inbox {
   bool parked_flags_ = false;    // peers have been asked to wake us
   bool absent_peers_ = false;
   unsigned passes_ = 0;
+  int coordinators_ = 0;
+  int carrying_ = 0;  // coordinators that move data
+  std::uint64_t coordination_cpu_ns_ = 0;
+  CpuMeter* meter_ = nullptr;  // of the thread that is in `progress`
   bool closed_ = false;
 };
 

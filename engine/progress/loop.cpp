@@ -50,8 +50,15 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
   const Foreground foreground(*this);
   operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
   Backoff backoff(caller_budget_);
+  CpuMeter meter(coordination_cpu_ns_);
   while (!operation.over()) {
-    if (progress()) {
+    // Its own waiting is a caller's own affair, but not that which a policy wants of it.
+    if (coordinators_ > 0) {
+      const Rest wanted = rest();
+      meter.turn_to(wanted == Rest::spin || wanted == Rest::yield ? CpuMeter::Work::coordination
+                                                                  : CpuMeter::Work::other);
+    }
+    if (progress(meter)) {
       backoff.reset();
       if (contenders_.load(std::memory_order_relaxed) == 0) continue;
       lock.unlock();
@@ -76,21 +83,24 @@ void Engine::check_interrupt(std::unique_lock<std::mutex>& lock, Operation& oper
 std::vector<std::uint64_t> Engine::serve() {
   auto lock = enter();
   Backoff backoff(server_budget_);
+  CpuMeter meter(coordination_cpu_ns_);
   while (finished_.empty() && !closed_) {
+    meter.turn_to(coordinators_ == 0 || moves_data() ? CpuMeter::Work::other : CpuMeter::Work::coordination);
     if (foreground_ > 0) {
       aside_.wait_for(lock, kStepAside);
     } else if (active_.empty()) {
       park(lock);
+      meter.count();
       backoff.reset();
-    } else if (progress()) {
+    } else if (progress(meter)) {
       backoff.reset();
       if (contenders_.load(std::memory_order_relaxed) > 0) {
         lock.unlock();
         ::sched_yield();
         lock.lock();
       }
-    } else if (!active_.empty()) {
-      pause(lock, backoff);
+    } else if (!active_.empty() && pause(lock, backoff)) {
+      meter.count();
     }
   }
   if (closed_) return {};
@@ -190,14 +200,22 @@ void Engine::set_alarm(Clock::time_point time) {
   ::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-bool Engine::progress() {
+bool Engine::moves_data() const {
+  return carrying_ > 0 || std::ranges::any_of(active_, [](const auto& operation) {
+           return operation->group->use == Group::Use::callers;
+         });
+}
+
+bool Engine::progress(CpuMeter& meter) {
   ++passes_;
+  meter_ = &meter;
   bool moved = poll_links();
   if (!tcp_links_.empty() || passes_ % kPassesPerSocketLook == 0) poll_sockets();
   moved |= step_operations();
   if (passes_ % kPassesPerClock == 0) check_clocks();
   const auto before = active_.size();
   retire();
+  meter_ = nullptr;
   return moved || active_.size() != before;
 }
 
@@ -265,7 +283,12 @@ bool Engine::step_operations() {
 }
 
 bool Engine::step(Operation& operation) {
+  // While a policy has its thread spin, data moves all the same.
+  const bool apart =
+      operation.group->use == Group::Use::data && meter_ != nullptr && meter_->work() == CpuMeter::Work::coordination;
+  if (apart) meter_->turn_to(CpuMeter::Work::other);
   const bool moved = operation.step();
+  if (apart) meter_->turn_to(CpuMeter::Work::coordination);
   if (operation.trouble()) {
     poll_links();  // a peer that is gone may have left the reason behind
     if (!operation.over()) fail_group(*operation.group, operation.trouble());

@@ -85,8 +85,8 @@ nb::tuple counters(PyCoordinator& self) {
   const auto p = self.coordinator->counters();
   const auto t = self.coordinator->totals();
   return nb::make_tuple(p.cycles, p.synchronisations, p.messages, p.cache_hits, p.cache_misses, p.issues, p.issued,
-                        p.deviations, t.batches, t.fused_bytes, t.background_cpu_ns, t.spin_ns, t.oversleep_ns,
-                        t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
+                        p.deviations, t.batches, t.fused_bytes, t.background_cpu_ns, t.handing_in_ns, t.spin_ns,
+                        t.oversleep_ns, t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
 }
 
 nb::list records(PyCoordinator& self) {

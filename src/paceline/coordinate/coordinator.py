@@ -35,7 +35,7 @@ class Span(NamedTuple):
     """Contiguous memory: its address, elements, and the number of their type in `paceline._engine.DTYPES`."""
 
     address: int
-    count: int
+    count: int  # type: ignore[assignment]  # of elements; a tuple's own count is of no use here
     dtype: int
 
 
@@ -65,13 +65,15 @@ class Coordinator:
         self._closed = False
         channel = _agree(native, options)
         members = home.membership(native.channel).members
-        self._groups = [
+        control, data = (
             home.subgroup(native.channel, range(self.size), channel + extra, timeout, home.plans) for extra in (0, 1)
-        ]
+        )
+        self._channels = (control.channel, data.channel)
         machines: dict[str, int] = {}
         machine_of = [machines.setdefault(member.machine, len(machines)) for member in members]
         self._native = _engine.Coordinator(
-            *self._groups,
+            control,
+            data,
             options.policy,
             options.fusion_bytes,
             options.wait,
@@ -118,8 +120,7 @@ class Coordinator:
     def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
         """Put the ranks' `source`s one after the other; ranks may differ in their first dimension.
 
-        Afterwards `output` is a buffer of all, None where there is nothing, and `counts` the elements of each rank. A
-        rank that has joined gives none.
+        Afterwards `output` is a buffer of all, `counts` the elements of each rank. A rank that has joined gives none.
         """
         return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
 
@@ -191,8 +192,8 @@ class Coordinator:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
         self._native.close()
-        for group in self._groups:
-            self._home.forget(group.channel)
+        for channel in self._channels:
+            self._home.forget(channel)
 
     def _listen(self) -> None:
         self._home.notify(self._native.sayings_id, self._say)

@@ -44,9 +44,11 @@ class Counters:
     """Times that policy `graph` fell back to negotiation."""
     batches: int
     fused_bytes: int
-    """Of batches of more than one request."""
+    """Packed with others, to be reduced as one."""
     background_cpu_ns: int
     """CPU time of coordination: of the engine's thread, and of callers while they synchronise; not of moving data."""
+    handing_in_ns: int
+    """Of callers that hand in requests."""
     spin_ns: int
     """Waited for the other ranks in synchronisations that keep or offer the core."""
     oversleep_ns: int
