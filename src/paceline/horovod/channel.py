@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from paceline.errors import CommunicationError
+from paceline.horovod.exceptions import HorovodInternalError
+
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
 
@@ -48,7 +51,11 @@ class Channel:
         return self.ranks.index(rank)
 
     def start(self, names: Sequence[str], start: Callable[[], Iterable[Request]]) -> list[Request]:
-        """Hand in one request per name by `start`. ValueError, before any is, if one of the names is under way."""
+        """Hand in one request per name by `start`.
+
+        Raises ValueError, before any is, if one of the names is under way; HorovodInternalError if an earlier failure
+        left the job unusable.
+        """
         with self._lock:
             for name in names:
                 earlier = self._under_way.get(name)
@@ -57,7 +64,10 @@ class Channel:
                         f"{name} is still under way: a tensor with the same name as another that is currently being "
                         "processed needs a name of its own"
                     )
-            requests = list(start())
+            try:
+                requests = list(start())
+            except CommunicationError as error:
+                raise HorovodInternalError(str(error)) from error
             self._under_way.update(zip(names, requests, strict=True))
             return requests
 

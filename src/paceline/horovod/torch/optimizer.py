@@ -16,6 +16,7 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
 from paceline.horovod.torch.allreduce import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.known_order import tell_order
 from paceline.horovod.torch.naming import parameter_names
 from paceline.horovod.torch.objects import broadcast_object
 from paceline.horovod.torch.units import Groups, check_groups, units
@@ -92,7 +93,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         process_set: ProcessSet,
     ) -> None:
         """Begin to watch the parameters' gradients."""
-        self._names, self._compression, self._op = names, compression, op
+        self._parameter_names, self._compression, self._op = names, compression, op
         self._scales = (1.0 / predivide, predivide)
         self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
         self.backward_passes_per_step = passes
@@ -106,6 +107,9 @@ class GradientOptimizer(torch.optim.Optimizer):
             for parameter in unit:
                 self._unit_of[parameter] = unit
                 parameter.register_post_accumulate_grad_hook(self._arrived)
+        channel = job.current().channel(process_set.process_set_id)
+        alone = (unit[0] for unit in dict.fromkeys(self._unit_of.values()) if len(unit) == 1)
+        tell_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
         self._reset()
 
     def _reset(self) -> None:
@@ -120,9 +124,9 @@ class GradientOptimizer(torch.optim.Optimizer):
         """The parameters that want gradients, in the order of the process set's first rank."""
         own = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         first = (self._process_set.ranks or [0])[0]
-        names = broadcast_object([self._names[p] for p in own], first, "optimizer.order", self._process_set)
+        names = broadcast_object([self._parameter_names[p] for p in own], first, "optimizer.order", self._process_set)
         place = {name: number for number, name in enumerate(names)}
-        return sorted(own, key=lambda p: place.get(self._names[p], len(place)))
+        return sorted(own, key=lambda p: place.get(self._parameter_names[p], len(place)))
 
     def _arrived(self, parameter: Tensor) -> None:
         assert isinstance(parameter, Parameter)
@@ -156,7 +160,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         arguments = {"op": self._op, "process_set": self._process_set}
         if self._op == ops.Average:
             arguments |= dict(zip(("prescale_factor", "postscale_factor"), self._scales, strict=True))
-        name = self._names[parameters[0]]
+        name = self._parameter_names[parameters[0]]
         if grouped:
             handle = grouped_allreduce_async_([tensor for tensor, _ in pairs], name=name, **arguments)  # type: ignore[arg-type]
         else:
@@ -172,7 +176,9 @@ class GradientOptimizer(torch.optim.Optimizer):
         return finish
 
     def _combine_sparse(self, parameter: Parameter) -> Finish:
-        result = sparse_allreduce_async(_gradient(parameter), self._names[parameter], self._op, self._process_set)
+        result = sparse_allreduce_async(
+            _gradient(parameter), self._parameter_names[parameter], self._op, self._process_set
+        )
         return lambda: _take(parameter, result())
 
     def synchronize(self) -> None:
