@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from paceline.settings import MetricsAddress, Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
+from paceline.trace.dump import MAX_EVENTS
 from paceline.trace.listener import Name
 from paceline.trace.request import Request, of_records, wall_ns
 from paceline.watch import Watch
@@ -57,6 +58,7 @@ class Lookout:
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
         self._trace = trace
         self._coordinators: dict[int, Source] = {}
+        self._closed: list[Request] = []
         self._gathering: Gathering | None = None
         self._server: Server | None = None
         self._groups = groups
@@ -108,13 +110,17 @@ class Lookout:
         """A coordinator closes: take in what it has done, if anybody wants to know."""
         if channel in self._coordinators and (self._looker is not None or self._timeline is not None):
             self.observer.look()
-        self._coordinators.pop(channel, None)
+        closed = self._coordinators.pop(channel, None)
+        if closed is not None and self._settings.trace:
+            self._closed = (self._closed + of_records(channel, closed.records(), wall_ns()))[-MAX_EVENTS:]
 
     def requests(self) -> list[Request]:
-        """The last of all coordinators, as they ended."""
+        """The last of all coordinators, as they ended; of those that are closed only if a dump will be written."""
         shift = wall_ns()
         found = dict(self._coordinators).items()
-        return [request for channel, one in found for request in of_records(channel, one.records(), shift)]
+        return self._closed + [
+            request for channel, one in found for request in of_records(channel, one.records(), shift)
+        ]
 
     def figures(self) -> Figures:
         """Of this rank, as they are now."""
