@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.timeline.ready import Ready
     from paceline.timeline.timeline import Timeline
 
-_LONGEST = 1.0
-
 log = logging.getLogger("paceline")
 
 
@@ -67,7 +65,7 @@ class Lookout:
         self._lock = threading.Lock()
         self._timeline: Timeline | None = None
         self._looker: Regularly | None = None
-        self._seconds = 0.05
+        self._seconds = 0.25
         self._ready: Ready | None = None
         patience = settings.stall_seconds
         stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience)
@@ -181,7 +179,7 @@ class Lookout:
     def _look(self) -> float:
         from paceline.observe.regularly import seconds_to_next
 
-        self._seconds = seconds_to_next(self.observer.look(), self._seconds, _LONGEST)
+        self._seconds = seconds_to_next(self.observer.look(), self._seconds)
         return self._seconds
 
     def _answer(self, question: str) -> bytes:
