@@ -214,8 +214,8 @@ def check_lost(rank: int, size: int, how: str) -> str:
 @pytest.mark.parametrize(("how", "kind"), [("SIGKILL", "PeerLost"), ("SIGSTOP", "Timeout")])
 def test_a_lost_rank_is_named(ranks: Ranks, how: str, kind: str, tmp_path: Path) -> None:
     told = tmp_path / "told"
+    environment = {"TOLD": str(told), "PACELINE_TIMEOUT": "6", "PACELINE_START_TIMEOUT": "60"}
     with pytest.raises(AssertionError, match="the process died"):
-        environment = {"TOLD": str(told), "PACELINE_TIMEOUT": "6", "PACELINE_START_TIMEOUT": "60"}
         ranks(check_lost, 3, environment=environment, fresh=True, how=how)
     for rank in (0, 2):
         words = told.with_suffix(f".{rank}").read_text()
