@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from paceline.errors import CommunicationError
+from paceline.horovod.exceptions import HorovodInternalError
+
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
 
@@ -35,6 +38,11 @@ class Channel:
             self._unnamed[kind] += 1
             return f"{kind}.noname.{self._round}.{self._unnamed[kind]}"
 
+    def names(self, kind: str, given: str | None, count: int) -> list[str]:
+        """The names of `count` requests of one call."""
+        base = self.name(f"grouped_{kind}", given)
+        return [f"{base}_{number}of{count}" for number in range(1, count + 1)]
+
     def next_round(self) -> None:
         """All ranks have joined: those that had less to do may have counted less, so everybody counts anew."""
         with self._lock:
@@ -48,7 +56,11 @@ class Channel:
         return self.ranks.index(rank)
 
     def start(self, names: Sequence[str], start: Callable[[], Iterable[Request]]) -> list[Request]:
-        """Hand in one request per name by `start`. ValueError, before any is, if one of the names is under way."""
+        """Hand in one request per name by `start`.
+
+        Raises ValueError, before any is, if one of the names is under way; HorovodInternalError if an earlier failure
+        left the job unusable.
+        """
         with self._lock:
             for name in names:
                 earlier = self._under_way.get(name)
@@ -57,7 +69,10 @@ class Channel:
                         f"{name} is still under way: a tensor with the same name as another that is currently being "
                         "processed needs a name of its own"
                     )
-            requests = list(start())
+            try:
+                requests = list(start())
+            except CommunicationError as error:
+                raise HorovodInternalError(str(error)) from error
             self._under_way.update(zip(names, requests, strict=True))
             return requests
 

@@ -26,7 +26,7 @@ class AdasumOptimizer(torch.optim.Optimizer):
         self, names: dict[Parameter, str], compression: type[Compressor], passes: int, process_set: ProcessSet
     ) -> None:
         """Begin to count the parameters' gradients."""
-        self._names, self._compression, self._process_set = names, compression, process_set
+        self._parameter_names, self._compression, self._process_set = names, compression, process_set
         self._trained = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self.set_backward_passes_per_step(passes)
         for parameter in self._trained:
@@ -59,7 +59,7 @@ class AdasumOptimizer(torch.optim.Optimizer):
             waiting = []
             for parameter, start in before.items():
                 change, context = self._compression.compress(parameter.detach() - start)
-                name = self._names[parameter]
+                name = self._parameter_names[parameter]
                 handle = allreduce_async_(change, name=name, op=ops.Adasum, process_set=self._process_set)
                 waiting.append((parameter, start, context, handle))
             for parameter, start, context, handle in waiting:

@@ -92,7 +92,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         process_set: ProcessSet,
     ) -> None:
         """Begin to watch the parameters' gradients."""
-        self._names, self._compression, self._op = names, compression, op
+        self._parameter_names, self._compression, self._op = names, compression, op
         self._scales = (1.0 / predivide, predivide)
         self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
         self.backward_passes_per_step = passes
@@ -120,9 +120,9 @@ class GradientOptimizer(torch.optim.Optimizer):
         """The parameters that want gradients, in the order of the process set's first rank."""
         own = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         first = (self._process_set.ranks or [0])[0]
-        names = broadcast_object([self._names[p] for p in own], first, "optimizer.order", self._process_set)
+        names = broadcast_object([self._parameter_names[p] for p in own], first, "optimizer.order", self._process_set)
         place = {name: number for number, name in enumerate(names)}
-        return sorted(own, key=lambda p: place.get(self._names[p], len(place)))
+        return sorted(own, key=lambda p: place.get(self._parameter_names[p], len(place)))
 
     def _arrived(self, parameter: Tensor) -> None:
         assert isinstance(parameter, Parameter)
@@ -156,7 +156,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         arguments = {"op": self._op, "process_set": self._process_set}
         if self._op == ops.Average:
             arguments |= dict(zip(("prescale_factor", "postscale_factor"), self._scales, strict=True))
-        name = self._names[parameters[0]]
+        name = self._parameter_names[parameters[0]]
         if grouped:
             handle = grouped_allreduce_async_([tensor for tensor, _ in pairs], name=name, **arguments)  # type: ignore[arg-type]
         else:
@@ -172,7 +172,9 @@ class GradientOptimizer(torch.optim.Optimizer):
         return finish
 
     def _combine_sparse(self, parameter: Parameter) -> Finish:
-        result = sparse_allreduce_async(_gradient(parameter), self._names[parameter], self._op, self._process_set)
+        result = sparse_allreduce_async(
+            _gradient(parameter), self._parameter_names[parameter], self._op, self._process_set
+        )
         return lambda: _take(parameter, result())
 
     def synchronize(self) -> None:
