@@ -22,7 +22,6 @@ from paceline.errors import CommunicationError
 from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
 from paceline.observe.lookout import Lookout
-from paceline.observe.observer import Source
 from paceline.partition import UNDIVIDED, Partition, partition
 from paceline.places import Places, given
 from paceline.rendezvous import (
@@ -39,7 +38,6 @@ from paceline.settings import Settings
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.trace import dump as trace
-from paceline.trace.request import Request, of_records, wall_ns
 from paceline.version import VERSION
 
 log = logging.getLogger("paceline")
@@ -91,7 +89,6 @@ class Runtime:
         self._lookout: Lookout | None = None
         self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
-        self._coordinators: dict[int, Source] = {}
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
         self.partition: Partition | None = None
@@ -223,16 +220,6 @@ class Runtime:
         """How groups are planned where nobody says otherwise."""
         return self._plans
 
-    def show(self, channel: int, coordinator: Source) -> None:
-        """Let those who look at this rank see this coordinator too. channel: of the group that carries its data."""
-        self._coordinators[channel] = coordinator
-
-    def hide(self, channel: int) -> None:
-        """It is about to close."""
-        if channel in self._coordinators and self._lookout is not None:
-            self._lookout.last_look()
-        self._coordinators.pop(channel, None)
-
     @property
     def lookout(self) -> Lookout | None:
         """From where others see this rank; None before its first group."""
@@ -318,9 +305,7 @@ class Runtime:
         self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
-            self._lookout = Lookout(
-                self.settings, self._engine, self._coordinators, self._seen, membership.rank, me, self._trace
-            )
+            self._lookout = Lookout(self.settings, self._engine, self._seen, membership.rank, me, self._trace)
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
         return self._adaptive(self._engine, group, membership, here, timeout)
@@ -358,7 +343,7 @@ class Runtime:
                 me,
                 size,
                 groups=dict(self._seen),
-                requests=self._requests(),
+                requests=self._lookout.requests() if self._lookout is not None else (),
                 reason=self._first_failure(),
             )
 
@@ -372,18 +357,10 @@ class Runtime:
             self.events(),
             size=size,
             groups=dict(self._seen),
-            requests=self._requests(),
+            requests=self._lookout.requests() if self._lookout is not None else (),
             reason=self._first_failure(),
             line=users_line(),
         ).encode()
-
-    def _requests(self) -> list[Request]:
-        shift = wall_ns()
-        return [
-            request
-            for channel, coordinator in dict(self._coordinators).items()
-            for request in of_records(channel, coordinator.records(), shift)
-        ]
 
     def _place_in_job(self) -> tuple[int, int]:
         return self._world[self._process.name], len(self._world)

@@ -11,6 +11,7 @@ from paceline.observe.figures import Figures, decode, encode
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.rates import rates
+from paceline.observe.regularly import seconds_to_next
 
 
 def observer(engine: FakeEngine, **coordinators: FakeCoordinator) -> Observer:
@@ -158,3 +159,10 @@ def test_news_go_to_those_who_follow() -> None:
     engine.rows.append(operation(2))
     one.look()
     assert [event.id for news in heard for event in news.events] == [1]
+
+
+@given(st.floats(0, 1), st.floats(0.25, 1))
+def test_it_looks_again_before_a_ring_is_full(full: float, before: float) -> None:
+    seconds = seconds_to_next(full, before)
+    assert 0.25 <= seconds <= 1.0
+    assert full * seconds / before <= 1 or seconds == 0.25

@@ -51,7 +51,10 @@ def pids(job: LocalJob) -> list[int]:
     names = [name for name in live.listening() if name.pid in mine]
     if len(names) < 2:
         return []
-    dumps, _ = live.everyone(names, lambda name: live.ask(name, 5.0))
+    try:
+        dumps, _ = live.everyone(names, lambda name: live.ask(name, 5.0))
+    except ValueError:  # they have just begun, or ended
+        return []
     return [dump.pid for dump in dumps] if all(len(dump.requests) > 50 for dump in dumps) else []
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from paceline.launch.local import LocalJob
+from paceline.trace import chrome, dump
+from paceline.trace.phases import FIRST_PID
 
 WATCHED = str(Path(__file__).with_name("watched.py"))
 DEADLINE = 60.0
@@ -53,6 +55,18 @@ def test_a_timeline_of_a_job_that_was_killed_is_whole(tmp_path: Path) -> None:
     assert any(record["name"] == "PACELINE_ALLREDUCE" for record in json.loads(path.read_text()))
 
 
+def test_the_trace_of_a_job_that_ended_has_every_tensor_of_both_ranks(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    with job(tmp_path, 20, "-", "end", PACELINE_TRACE=str(folder)) as running:
+        assert running.wait(DEADLINE) == 0
+    chrome.write(dump.read(folder), tmp_path / "t.json")
+    records = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    rows = Counter(record["tid"] for record in records if record["name"] == "NEGOTIATE_ALLREDUCE")
+    assert rows == {0: 20 * TENSORS, 1: 20 * TENSORS}
+    ticks = Counter((r["name"], r["tid"]) for r in records if r["pid"] >= FIRST_PID and r["name"] in "01")
+    assert ticks == {("0", 0): 20 * TENSORS, ("1", 0): 20 * TENSORS}
+
+
 def test_metrics_of_each_rank(tmp_path: Path) -> None:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -83,7 +97,7 @@ def test_a_stalled_tensor_is_named_with_who_is_missing(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             running.wait(8)
         text = (tmp_path / "output" / "rank-0.err").read_text()
-    (warning,) = [line for line in text.splitlines() if line.startswith("stalled 1")]
+    warning = next(line for line in text.splitlines() if line.startswith("stalled "))
     assert 'all_reduce "layer3.weight" float32[2000]' in warning
     assert "missing rank 1 (" in warning and "watched.py:" in warning
     error = text.splitlines()[-1]

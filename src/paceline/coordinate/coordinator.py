@@ -85,7 +85,8 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
-        home.show(self._channels[-1], self)
+        if home.lookout is not None:
+            home.lookout.show(self._channels[-1], self)
         self._listen()
 
     def all_reduce(
@@ -192,7 +193,8 @@ class Coordinator:
     def close(self) -> None:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
-        self._home.hide(self._channels[-1])
+        if self._home.lookout is not None:
+            self._home.lookout.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
             self._home.forget(channel)

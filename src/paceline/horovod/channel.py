@@ -38,6 +38,11 @@ class Channel:
             self._unnamed[kind] += 1
             return f"{kind}.noname.{self._round}.{self._unnamed[kind]}"
 
+    def names(self, kind: str, given: str | None, count: int) -> list[str]:
+        """The names of `count` requests of one call."""
+        base = self.name(f"grouped_{kind}", given)
+        return [f"{base}_{number}of{count}" for number in range(1, count + 1)]
+
     def next_round(self) -> None:
         """All ranks have joined: those that had less to do may have counted less, so everybody counts anew."""
         with self._lock:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from paceline.observe.figures import Figures, encode
-from paceline.observe.observer import Engine, Observer, Source
-from paceline.observe.regularly import Regularly, seconds_to_next
-from paceline.report.gather import Gathering, Pair
 from paceline.settings import MetricsAddress, Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
-from paceline.timeline.ready import Ready
-from paceline.timeline.timeline import Timeline
+from paceline.trace.dump import MAX_EVENTS
 from paceline.trace.listener import Name
+from paceline.trace.request import Request, of_records, wall_ns
 from paceline.watch import Watch
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.metrics.server import Server
-
-_LONGEST = 1.0
+    from paceline.observe.figures import Figures
+    from paceline.observe.observer import Engine, Observer, Source
+    from paceline.observe.regularly import Regularly
+    from paceline.report.gather import Gathering, Pair
+    from paceline.timeline.ready import Ready
+    from paceline.timeline.timeline import Timeline
 
 log = logging.getLogger("paceline")
 
@@ -46,7 +47,6 @@ class Lookout:
         self,
         settings: Settings,
         engine: Engine,
-        coordinators: Mapping[int, Source],
         groups: Mapping[int, Known],
         rank: int,
         me: str,
@@ -55,22 +55,39 @@ class Lookout:
         self._job, world = next(iter(groups.items()))
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
         self._trace = trace
+        self._coordinators: dict[int, Source] = {}
+        self._closed: list[Request] = []
         self._gathering: Gathering | None = None
         self._server: Server | None = None
         self._groups = groups
-        self.observer = Observer(engine, lambda: dict(coordinators), self._named, rank, self._size)
+        self._engine = engine
+        self._observer: Observer | None = None
+        self._lock = threading.Lock()
         self._timeline: Timeline | None = None
         self._looker: Regularly | None = None
-        self._seconds = 0.05
+        self._seconds = 0.25
         self._ready: Ready | None = None
         patience = settings.stall_seconds
         stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience)
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
         self._watch = Watch(self._name, stalls, self._answer)
 
+    @property
+    def observer(self) -> Observer:
+        """What follows this rank; from when it is first asked for."""
+        with self._lock:
+            if self._observer is None:
+                from paceline.observe.observer import Observer
+
+                coordinators = self._coordinators
+                self._observer = Observer(self._engine, lambda: dict(coordinators), self._named, self._rank, self._size)
+            return self._observer
+
     def begin(self, pair: Pair) -> None:
         """Start what the settings ask for; once. pair: see `Gathering`; every rank of the job calls this."""
         if self._settings.report is not None and self._gathering is None:
+            from paceline.report.gather import Gathering
+
             self._gathering = Gathering(pair, self._job, self._rank, self._size)
             self.keep_looking()
         if self._settings.metrics is not None and self._server is None:
@@ -79,12 +96,29 @@ class Lookout:
     def keep_looking(self) -> None:
         """From now on miss nothing: look often enough that the rings never run over."""
         if self._looker is None:
+            from paceline.observe.regularly import Regularly
+
             self._looker = Regularly(self._look, "paceline-looker")
 
-    def last_look(self) -> None:
+    def show(self, channel: int, coordinator: Source) -> None:
+        """Let it be seen from here. channel: of the group that carries its data."""
+        self._coordinators[channel] = coordinator
+
+    def hide(self, channel: int) -> None:
         """A coordinator closes: take in what it has done, if anybody wants to know."""
-        if self._looker is not None or self._timeline is not None:
+        if channel in self._coordinators and (self._looker is not None or self._timeline is not None):
             self.observer.look()
+        closed = self._coordinators.pop(channel, None)
+        if closed is not None and self._settings.trace:
+            self._closed = (self._closed + of_records(channel, closed.records(), wall_ns()))[-MAX_EVENTS:]
+
+    def requests(self) -> list[Request]:
+        """The last of all coordinators, as they ended; of those that are closed only if a dump will be written."""
+        shift = wall_ns()
+        found = dict(self._coordinators).items()
+        return self._closed + [
+            request for channel, one in found for request in of_records(channel, one.records(), shift)
+        ]
 
     def figures(self) -> Figures:
         """Of this rank, as they are now."""
@@ -94,6 +128,8 @@ class Lookout:
         """See `paceline.timeline.start`."""
         self.stop_timeline()
         if self._rank == 0 if here is None else here:
+            from paceline.timeline.timeline import Timeline
+
             self._timeline = Timeline(path, self.observer, self._name, mark_cycles)
 
     def stop_timeline(self) -> None:
@@ -141,7 +177,9 @@ class Lookout:
         return server
 
     def _look(self) -> float:
-        self._seconds = seconds_to_next(self.observer.look(), self._seconds, _LONGEST)
+        from paceline.observe.regularly import seconds_to_next
+
+        self._seconds = seconds_to_next(self.observer.look(), self._seconds)
         return self._seconds
 
     def _answer(self, question: str) -> bytes:
@@ -149,9 +187,13 @@ class Lookout:
         if words == ["trace"]:
             return self._trace()
         if words == ["figures"]:
+            from paceline.observe.figures import encode
+
             return encode(self.figures())
         if len(words) == 2 and words[0] == "ready":
             if self._ready is None:
+                from paceline.timeline.ready import Ready
+
                 self._ready = Ready(self.observer)
             return self._ready.since(int(words[1]))
         raise ValueError(f"no such question: {question!r:.100}")

@@ -37,7 +37,7 @@ class Rates:
 def rates(after: Figures, before: Figures | None = None) -> Rates:
     """From `before` to `after`, two figures of one rank; without `before` over all that `after` counts."""
     seconds = max((after.time_ns - (before.time_ns if before else after.since_ns)) / 1e9, 1e-9)
-    steps = after.steps - (before.steps if before else 0)
+    steps = max(0.0, after.steps - (before.steps if before else 0))  # they may begin to be counted by names
     operations = after.operations - (before.operations if before else 0)
     seen = operations - (after.unseen - (before.unseen if before else 0))
     moved = after.bytes - (before.bytes if before else 0)

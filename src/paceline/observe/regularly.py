@@ -34,9 +34,10 @@ class Regularly:
             log.exception("%s ends", self._thread.name)
 
 
-def seconds_to_next(full: float, before: float, longest: float) -> float:
-    """When to look at a ring again, so that it is not more than half new then.
+def seconds_to_next(full: float, before: float) -> float:
+    """When to look at a ring again, so that it is not more than half new then: 0.25 to 1 s.
 
-    full: how much of it was new, `before` seconds after the look before that one.
+    full: how much of it was new, `before` seconds after the look before that one. Of operations that come faster than
+    that, some go by: looking is not to cost more than a few per cent of a core.
     """
-    return min(longest, max(0.05, before * min(2.0, 0.5 / max(full, 1e-9))))
+    return min(1.0, max(0.25, before * min(2.0, 0.5 / max(full, 1e-9))))

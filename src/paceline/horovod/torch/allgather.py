@@ -30,7 +30,7 @@ def allgather_async(tensor: Tensor, name: str | None = None, process_set: Proces
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
     """Gather the ranks' tensors; see `allgather_async`. The gradient is the average over the ranks of theirs."""
-    (result,) = _Allgather.apply(name, process_set, "allgather", tensor)
+    (result,) = _Allgather.apply(name, process_set, False, tensor)
     gathered: Tensor = result
     return gathered
 
@@ -39,14 +39,14 @@ def grouped_allgather_async(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """As `allgather_async` for several tensors; `synchronize` gives a list."""
-    return _start(tensors, name, process_set, lambda gathered: [rows for rows, _ in gathered], "grouped_allgather")
+    return _start(tensors, name, process_set, lambda gathered: [rows for rows, _ in gathered], True)
 
 
 def grouped_allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Tensor]:
     """Gather several tensors of each rank; see `allgather`."""
-    return list(_Allgather.apply(name, process_set, "grouped_allgather", *tensors))
+    return list(_Allgather.apply(name, process_set, True, *tensors))
 
 
 def allgather_with_counts(
@@ -60,8 +60,8 @@ def allgather_with_counts(
 
 class _Allgather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, name: str | None, process_set: ProcessSet, kind: str, *tensors: Tensor) -> Any:
-        gathered = synchronize(_start(tensors, name, process_set, list, kind))
+    def forward(ctx: Any, name: str | None, process_set: ProcessSet, grouped: bool, *tensors: Tensor) -> Any:
+        gathered = synchronize(_start(tensors, name, process_set, list, grouped))
         me = process_set.rank()
         ctx.process_set = process_set
         ctx.parts = [(sum(counts[:me]), counts[me]) for _, counts in gathered]
@@ -75,7 +75,7 @@ class _Allgather(torch.autograd.Function):
 
 
 def _start(
-    tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, result: Any, kind: str = "allgather"
+    tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, result: Any, grouped: bool = False
 ) -> int:
     """`result` makes the call's result of a list with, for each tensor, what was gathered and each rank's rows."""
     if not tensors:
@@ -84,8 +84,7 @@ def _start(
         rows_of(tensor, "allgather")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allgather")
-    base, count = channel.name(kind, name), len(tensors)
-    names = [base] if kind == "allgather" else [f"{base}_{number}of{count}" for number in range(1, count + 1)]
+    names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
     memories = [in_host(tensor) for tensor in tensors]
 
     def request(each: str, memory: Tensor) -> Request:

@@ -48,10 +48,8 @@ def start(
         raise ValueError("Adasum combines floating-point tensors")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allreduce")
-    base = channel.name("grouped_allreduce" if grouped else "allreduce", name)
-    count = len(tensors)
-    names = [f"{base}_{number}of{count}" for number in range(1, count + 1)] if grouped else [base]
-    bundle = (_number(base), count) if count > 1 else None
+    names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
+    bundle = (_number(names[0]), len(tensors)) if len(tensors) > 1 else None
     call = _Call(tensors, in_place, op, prescale, postscale)
     memories = [_memory(tensor, call) for tensor in tensors]
     requests = channel.start(

@@ -131,8 +131,7 @@ def _start(
         memories.append(in_host(tensor) if tensor.is_floating_point() else scale(copy_in_host(tensor), prescale))
         parts.append(torch.empty((rows[channel.rank], *tensor.shape[1:]), dtype=tensor.dtype))
         counts.append([share * row_width(tensor) for share in rows])
-    base = channel.name("grouped_reducescatter" if grouped else "reducescatter", name)
-    names = [f"{base}_{number}of{len(tensors)}" for number in range(1, len(tensors) + 1)] if grouped else [base]
+    names = channel.names("reducescatter", name, len(tensors)) if grouped else [channel.name("reducescatter", name)]
 
     def request(each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:
         return channel.coordinator.reduce_scatter(
