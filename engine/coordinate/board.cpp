@@ -168,8 +168,8 @@ void Board::log(std::span<const std::uint64_t> entry) {
 
 // Others need not wake up for what waits for a cut, nor for a description: who has handed in the same wrote it, too.
 void Board::notify(EntryKind kind) {
-  if (kind == EntryKind::issue || kind == EntryKind::fail || kind == EntryKind::join) return;
-  if (kind == EntryKind::define && alone()) return;
+  if (kind == EntryKind::issue || kind == EntryKind::fail) return;
+  if ((kind == EntryKind::define || kind == EntryKind::join) && alone()) return;
   ring_ = true;
 }
 
@@ -227,7 +227,7 @@ void Board::apply(std::span<const std::uint64_t> entry) {
       if (++settles_ == size_) all_joined(last_joined_);
       return;
     case EntryKind::joined: return all_joined(static_cast<int>(head.number));
-    default: return;
+    default: return ordered(entry);
   }
 }
 
@@ -280,6 +280,7 @@ void Board::apply_over(std::span<const std::uint64_t> entry) {
     if (error.empty()) state.definition = state.mine;
   }
   dictionary_.finish(slot, error.empty() && state.mine ? 0 : number);
+  round_over(request, !error.empty());
   window_.add(std::move(request), priority, std::move(error));
 }
 
@@ -287,11 +288,41 @@ void Board::cut() {
   cutting_ = false;
   batches_.clear();
   window_.cut(batches_);
-  for (Issue& batch : batches_) {
+  give(batches_);
+  was_cut();
+}
+
+void Board::give(std::vector<Issue>& batches) {
+  for (Issue& batch : batches) {
     ++counters_.issues;
     counters_.issued += batch.requests.size();
     actions_.emplace_back(std::move(batch));
   }
+}
+
+RequestPtr Board::withdraw(std::string_view name) {
+  RequestPtr mine;
+  if (const std::uint32_t slot = dictionary_.find(name); slot != kNoSlot) {
+    mine = dictionary_[slot].mine;
+    dictionary_.finish(slot, 0);
+  }
+  if (const auto own = unplaced_.find(name); own != unplaced_.end()) {
+    mine = std::move(own->second);
+    unplaced_.erase(own);
+  }
+  if (const auto own = std::ranges::find(evicted_, name, &Request::name); own != evicted_.end()) {
+    mine = std::move(*own);
+    evicted_.erase(own);
+  }
+  if (mine) --under_way_;
+  return mine;
+}
+
+bool Board::has(const Request& request) const {
+  if (const auto own = unplaced_.find(request.name); own != unplaced_.end()) return own->second.get() == &request;
+  if (std::ranges::find(evicted_, &request, &RequestPtr::get) != evicted_.end()) return true;
+  const std::uint32_t slot = dictionary_.find(request.name);
+  return slot != kNoSlot && dictionary_[slot].mine.get() == &request;
 }
 
 void Board::all_joined(int last) {
@@ -302,10 +333,11 @@ void Board::all_joined(int last) {
   fresh_.clear();
   told_full_ = 0;
   joins_ = settles_ = 0;
+  all_have_joined();
 }
 
 void Board::publish() {
-  if (!joining_) return;
+  if (!joining_ || joins_ == 0 || holds_requests()) return;
   if (!settled_ && under_way_ == 0) {
     settled_ = true;
     order({{pack({EntryKind::settle, 0, 1, static_cast<std::uint32_t>(rank_)})}});
@@ -357,7 +389,9 @@ bool Board::is_sound(int from, std::span<const std::uint64_t> entry) const {
                                    [&](auto word) { return (word & 0xffffffff) < std::uint64_t(size_); });
       case EntryKind::join:
       case EntryKind::settle: return own && entry.size() == 1;
-      case EntryKind::full: return entry.size() == 3;
+      case EntryKind::full:
+      case EntryKind::deviate: return entry.size() == 3;
+      case EntryKind::start: return own && entry.size() == 2 && head.flags < 2;
       default: return false;
     }
   switch (head.kind) {
@@ -367,7 +401,10 @@ bool Board::is_sound(int from, std::span<const std::uint64_t> entry) const {
       auto rest = entry.subspan(3);
       return take_text(rest) && rest.empty();
     }
-    case EntryKind::cut: return entry.size() == 1;
+    case EntryKind::cut:
+    case EntryKind::join: return entry.size() == 1;
+    case EntryKind::started: return entry.size() == 2;
+    case EntryKind::deviate: return entry.size() == 3;
     case EntryKind::joined: return entry.size() == 1 && head.number < static_cast<std::uint32_t>(size_);
     default: return false;
   }

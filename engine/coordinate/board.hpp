@@ -48,6 +48,32 @@ class Board : public Policy {
   std::optional<Action> next() override;
   std::vector<int> missing(const Request& request) const override;
 
+ protected:
+  // For `graph`, which goes by the board for what it cannot do alone.
+  // An entry of the log that the board knows nothing of; a request's round is over; what was issued is cut off; all
+  // ranks have joined.
+  virtual void ordered(std::span<const std::uint64_t>) {}
+  virtual void round_over(const RequestPtr&, bool /*failed*/) {}
+  virtual void was_cut() {}
+  virtual void all_have_joined() {}
+  // Whether this rank has requests that are not on the board: it has not joined as long as it does.
+  virtual bool holds_requests() const { return false; }
+
+  // Brings an entry into the log of all.
+  void order(std::span<const std::uint64_t> entry);
+  // Lets every rank forget what it has handed in under this name, at one place of the log; this rank's, if there is
+  // one.
+  RequestPtr withdraw(std::string_view name);
+  // Whether a request of this rank is on the board, or on its way there.
+  bool has(const Request& request) const;
+  void give(Action action) { actions_.push_back(std::move(action)); }
+  void give(std::vector<Issue>& batches);
+  void settle();
+  bool anybody_joins() const { return joins_ > 0; }
+  bool joins() const { return joining_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
  private:
   bool alone() const { return machines_ == 1; }
   bool orders() const { return alone() || rank_ == 0; }
@@ -57,13 +83,11 @@ class Board : public Policy {
   void arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number);
   bool gather(std::uint32_t slot, Report& report) const;
   void check(std::uint32_t slot);
-  void order(std::span<const std::uint64_t> entry);
   void log(std::span<const std::uint64_t> entry);
   void notify(EntryKind kind);
   void flush_owed();
 
   // The log.
-  void settle();
   bool place_evicted();
   void apply(std::span<const std::uint64_t> entry);
   void apply_define(std::span<const std::uint64_t> entry);

@@ -2,11 +2,12 @@
 
 #include "coordinate/board.hpp"
 #include "coordinate/cycle.hpp"
+#include "coordinate/graph.hpp"
 #include "failure/error.hpp"
 
 namespace paceline {
 
-bool needs_board(const std::string& name) { return name == "board"; }
+bool needs_board(const std::string& name) { return name == "board" || name == "graph"; }
 
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicyOptions& options, const Seat& seat,
                                     BoardMemory* board) {
@@ -16,6 +17,7 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicyOptions
   if (needs_board(name) != (board != nullptr))
     throw Failure(ErrorKind::invalid, "the policy " + name + (board ? " takes no board" : " needs a board"));
   if (name == "board") return std::make_unique<Board>(options, seat, *board);
+  if (name == "graph") return std::make_unique<Graph>(options, seat, *board);
   if (options.sleep_every == 0) throw Failure(ErrorKind::invalid, "sleep_every must be at least 1 cycle, got 0");
   if (!(options.cycle_seconds >= 0))
     throw Failure(ErrorKind::invalid,

@@ -19,6 +19,8 @@ void Orderer::take(int from, std::span<const std::uint64_t> entry, std::uint64_t
     case EntryKind::ready: return take_ready(from, entry);
     case EntryKind::define: return take_define(entry);
     case EntryKind::join:
+      // That there is one is all that others need to know.
+      if (std::ranges::find(has_joined_, true) == has_joined_.end()) log_(Words(entry.begin(), entry.end()));
       has_joined_[static_cast<std::size_t>(from)] = true;
       last_joined_ = from;
       return;
@@ -102,12 +104,10 @@ void Orderer::take_settle() {
 }
 
 void Orderer::take_start(std::span<const std::uint64_t> entry) {
-  if (started_ > 0 && entry[1] != start_digest_) starts_differ_ = true;
-  start_digest_ = entry[1];
-  if (++started_ < static_cast<int>(machine_of_.size())) return;
-  log_({pack({EntryKind::started, static_cast<std::uint8_t>(starts_differ_), 2, 0}), start_digest_});
-  started_ = 0;
-  starts_differ_ = false;
+  const std::uint8_t question = head_of(entry[0]).flags;
+  if (!starts_.take(question, entry[1], static_cast<int>(machine_of_.size()))) return;
+  const auto flags = static_cast<std::uint8_t>(question | (starts_.differed ? 0x80 : 0));
+  log_({pack({EntryKind::started, flags, 2, 0}), entry[1]});
 }
 
 std::vector<int> Orderer::missing(std::uint32_t slot) const {

@@ -9,6 +9,7 @@
 #include "coordinate/dictionary.hpp"
 #include "coordinate/entry.hpp"
 #include "coordinate/make.hpp"
+#include "coordinate/tally.hpp"
 #include "coordinate/verdict.hpp"
 
 namespace paceline {
@@ -50,9 +51,7 @@ class Orderer {
   std::vector<bool> has_joined_;
   int last_joined_ = 0;
   int settled_ = 0;
-  int started_ = 0;
-  std::uint64_t start_digest_ = 0;
-  bool starts_differ_ = false;
+  Tally starts_;
   Words words_;
 };
 

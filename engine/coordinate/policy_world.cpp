@@ -40,6 +40,11 @@ void PolicyWorld::await(int number, const std::string& name) {
   drain(number);
 }
 
+void PolicyWorld::set_order(int number, const std::vector<std::vector<std::string>>& buffers) {
+  at(number).policy->set_order(buffers);
+  drain(number);
+}
+
 bool PolicyWorld::all_issued(std::uint32_t channel, std::size_t number) const {
   return std::ranges::all_of(ranks_, [&](const Rank& rank) {
     const auto batches = rank.issued.find(channel);

@@ -9,6 +9,8 @@ namespace paceline {
 namespace {
 
 constexpr auto kGrace = std::chrono::seconds(1);
+constexpr auto kPatience = std::chrono::seconds(1);
+constexpr std::size_t kQuestions = 8;
 // Who hands in does so much of the packing; the rest is for whoever waits.
 constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
 constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
@@ -57,7 +59,8 @@ bool Coordinator::advance(Now now) {
     moved = true;
     if (!act(now)) break;
   }
-  wake = std::min(policy_wakes_, miss(now));
+  if (now >= asks_) ask(now);
+  wake = std::min({policy_wakes_, asks_, miss(now)});
   const bool synchronises = synchronising_ != nullptr && wait_ != Synchronise::Wait::test;
   rest = synchronises && wait_ == Synchronise::Wait::spin    ? Rest::spin
          : synchronises && wait_ == Synchronise::Wait::yield ? Rest::yield
@@ -109,6 +112,10 @@ bool Coordinator::hear(Now now) {
       if (departed_[from] == Now::max()) departed_[from] = now;
       continue;
     }
+    if (note.tag == kAsk || note.tag == kHave) {
+      answer(note);
+      continue;
+    }
     partial.insert(partial.end(), note.message.begin(), note.message.end());
     if (note.tag == kMoreFollows) continue;
     policy_->receive(note.from, partial, seconds_of(now));
@@ -130,6 +137,51 @@ void Coordinator::tell(int to, std::int32_t tag, std::span<const std::byte> mess
     header.tag = message.empty() ? tag : kMoreFollows;
     link->control(header, {reinterpret_cast<const char*>(part.data()), part.size()});
   } while (!message.empty());
+}
+
+// A policy may not know who has yet to hand in a request. After a while the others are asked; who has nothing to do
+// with this coordinator just now does not even hear that, and has not handed it in.
+void Coordinator::ask(Now now) {
+  asks_ = pending_.empty() ? Now::max() : now + patience();
+  std::size_t left = kQuestions;
+  for (Requested* requested : pending_) {
+    if (requested->issued || requested->join || now < requested->started + patience()) continue;
+    if (!policy_->missing(*requested->request).empty()) continue;
+    if (left-- == 0) return;
+    if (requested->handed_in.empty()) {
+      requested->handed_in.resize(static_cast<std::size_t>(control_->size()));
+      requested->handed_in[static_cast<std::size_t>(seat_.rank)] = true;
+    }
+    const std::string& name = requested->request->name;
+    std::vector<std::byte> question(sizeof requested->id + name.size());
+    std::memcpy(question.data(), &requested->id, sizeof requested->id);
+    std::memcpy(question.data() + sizeof requested->id, name.data(), name.size());
+    if (question.size() > kNoteBytes) continue;
+    for (int rank = 0; rank < control_->size(); ++rank)
+      if (!requested->handed_in[static_cast<std::size_t>(rank)]) tell(rank, kAsk, question);
+  }
+}
+
+void Coordinator::answer(const Note& note) {
+  std::uint64_t id = 0;
+  if (note.message.size() < sizeof id) return;
+  std::memcpy(&id, note.message.data(), sizeof id);
+  if (note.tag == kHave) {
+    for (Requested* requested : pending_)
+      if (requested->id == id && !requested->handed_in.empty())
+        requested->handed_in[static_cast<std::size_t>(note.from)] = true;
+    return;
+  }
+  const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof id,
+                              note.message.size() - sizeof id);
+  const auto found = names_.find(name);
+  if (join_ || (found != names_.end() && found->second.current))
+    tell(note.from, kHave, std::span(note.message).first(sizeof id));
+}
+
+Clock::duration Coordinator::patience() const {
+  const auto quarter = std::chrono::duration_cast<Clock::duration>(control_->timeout) / 4;
+  return std::min<Clock::duration>(kPatience, quarter);
 }
 
 // A rank that is gone may have had its part in everything that is still to come: it is missed only after a while.

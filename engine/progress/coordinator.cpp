@@ -173,6 +173,7 @@ void Coordinator::add(Requested& requested, Now now) {
   requested.deadline = now + std::chrono::duration_cast<Clock::duration>(control_->timeout);
   requested.record.request = requested.request;
   requested.record.submitted_ns = ns_of(now);
+  if (pending_.empty()) asks_ = now + patience();
   requested.place = pending_.size();
   pending_.push_back(&requested);
 }
@@ -348,7 +349,12 @@ std::vector<Operation::Waiting> Coordinator::waiting() const {
 
 std::vector<int> Coordinator::missing(const Requested& requested) const {
   std::vector<int> ranks;
-  if (!requested.issued && !requested.join) ranks = policy_->missing(*requested.request);
+  if (!requested.issued && !requested.join) {
+    ranks = policy_->missing(*requested.request);
+    if (ranks.empty())
+      for (std::size_t rank = 0; rank < requested.handed_in.size(); ++rank)
+        if (!requested.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
+  }
   if (!ranks.empty()) return ranks;
   // All are ready: it waits for what is under way before it, or for its own data.
   const auto add_all = [&](const Operation& operation) {

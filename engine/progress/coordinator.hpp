@@ -129,7 +129,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     std::deque<Batch> queue;
     bool ending = false;  // nothing more comes
   };
-  enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing };
+  enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
   void check(const Wish& wish) const;
   void check_open(const std::string& what) const;
@@ -144,6 +144,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool hear(Now now);
   bool end_synchronise(Now now);
   Now miss(Now now);
+  void ask(Now now);
+  void answer(const Note& note);
+  Clock::duration patience() const;
   bool act(Now now);
   void carry_out(Issue& action, Now now);
   void carry_out(Joined& action, Now now);
@@ -194,6 +197,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Synchronise::Wait wait_ = Synchronise::Wait::spin;
   Now synchronised_since_;
   Now policy_wakes_ = Now::max();
+  Now asks_ = Now::max();
 
   Totals totals_;
   std::vector<Record> records_;

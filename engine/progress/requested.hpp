@@ -40,7 +40,8 @@ class Requested final : public Operation {
   int last_to_join = -1;
   Record record;
   bool issued = false;
-  std::size_t place = 0;  // among the coordinator's pending ones
+  std::vector<bool> handed_in;  // ranks that have said so, when asked; empty before
+  std::size_t place = 0;        // among the coordinator's pending ones
 
   // For example: all_reduce "layer3.weight" float32[64x3x7x7]
   std::string description() const override;

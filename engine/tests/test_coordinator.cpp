@@ -265,8 +265,13 @@ TEST(a_name_may_be_used_again_at_once) {
 }
 
 TEST(a_timeout_names_the_request_and_who_is_missing) {
-  for (const auto& machines : {"000"}) {
-    Coordinated job(machines, "board", {}, 1);
+  for (const auto& [policy, machines] : {std::pair{"board", "000"},
+                                         {"board", "001"},
+                                         {"board", "011"},
+                                         {"board", "0122"},
+                                         {"cycle", "000"},
+                                         {"nonblocking", "011"}}) {
+    Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 1);
     job.run([&](Coordinated::Seated seat) {
       std::vector<float> data(4096, 1);
       if (seat.rank() == 2) return;

@@ -1,0 +1,270 @@
+#include "coordinate/graph.hpp"
+
+#include <algorithm>
+
+#include "coordinate/fuse.hpp"
+#include "failure/error.hpp"
+
+namespace paceline {
+
+namespace {
+
+// What all ranks are counted for, in `flags` of start and started.
+enum Count : std::uint8_t { order_taken, run_drained };
+
+std::uint64_t digest_of(const std::vector<std::vector<std::string>>& buffers) {
+  std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](std::uint8_t byte) { digest = (digest ^ byte) * 0x100000001b3; };
+  for (const auto& buffer : buffers) {
+    for (const std::string& name : buffer) {
+      for (const char letter : name) add(static_cast<std::uint8_t>(letter));
+      add(0);
+    }
+    add(1);
+  }
+  return digest;
+}
+
+}  // namespace
+
+Graph::Graph(const PolicyOptions& options, const Seat& seat, BoardMemory& memory)
+    : Board(options, seat, memory), fusion_bytes_(options.fusion_bytes) {}
+
+Graph::Place* Graph::find(const std::string& name) {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &places_[found->second];
+}
+
+void Graph::set_order(std::vector<std::vector<std::string>> buffers) {
+  std::vector<std::string_view> names;
+  for (const auto& buffer : buffers) {
+    if (buffer.empty()) throw Failure(ErrorKind::invalid, "an order of requests has a buffer without any");
+    names.insert(names.end(), buffer.begin(), buffer.end());
+  }
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+    throw Failure(ErrorKind::invalid, "an order of requests names \"" + std::string(*twice) + "\" twice");
+  const std::uint64_t digest = digest_of(buffers);
+  waiting_order_ = std::move(buffers);
+  starting_ = true;
+  order({{pack({EntryKind::start, order_taken, 2, static_cast<std::uint32_t>(rank())}), digest}});
+  settle();
+}
+
+void Graph::submit(RequestPtr request, double now) {
+  if (starting_) return held_.push_back(std::move(request));
+  Place* place = find(request->name);
+  if (place == nullptr || run_ == 0 || place->next >= limit_) return Board::submit(std::move(request), now);
+  hand_in(*place, std::move(request));
+  settle();
+}
+
+void Graph::hand_in(Place& place, RequestPtr request) {
+  const bool as_known = place.known->agrees_with(*request);
+  place.slot = std::move(request);
+  ++filled_;
+  ++full_[place.buffer];
+  if (as_known) issue_full();
+  if (place.slot && (!as_known || !awaited_.empty())) deviate();
+}
+
+void Graph::issue_full() {
+  for (; !deviating_ && next_ < limit_; ++next_) {
+    const std::size_t buffer = next_ % buffers_.size();
+    if (full_[buffer] < buffers_[buffer].size()) break;
+    together_.clear();
+    for (const std::uint32_t number : buffers_[buffer]) {
+      Place& place = places_[number];
+      std::erase(awaited_, place.slot.get());
+      together_.push_back(place.slot);
+      place.known = place.slot;
+      place.issued = std::move(place.slot);
+      place.slot = nullptr;
+      place.next += buffers_.size();
+    }
+    filled_ -= full_[buffer];
+    full_[buffer] = 0;
+    std::vector<Issue> batches;
+    fuse(together_, fusion_bytes_, [&](std::vector<RequestPtr> batch) {
+      Issue& issue = batches.emplace_back();
+      issue.requests = std::move(batch);
+      issue.channel = run_;
+      issue.revocable = true;
+    });
+    give(batches);
+  }
+  tell_drained();
+}
+
+void Graph::awaited(const Request& request, double) {
+  const Place* place = find(request.name);
+  if (!(place && place->slot.get() == &request) && !has(request) &&
+      std::ranges::find(held_, &request, &RequestPtr::get) == held_.end())
+    return;
+  awaited_.push_back(&request);
+  if (filled_ > 0) deviate();
+  settle();
+}
+
+void Graph::join(double now) {
+  wants_to_join_ = deviating_ || (run_ > 0 && next_ < limit_);
+  if (!wants_to_join_) return Board::join(now);
+  deviate();
+  settle();
+}
+
+// Says that this rank has issued nothing from `next_` on, and will not.
+void Graph::deviate() {
+  if (deviating_ || next_ >= limit_) return;
+  deviating_ = true;
+  order({{pack({EntryKind::deviate, 0, 3, static_cast<std::uint32_t>(rank())}), run_, next_}});
+}
+
+void Graph::ordered(std::span<const std::uint64_t> entry) {
+  const EntryHead head = head_of(entry[0]);
+  if (head.kind == EntryKind::deviate) {
+    if (entry[1] == run_ && entry[2] < limit_) deviated(entry[2], static_cast<int>(head.number));
+    if (head.number != static_cast<std::uint32_t>(rank())) return;
+    deviating_ = false;
+    issue_full();
+    if (!std::exchange(wants_to_join_, false)) return;
+    join(0);
+  } else if (head.kind == EntryKind::start) {
+    if (tally_.take(head.flags, entry[1], size())) started(head.flags, entry[1], tally_.differed);
+  } else if (head.kind == EntryKind::started) {
+    started(head.flags & 0x7f, entry[1], (head.flags & 0x80) != 0);
+  }
+}
+
+// At this place of the log all ranks take back what they have issued in this run from number `from` on.
+void Graph::deviated(std::uint64_t from, int by) {
+  if (running_) {
+    ++counters_.deviations;
+    if (!said_)
+      give(Say{"rank " + std::to_string(by) +
+               " did not hand in its requests as the order of them says; until a whole step does, they are negotiated" +
+               " (this is said once)"});
+    said_ = true;
+    running_ = false;
+    negotiated_any_ = false;
+    for (Place& place : places_) place.negotiated = 0;
+  }
+  limit_ = from;
+  next_ = std::min(next_, limit_);
+  give(Cancel{run_, first_issue(from)});
+  std::vector<RequestPtr> back;
+  for (Place& place : places_) {
+    if (place.issued && place.next - buffers_.size() >= limit_) {
+      place.next -= buffers_.size();
+      back.push_back(std::exchange(place.issued, nullptr));
+    }
+    if (place.slot && place.next >= limit_) {
+      --filled_;
+      --full_[place.buffer];
+      back.push_back(std::exchange(place.slot, nullptr));
+    }
+  }
+  for (RequestPtr& request : back) Board::submit(std::move(request), 0);
+  tell_drained();
+}
+
+void Graph::tell_drained() {
+  if (told_drained_ || running_ || next_ < limit_) return;
+  told_drained_ = true;
+  order({{pack({EntryKind::start, run_drained, 2, static_cast<std::uint32_t>(rank())}), run_}});
+}
+
+void Graph::started(std::uint8_t what, std::uint64_t number, bool differ) {
+  if (what == run_drained) {
+    drained_ = drained_ || number == run_;
+    return;
+  }
+  starting_ = false;
+  if (differ) {
+    give(Say{"the ranks gave different orders of requests; requests are negotiated"});
+  } else {
+    take_order();
+  }
+  waiting_order_.clear();
+  for (RequestPtr& request : std::exchange(held_, {})) submit(std::move(request), 0);
+}
+
+void Graph::take_order() {
+  by_name_.clear();
+  places_.clear();
+  buffers_.clear();
+  for (const auto& names : waiting_order_) {
+    auto& buffer = buffers_.emplace_back();
+    for (const std::string& name : names) {
+      const auto number = static_cast<std::uint32_t>(places_.size());
+      places_.emplace_back().buffer = static_cast<std::uint32_t>(buffers_.size() - 1);
+      by_name_[name] = number;
+      buffer.push_back(number);
+    }
+  }
+  full_.assign(buffers_.size(), 0);
+  filled_ = 0;
+  running_ = false;
+  forget_run();
+}
+
+// There is nothing under way on any rank: steps are counted from here.
+void Graph::forget_run() {
+  next_ = limit_ = 0;
+  drained_ = told_drained_ = true;
+  negotiated_any_ = false;
+  for (Place& place : places_) place.negotiated = 0;
+}
+
+void Graph::round_over(const RequestPtr& request, bool failed) {
+  std::erase(awaited_, request.get());
+  Place* place = find(request->name);
+  if (place == nullptr) return;
+  ++place->negotiated;
+  negotiated_any_ = true;
+  place->known = failed ? nullptr : request;
+}
+
+// Whether all names were issued equally often since the last run began.
+bool Graph::complete_steps() const {
+  const auto times = [&](const Place& place) {
+    return limit_ / buffers_.size() + (place.buffer < limit_ % buffers_.size()) + place.negotiated;
+  };
+  return std::ranges::all_of(places_,
+                             [&](const Place& place) { return place.known && times(place) == times(places_.front()); });
+}
+
+void Graph::was_cut() {
+  if (!running_ && drained_ && negotiated_any_ && !anybody_joins() && complete_steps()) begin_run();
+}
+
+void Graph::begin_run() {
+  ++run_;
+  running_ = true;
+  drained_ = told_drained_ = false;
+  next_ = 0;
+  limit_ = kNever;
+  issues_before_.assign(1, 0);
+  std::vector<std::pair<Place*, RequestPtr>> back;
+  for (const auto& buffer : buffers_) {
+    together_.clear();
+    for (const std::uint32_t number : buffer) {
+      Place& place = places_[number];
+      place.next = place.buffer;
+      place.issued = nullptr;
+      together_.push_back(place.known);
+      if (RequestPtr mine = withdraw(place.known->name)) back.emplace_back(&place, std::move(mine));
+    }
+    std::uint64_t issues = issues_before_.back();
+    fuse(together_, fusion_bytes_, [&](const auto&) { ++issues; });
+    issues_before_.push_back(issues);
+  }
+  for (auto& [place, request] : back) hand_in(*place, std::move(request));
+  if (joins()) deviate();
+}
+
+std::uint64_t Graph::first_issue(std::uint64_t buffer) const {
+  return buffer / buffers_.size() * issues_before_.back() + issues_before_[buffer % buffers_.size()];
+}
+
+}  // namespace paceline

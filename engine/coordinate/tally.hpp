@@ -1,0 +1,31 @@
+// Counts ranks until all have said the same, for two questions at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace paceline {
+
+struct Tally {
+  // A rank has said `number` about `question`; true if it is the last of `size`. Then `differed` says whether all said
+  // the same, and counting begins anew.
+  bool take(std::uint8_t question, std::uint64_t number, int size) {
+    Counted& counted = questions[question & 1];
+    if (counted.ranks > 0 && counted.number != number) counted.differ = true;
+    counted.number = number;
+    if (++counted.ranks < size) return false;
+    differed = counted.differ;
+    counted = {};
+    return true;
+  }
+
+  struct Counted {
+    int ranks = 0;
+    std::uint64_t number = 0;
+    bool differ = false;
+  };
+  std::array<Counted, 2> questions;
+  bool differed = false;
+};
+
+}  // namespace paceline
