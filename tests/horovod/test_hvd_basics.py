@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 from horovod_ranks import Ranks
@@ -172,3 +174,20 @@ def check_a_set_given_twice(rank: int, size: int) -> None:
 
 def test_a_process_set_given_twice(ranks: Ranks) -> None:
     ranks(check_a_set_given_twice, init=False)
+
+
+def check_forked_child(rank: int, size: int) -> None:
+    """A data loader's worker may ask who it is, and its end is no end of the job."""
+    import paceline.horovod.torch as hvd
+
+    child = os.fork()
+    if child == 0:
+        good = (hvd.rank(), hvd.size()) == (rank, size)
+        hvd.shutdown()
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [float(size)] * 2
+
+
+def test_a_forked_child(ranks: Ranks) -> None:
+    ranks(check_forked_child)

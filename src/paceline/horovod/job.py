@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ class Job:
         self._groups: dict[int, Group] = {}
         self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL])}
         self._ids = itertools.count(1)
+        self._pid = os.getpid()
 
     def channel(self, process_set: int | None, call: str = "The call") -> Channel:
         """The channel of a process set. ValueError, beginning with `call`, if there is none or we are no member."""
@@ -90,6 +92,9 @@ class Job:
         timeline.stop()
 
     def close(self) -> None:
+        """Write the timeline and leave. A forked child, a data loader's worker say, leaves the links to its parent."""
+        if self._pid != os.getpid():
+            return
         self.stop_timeline()
         for process_set in list(self.sets):
             self.remove(process_set)
