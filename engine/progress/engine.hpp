@@ -196,6 +196,7 @@ class Engine final : private Inbox {
   Descriptor wake_;
   Descriptor alarm_;  // ends the sleep of an idle listener once there is an operation to watch
   std::atomic<int> contenders_{0};
+  Clock::time_point alarm_at_ = Clock::time_point::max();
   int foreground_ = 0;           // threads in wait_locked
   bool listening_ = false;       // a thread sleeps on the sockets
   bool server_listens_ = false;  // it is the one in serve

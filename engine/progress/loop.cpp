@@ -194,7 +194,10 @@ void Engine::wake_listener() {
 
 // Ends the sleep of the listener; also of one that went to sleep for good, knowing of no operation: to wake it at once
 // would cost a switch for nothing.
+// One that rings earlier will do: whoever it wakes looks at the time.
 void Engine::set_alarm(Clock::time_point time) {
+  if (alarm_at_ <= time) return;
+  alarm_at_ = time;
   const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
   itimerspec when{};
   when.it_value.tv_sec = since / 1'000'000'000;
@@ -242,6 +245,7 @@ void Engine::handle_sockets(std::span<const epoll_event> events) {
       std::uint64_t count = 0;
       const int fd = event.data.u64 == kWakeToken ? wake_.get() : alarm_.get();
       [[maybe_unused]] const auto got = ::read(fd, &count, sizeof count);
+      if (event.data.u64 == kAlarmToken) alarm_at_ = Clock::time_point::max();
       continue;
     }
     Peer& peer = *peers_[event.data.u64];
