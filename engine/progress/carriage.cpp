@@ -1,9 +1,12 @@
 #include "progress/carriage.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace paceline {
 namespace {
+
+constexpr std::size_t kSmallest = std::size_t{64} << 10;
 
 class Barrier final : public Carriage {
  public:
@@ -27,7 +30,7 @@ class Barrier final : public Carriage {
 std::byte* FusionMemory::at_least(std::size_t bytes) {
   if (!memory_ || memory_->bytes() < bytes) {
     memory_.reset();
-    memory_ = std::make_unique<ArenaMemory>(arena_, std::max(bytes, usual_));
+    memory_ = std::make_unique<ArenaMemory>(arena_, std::bit_ceil(std::max(bytes, kSmallest)));
   }
   return memory_->data();
 }

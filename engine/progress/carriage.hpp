@@ -14,7 +14,7 @@ namespace paceline {
 // Memory in which tensors lie one behind the other while they are reduced. It grows, and is kept.
 class FusionMemory {
  public:
-  FusionMemory(std::shared_ptr<Arena> arena, std::size_t usual) : arena_(std::move(arena)), usual_(usual) {}
+  explicit FusionMemory(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
 
   Arena& arena() const { return *arena_; }
   std::shared_ptr<ArenaMemory> output(std::size_t bytes) const { return std::make_shared<ArenaMemory>(arena_, bytes); }
@@ -23,7 +23,6 @@ class FusionMemory {
 
  private:
   std::shared_ptr<Arena> arena_;
-  std::size_t usual_;
   std::unique_ptr<ArenaMemory> memory_;
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <ranges>
 
 #include "progress/coordinator.hpp"
 
@@ -165,20 +166,20 @@ void Coordinator::ask(Now now) {
 }
 
 void Coordinator::answer(const Note& note) {
-  std::uint64_t id = 0;
-  if (note.message.size() < sizeof id) return;
-  std::memcpy(&id, note.message.data(), sizeof id);
+  std::uint64_t asked = 0;
+  if (note.message.size() < sizeof asked) return;
+  std::memcpy(&asked, note.message.data(), sizeof asked);
   if (note.tag == kHave) {
     for (Requested* requested : pending_)
-      if (requested->id == id && !requested->handed_in.empty())
+      if (requested->id == asked && !requested->handed_in.empty())
         requested->handed_in[static_cast<std::size_t>(note.from)] = true;
     return;
   }
-  const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof id,
-                              note.message.size() - sizeof id);
+  const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof asked,
+                              note.message.size() - sizeof asked);
   const auto found = names_.find(name);
   if (join_ || (found != names_.end() && found->second.current))
-    tell(note.from, kHave, std::span(note.message).first(sizeof id));
+    tell(note.from, kHave, std::span(note.message).first(sizeof asked));
 }
 
 Clock::duration Coordinator::patience() const {
@@ -280,14 +281,10 @@ void Coordinator::carry_out(Joined& action, Now) {
 
 void Coordinator::carry_out(Issue& action, Now) {
   const auto now = Clock::now();
-  if (action.channel != channel_) {
-    channel_ = action.channel;
-    issued_on_channel_ = 0;
-  }
+  Stream& stream = stream_of(action.channel);
   std::uint64_t packed = 0;
   Batch batch;
-  batch.channel = action.channel;
-  batch.number = issued_on_channel_++;
+  batch.number = stream.issued++;
   for (RequestPtr& request : action.requests) {
     const auto found = names_.find(request->name);
     auto own = found != names_.end() ? found->second.current : nullptr;
@@ -314,24 +311,24 @@ void Coordinator::carry_out(Issue& action, Now) {
   if (batch.carried.empty()) return;
   ++totals_.batches;
   if (batch.carried.size() > 1) totals_.fused_bytes += packed;
-  Stream& stream = stream_of(action.channel);
   busy_ += std::max<std::uint64_t>(batch.bytes, 1);
   stream.queue.push_back(std::move(batch));
   policy_->busy(busy_);
 }
 
-// All ranks begin a new stream after the same batch.
+// What others have begun on that channel, and this rank has not, is not for it any more.
 void Coordinator::carry_out(Cancel& action, Now) {
-  ++epoch_;
-  if (streams_.size() < 2 || streams_.back()->ending) return;
-  Stream& stream = *streams_.back();
+  const auto found = std::ranges::find(streams_, action.channel, [](const auto& stream) { return stream->channel; });
+  if (found == streams_.end()) {
+    engine_->closed_channels_.insert(streams_.front()->group->channel + action.channel);
+    return;
+  }
+  Stream& stream = **found;
   stream.ending = true;
-  const auto taken_back = [&](const Batch& batch) {
-    return batch.channel == action.channel && batch.number >= action.from;
-  };
-  const auto first = std::ranges::find_if(stream.queue, taken_back);
-  if (first == stream.queue.begin() && first != stream.queue.end() && first->carriage) abandon(stream);
+  const auto first =
+      std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
   for (auto batch = first; batch != stream.queue.end(); ++batch) {
+    if (batch->carriage) abandon(*batch->carriage);
     for (const Carried& carried :
          batch->carriage ? batch->carriage->carried() : std::span<const Carried>(batch->carried))
       if (carried.own) carried.own->issued = false;
@@ -343,23 +340,26 @@ void Coordinator::carry_out(Cancel& action, Now) {
 
 // --- batches
 
-Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, bool spare_inputs)
+// Only what comes on channel 0 is never taken back.
+Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
     : group(std::move(own_group)),
-      fusion(owner.engine_->arena_, owner.options_.fusion_bytes),
-      around{*owner.engine_, *group, fusion, spare_inputs,
+      channel(own_channel),
+      fusion(owner.engine_->arena_),
+      around{*owner.engine_, *group, fusion, own_channel != 0,
              [&owner](Requested& requested) { owner.settle(requested); }} {}
 
-// Channel 0 has a group of its own. The others come one after the other and share one, until something on it is taken
-// back: what ranks have begun there cannot be ended.
+// Every channel has a group of its own: where something is taken back, nobody can end what others have begun. A new one
+// takes the place of the last, but of channel 0.
 Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
-  if (channel == 0) return *streams_.front();
-  if (streams_.size() > 1 && !streams_.back()->ending) return *streams_.back();
+  const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
+  if (found != streams_.end()) return **found;
+  for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
   const Group& like = *streams_.front()->group;
   std::vector<int> peers;
   for (const Member& member : like.members) peers.push_back(member.peer);
-  auto made = engine_->make_group(like.channel + 1 + epoch_, like.rank, peers, like.timeout, like.plans);
+  auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
   made->use = Group::Use::data;
-  return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), true));
+  return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
 }
 
 bool Coordinator::carry() {
@@ -392,9 +392,8 @@ bool Coordinator::carry(Stream& stream) {
 }
 
 // Gives up what is under way: nobody will ever end it.
-void Coordinator::abandon(Stream& stream) {
-  for (const Handle& handle : stream.queue.front().carriage->moving())
-    handle->fail({ErrorKind::aborted, "its batch was taken back"});
+void Coordinator::abandon(const Carriage& carriage) {
+  for (const Handle& handle : carriage.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
 }
 
 }  // namespace paceline

@@ -41,7 +41,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   data->use = Group::Use::data;
   ++engine_->coordinators_;
   cpu_before_ = engine_->coordination_cpu_ns_;
-  streams_.push_back(std::make_unique<Stream>(*this, std::move(data), false));
+  streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
   own_id_ = ++engine_->last_id_;
   sayings_id_ = ++engine_->last_id_;
   if (leader_ != seat_.rank || !needs_board(policy_name_)) return;

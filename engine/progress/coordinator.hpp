@@ -114,7 +114,6 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   using Names = std::unordered_map<std::string, Name, NameHash, std::equal_to<>>;
 
   struct Batch {
-    std::uint32_t channel = 0;
     std::uint64_t number = 0;  // on its channel
     std::uint64_t bytes = 0;
     std::vector<Carried> carried;
@@ -122,9 +121,11 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   };
   // Batches that are carried out one after the other.
   struct Stream {
-    Stream(Coordinator& owner, std::shared_ptr<Group> own_group, bool spare_inputs);
+    Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel);
 
     std::shared_ptr<Group> group;
+    std::uint32_t channel;
+    std::uint64_t issued = 0;
     FusionMemory fusion;
     Surroundings around;
     std::deque<Batch> queue;
@@ -162,7 +163,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Stream& stream_of(std::uint32_t channel);
   bool carry();
   bool carry(Stream& stream);
-  void abandon(Stream& stream);
+  static void abandon(const Carriage& carriage);
   void leave_board();
   void carry_weight(bool carries);
 
@@ -183,10 +184,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::vector<std::vector<std::byte>> partial_;  // the message that each rank is in the middle of
   std::vector<Now> departed_;                    // when each rank was found to be gone; max if it is not
 
-  std::vector<std::unique_ptr<Stream>> streams_;  // the first is channel 0's, the last may serve all others
-  std::uint32_t epoch_ = 0;                       // times that batches were taken back
-  std::uint32_t channel_ = 0;                     // the last one
-  std::uint64_t issued_on_channel_ = 0;
+  std::vector<std::unique_ptr<Stream>> streams_;  // the first is channel 0's
   std::uint64_t busy_ = 0;
   bool submitting_ = false;
   bool carries_ = false;

@@ -215,7 +215,6 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   if (absent_peers_) fail_with_absent_peers(op);
   if (mode == Mode::blocking) {
     wait_locked(lock, op);
-    exposed_ += Clock::now() - op.started;
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
@@ -283,14 +282,8 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
     operation.deadline =
         std::min(operation.deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
   }
-  if (operation.over()) {
-    retire();
-  } else {
-    const auto begin = Clock::now();
-    operation.awaited();
-    wait_locked(lock, operation);
-    exposed_ += Clock::now() - begin;
-  }
+  if (!operation.over()) operation.awaited();
+  wait_locked(lock, operation);
   if (operation.state() == Operation::State::failed) throw Failure(operation.error());
 }
 
@@ -316,8 +309,15 @@ std::vector<Event> Engine::events(std::uint64_t after) {
   return events_.snapshot(after, last_id_);
 }
 
+void Engine::settle_exposed() {
+  const auto now = Clock::now();
+  exposed_ += foreground_ * (now - exposed_until_);
+  exposed_until_ = now;
+}
+
 std::chrono::nanoseconds Engine::exposed() {
   auto lock = enter();
+  settle_exposed();
   return exposed_;
 }
 

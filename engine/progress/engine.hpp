@@ -137,6 +137,7 @@ class Engine final : private Inbox {
   void park(std::unique_lock<std::mutex>& lock);
   // Nobody waits: the thread in serve looks after what is under way, now or when there is news.
   void leave_to_server(bool now);
+  void settle_exposed();  // before `foreground_` changes
   void wake_server();
   void wake_listener();
   void set_alarm(Clock::time_point time);
@@ -204,7 +205,8 @@ class Engine final : private Inbox {
   bool idle_listener_ = false;   // it does so with no operation in sight
   bool parked_flags_ = false;    // peers have been asked to wake us
   bool absent_peers_ = false;
-  std::chrono::nanoseconds exposed_{};
+  std::chrono::nanoseconds exposed_{};  // until `exposed_until_`
+  Clock::time_point exposed_until_ = Clock::now();
   unsigned passes_ = 0;
   int coordinators_ = 0;
   int carrying_ = 0;  // coordinators that move data

@@ -25,10 +25,12 @@ constexpr unsigned kPassesPerSocketLook = 256;
 class Engine::Foreground {
  public:
   explicit Foreground(Engine& engine) : engine_(engine) {
+    engine_.settle_exposed();
     ++engine_.foreground_;
     if (engine_.parked_flags_) engine_.set_parked(false);
   }
   ~Foreground() {
+    engine_.settle_exposed();
     if (--engine_.foreground_ > 0) {
       engine_.others_.notify_all();
     } else if (!engine_.active_.empty() || !engine_.finished_.empty()) {

@@ -386,3 +386,46 @@ TEST(two_coordinators_know_nothing_of_each_other) {
   });
   second.join();
 }
+
+TEST(an_order_known_beforehand) {
+  for (const auto& machines : kArrangements) {
+    Coordinated job(machines, "graph");
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<std::vector<std::string>> order;
+      for (int buffer = 0; buffer < 4; ++buffer)
+        for (int slot = 0; slot < 3; ++slot) {
+          if (slot == 0) order.emplace_back();
+          order.back().push_back("tensor " + std::to_string(3 * buffer + slot));
+        }
+      seat.coordinator.set_order(order);
+      std::mt19937 random(static_cast<unsigned>(seat.rank()));
+      const auto step = [&](int number, int tensors, bool waits_early) {
+        std::vector<std::vector<float>> data;
+        for (int i = 0; i < tensors; ++i)
+          data.push_back(ramp(static_cast<std::size_t>(1 + i * 3000), seat.rank(), number));
+        std::vector<int> turns(static_cast<std::size_t>(tensors));
+        for (int i = 0; i < tensors; ++i) turns[static_cast<std::size_t>(i)] = i;
+        if (!waits_early) std::shuffle(turns.begin(), turns.end(), random);
+        std::vector<std::shared_ptr<Requested>> requests;
+        for (const int i : turns) {
+          // What is not in the order is on the board, and what is waited for alone deviates from it.
+          const auto request = seat.all_reduce("tensor " + std::to_string(i), data[static_cast<std::size_t>(i)]);
+          if (waits_early) seat.wait(request);
+          requests.push_back(request);
+        }
+        for (const auto& request : requests) seat.wait(request);
+        for (const auto& each : data) check_sum(each, job.size(), number);
+      };
+      int number = 0;
+      for (int round = 0; round < 3; ++round) {
+        for (int i = 0; i < 6; ++i) step(number++, 12, false);
+        step(number++, 14, false);
+        step(number++, 12, true);
+        step(number++, 7, true);
+      }
+      const auto counters = seat.coordinator.counters();
+      CHECK(counters.deviations > 0);
+      CHECK(seat.coordinator.sayings().size() == 1);
+    });
+  }
+}

@@ -12,7 +12,7 @@ from coordinated_job import job, run, words
 
 NAMED_WITHIN = 5.0
 """Seconds."""
-POLICIES = ["board", "cycle", "global_sleep", "nonblocking"]
+POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -126,7 +126,7 @@ def test_a_rate_is_of_what_happened_between() -> None:
     after = one.figures()
     found = rates(after, before)
     assert found.steps == 400
-    assert found.bytes_per_second * found.seconds == 4096 * 400
+    assert found.bytes_per_second * found.seconds == pytest.approx(4096 * 400)
     assert abs(found.exposed_ms - 0.005) < 1e-12
 
 
