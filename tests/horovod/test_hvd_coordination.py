@@ -13,7 +13,7 @@ import pytest
 import torch
 from horovod_ranks import Ranks
 
-POLICIES = ["board", "cycle", "global_sleep", "nonblocking"]
+POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]
 
 
 def check_any_order(rank: int, size: int, seed: int) -> None:
