@@ -33,5 +33,6 @@ inline Op op_of(int number) {
 
 void bind_arena(nb::module_& m);
 void bind_measure(nb::module_& m);
+void bind_policies(nb::module_& m);
 
 }  // namespace paceline
