@@ -31,9 +31,10 @@ struct Case {
   std::vector<bool> joins;                               // after its steps
   std::vector<std::vector<std::string>> order;           // for graph
   bool every_access = false;
-  int interruptions = 1000;  // of a call by other ranks, at most
+  bool done_at_once = false;  // batches
+  int interruptions = 1000;   // of a call by other ranks, at most
   std::uint32_t slots = 8;
-  int cycles = 3;  // of polling policies, at most
+  std::uint64_t cycles = 3;  // within which a polling policy must have done all after users have done something
   Fault fault = Fault::none;
 };
 
@@ -58,7 +59,7 @@ class WatchedBoard : public BoardMemory {
   std::uint64_t contents() const { return mix(cells_, log_); }
 
  private:
-  void flush_marks();
+  void flush_marks(int of);
 
   World& world_;
   PlainBoard board_;
@@ -83,6 +84,7 @@ class World {
       return board;
     });
     for (int rank = 0; rank < world_->size() && !what.order.empty(); ++rank) world_->set_order(rank, what.order);
+    last_cycle_.assign(histories_.size(), 1);
     ready_ = true;
   }
   ~World() {
@@ -116,12 +118,13 @@ class World {
         found.push_back({Choice::Kind::user, rank, {}});
     for (const WorldEvent& event : world_->events()) {
       if (fibers_[static_cast<std::size_t>(event.rank)].running()) continue;
+      // nonblocking: waking up before the outcome is there changes nothing.
+      if (event.kind == WorldEvent::Kind::wake && world_->rank(event.rank).gave) continue;
       if (event.kind == WorldEvent::Kind::wake &&
-          world_->policy(event.rank).counters().cycles >= static_cast<std::uint64_t>(what_.cycles))
+          world_->policy(event.rank).counters().cycles >= last_cycle_[static_cast<std::size_t>(event.rank)])
         continue;
       if (event.kind == WorldEvent::Kind::look && what_.fault == Fault::no_ring) continue;
-      // Where every access counts, batches are done at once: it makes no difference to the board.
-      if (event.kind == WorldEvent::Kind::finish && what_.every_access)
+      if (event.kind == WorldEvent::Kind::finish && what_.done_at_once)
         return {{Choice::Kind::event, event.rank, event}};
       found.push_back({Choice::Kind::event, event.rank, event});
     }
@@ -160,6 +163,7 @@ class World {
       hash = mix(hash, within_[static_cast<std::size_t>(rank)]);
       hash = mix(hash, one.rung + 2 * one.sleeping + 4 * one.gave + 8 * one.joins.size());
       hash = mix(hash, mix(one.under_way.size(), one.over.size()));
+      hash = mix(hash, last_cycle_[static_cast<std::size_t>(rank)] - one.policy->counters().cycles);
       for (const auto& [channel, batches] : one.issued) hash = mix(hash, mix(channel, batches.size()));
       for (const auto& [channel, from] : one.cancelled) hash = mix(hash, mix(channel, from));
       hash = mix(hash, fibers_[static_cast<std::size_t>(rank)].running());
@@ -205,6 +209,12 @@ class World {
     bool joined = false;
   };
 
+  void poll_on() {
+    last_cycle_.clear();
+    for (int rank = 0; rank < world_->size(); ++rank)
+      last_cycle_.push_back(world_->policy(rank).counters().cycles + what_.cycles);
+  }
+
   bool user_can(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
     const User& user = users_[at];
@@ -219,9 +229,11 @@ class World {
     note(99);
     if (user.step == what_.steps[at].size()) {
       user.joined = true;
+      poll_on();
       return world_->join(rank);
     }
     const auto& step = what_.steps[at][user.step];
+    if (user.done < step.size()) poll_on();
     if (user.done < step.size()) return world_->submit(rank, std::make_shared<const Request>(step[user.done++]));
     if (!user.waits && what_.policy == "graph") {
       user.waits = true;
@@ -240,14 +252,16 @@ class World {
   std::vector<User> users_;
   std::vector<WatchedBoard*> boards_;
   std::unique_ptr<PolicyWorld> world_;
+  std::vector<std::uint64_t> last_cycle_;
   int current_ = 0;
   int interruptions_ = 0;
   bool ready_ = false;
 };
 
-void WatchedBoard::flush_marks() {
-  for (const auto& [slot, rank, word] : late_) board_.mark(slot, rank, word);
-  late_.clear();
+void WatchedBoard::flush_marks(int of) {
+  for (const auto& [slot, rank, word] : late_)
+    if (rank == of) board_.mark(slot, rank, word);
+  std::erase_if(late_, [&](const auto& mark) { return std::get<1>(mark) == of; });
 }
 
 void WatchedBoard::mark(std::uint32_t slot, int rank, std::uint64_t word) {
@@ -300,7 +314,7 @@ bool WatchedBoard::append(std::span<const std::uint64_t> entry) {
 
 bool WatchedBoard::read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) {
   world_.before_access();
-  flush_marks();
+  flush_marks(rank);
   const bool any = board_.read(rank, position, entry);
   if (any)
     for (const std::uint64_t word : entry) world_.note(word);
@@ -313,7 +327,7 @@ struct Explored {
   std::string fault;  // what a policy did wrong
 };
 
-Explored explore(const Case& what, std::size_t limit = 60'000) {
+Explored explore(const Case& what, std::size_t limit = 150'000) {
   Explored result;
   std::set<std::uint64_t> seen;
   std::vector<std::vector<std::uint16_t>> stack{{}};
@@ -385,8 +399,9 @@ Case steps(const std::vector<std::string>& ranks) {
 TEST(two_ranks_with_every_access_to_the_board) {
   Case made = steps({"a", "a"});
   made.every_access = true;
-  made.interruptions = 4;
-  check_all("one request, 4 interruptions", made);
+  made.done_at_once = true;
+  made.interruptions = 3;
+  check_all("one request, 3 interruptions", made);
   made.interruptions = 2;
   made.steps = steps({"ab", "ba"}).steps;
   check_all("two requests, 2 interruptions", made);
@@ -404,39 +419,44 @@ TEST(small_worlds_in_every_order) {
   for (const char* policy : {"board", "cycle", "global_sleep", "nonblocking"}) {
     const bool polls = std::string(policy) != "board";
     for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}, {0, 0, 1}, {0, 1, 2}}) {
-      if (polls && place.back() + 1U != place.size()) continue;  // they do not look at places
-      Case made = steps(std::vector<std::string>(place.size(), "ab"));
-      if (place.size() == 2) made.steps[1] = steps({"ba"}).steps[0];
+      if (polls && place != std::vector{0, 1}) continue;  // they do not look at places
+      Case made =
+          place.size() == 2 && !polls ? steps({"ab", "ba"}) : steps(std::vector<std::string>(place.size(), "a"));
       made.policy = policy;
       made.machine_of = place;
-      check_all("two requests", made);
+      made.done_at_once = polls;
+      made.cycles = std::string(policy) == "nonblocking" ? 3 : 2;
+      check_all(place.size() == 2 && !polls ? "two requests" : "one request", made);
       made = steps(std::vector<std::string>(place.size(), "a"));
       made.policy = policy;
       made.machine_of = place;
+      made.done_at_once = polls;
       made.steps[1][0][0] = request("a", 8);
+      made.cycles = std::string(policy) == "nonblocking" ? 3 : 2;
       check_all("a disagreement", made);
       made = steps(std::vector<std::string>(place.size(), "a"));
       made.policy = policy;
       made.machine_of = place;
+      made.done_at_once = polls;
       made.steps[0].clear();
       made.joins.assign(place.size(), true);
-      made.cycles = 4;
-      check_all("a join", made);
+      if (!polls) check_all("a join", made);  // of polling policies: too many, see test_policies.cpp
     }
   }
 }
 
 TEST(orders_and_deviations_in_every_order) {
-  for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}, {0, 0, 0}}) {
-    const bool small = place.size() > 2;
-    for (const char* text : {"ab ab", "ab b ab", "ab abx", "ab a b"}) {
-      if (small && std::string(text) == "ab b ab") continue;
-      Case made = steps(std::vector<std::string>(place.size(), text));
-      made.policy = "graph";
-      made.machine_of = place;
-      made.order = {{"a"}, {"b"}};
-      check_all(text, made);
-    }
+  for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}}) {
+    Case made = steps({"a a", "a a"});
+    made.policy = "graph";
+    made.machine_of = place;
+    made.done_at_once = true;
+    made.order = {{"a"}};
+    check_all("a step in order", made);
+    if (place[1] != 0) continue;  // too many; random ones are in test_policies.cpp
+    made.steps = steps({"ab b", "ab b"}).steps;
+    made.order = {{"a"}, {"b"}};
+    check_all("a deviation", made);
   }
 }
 
@@ -447,8 +467,11 @@ TEST(what_is_wrong_is_found) {
   made.fault = Fault::late_marks;
   CHECK(explore(made).fault.empty());
   // That a mark may come late shows only between the accesses of one call.
-  made.every_access = true;
+  made.every_access = made.done_at_once = true;
+  made.interruptions = 2;
+  made.steps = steps({"a a", "a a"}).steps;
   const Explored found = explore(made);
   std::printf("   %s\n", found.fault.c_str());
-  CHECK(found.fault == "rank 0 never gets to its last step");
+  std::fflush(stdout);
+  CHECK(found.fault.find("never gets to its last step") != std::string::npos);
 }
