@@ -180,7 +180,7 @@ void Cycle::conclude() {
 void Cycle::carry_out_hits() {
   for (const std::uint32_t bit : hits_) {
     const ResponseCache::Entry& entry = cache_.at(bit);
-    window_.add(own_[bit] ? std::move(own_[bit]) : entry.description, entry.priority, {});
+    window_.add(own_[bit] ? own_[bit] : entry.description, entry.priority, {});
   }
   cache_.use(hits_);
   hits_.clear();
@@ -234,7 +234,7 @@ void Cycle::answer() {
       const EntryHead head = head_of((*entry)[0]);
       if (head.kind == EntryKind::define) {
         auto rest = entry->subspan(1);
-        auto request = std::make_shared<const Request>(*take_request(rest));
+        auto request = std::make_shared<const Request>(take_request(rest).value());
         const auto own = from == 0 ? sent_.find(request->name) : sent_.end();
         count(from, own == sent_.end() ? request : own->second, static_cast<std::int32_t>(head.number));
       } else if (head.kind == EntryKind::join && !joined_[static_cast<std::size_t>(from)]) {
@@ -312,9 +312,9 @@ void Cycle::obey_entry(std::span<const std::uint64_t> entry) {
   if (head.kind == EntryKind::cut) return;
   const auto priority = static_cast<std::int32_t>(head.number);
   auto rest = entry.subspan(1);
-  auto request = std::make_shared<const Request>(*take_request(rest));
+  auto request = std::make_shared<const Request>(take_request(rest).value());
   RequestPtr own = take_own(request->name);
-  if (head.kind == EntryKind::fail) return window_.add(own ? own : request, priority, *take_text(rest));
+  if (head.kind == EntryKind::fail) return window_.add(own ? own : request, priority, take_text(rest).value());
   if (!own) own = request;
   if (own->what.collective == Collective::all_reduce) cache_.put(own, priority);
   window_.add(std::move(own), priority, {});

@@ -35,7 +35,7 @@ Graph::Place* Graph::find(const std::string& name) {
   return found == by_name_.end() ? nullptr : &places_[found->second];
 }
 
-void Graph::set_order(std::vector<std::vector<std::string>> buffers) {
+void Graph::set_order(const std::vector<std::vector<std::string>>& buffers) {
   std::vector<std::string_view> names;
   for (const auto& buffer : buffers) {
     if (buffer.empty()) throw Failure(ErrorKind::invalid, "an order of requests has a buffer without any");
@@ -45,7 +45,7 @@ void Graph::set_order(std::vector<std::vector<std::string>> buffers) {
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
     throw Failure(ErrorKind::invalid, "an order of requests names \"" + std::string(*twice) + "\" twice");
   const std::uint64_t digest = digest_of(buffers);
-  waiting_order_ = std::move(buffers);
+  waiting_order_ = buffers;
   starting_ = true;
   order({{pack({EntryKind::start, order_taken, 2, static_cast<std::uint32_t>(rank())}), digest}});
   settle();

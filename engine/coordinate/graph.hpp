@@ -24,7 +24,7 @@ class Graph : public Board {
  public:
   Graph(const PolicyOptions& options, const Seat& seat, BoardMemory& memory);
 
-  void set_order(std::vector<std::vector<std::string>> buffers) override;
+  void set_order(const std::vector<std::vector<std::string>>& buffers) override;
   void submit(RequestPtr request, double now) override;
   void join(double now) override;
   void awaited(const Request& request, double now) override;

@@ -4,7 +4,7 @@
 
 namespace paceline {
 
-void Policy::set_order(std::vector<std::vector<std::string>>) {
+void Policy::set_order(const std::vector<std::vector<std::string>>&) {
   throw Failure(ErrorKind::invalid, "only the policy graph takes an order of requests; choose it, or give no order");
 }
 

@@ -118,7 +118,7 @@ class Policy {
   virtual void busy(std::uint64_t bytes) = 0;
   // For `graph`, on all ranks, with nothing under way: the names of each buffer, in the order in which buffers are
   // issued. Throws Failure (invalid) for an order that names something twice, and with other policies.
-  virtual void set_order(std::vector<std::vector<std::string>> buffers);
+  virtual void set_order(const std::vector<std::vector<std::string>>& buffers);
 
   virtual std::optional<Action> next() = 0;
 

@@ -263,10 +263,10 @@ void Coordinator::awaited(const Requested& requested) {
   if (!requested.join && !requested.issued && !closed_) policy_->awaited(*requested.request, seconds_of(Clock::now()));
 }
 
-void Coordinator::set_order(std::vector<std::vector<std::string>> buffers) {
+void Coordinator::set_order(const std::vector<std::vector<std::string>>& buffers) {
   const auto lock = engine_->enter();
   check_open("set_order");
-  policy_->set_order(std::move(buffers));
+  policy_->set_order(buffers);
   follow_up();
 }
 

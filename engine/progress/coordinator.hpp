@@ -65,7 +65,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   // The end of this request will be among what Engine::serve returns.
   void announce(Requested& requested);
   // For policy `graph`: see Policy::set_order.
-  void set_order(std::vector<std::vector<std::string>> buffers);
+  void set_order(const std::vector<std::vector<std::string>>& buffers);
 
   paceline::Counters counters();
   Totals totals();

@@ -147,8 +147,8 @@ void bind_coordinator(nb::module_& m) {
            })
       .def(
           "set_order",
-          [](PyCoordinator& self, std::vector<std::vector<std::string>> buffers) {
-            self.coordinator->set_order(std::move(buffers));
+          [](PyCoordinator& self, const std::vector<std::vector<std::string>>& buffers) {
+            self.coordinator->set_order(buffers);
           },
           Release())
       .def("counters", &counters)
