@@ -234,7 +234,7 @@ void Board::apply(std::span<const std::uint64_t> entry) {
 void Board::apply_define(std::span<const std::uint64_t> entry) {
   const std::uint64_t position = position_ - entry.size();
   auto rest = entry.subspan(1);
-  auto request = std::make_shared<const Request>(take_request(rest).value());
+  auto request = std::make_shared<const Request>(read_request(rest));
   const auto own = unplaced_.find(request->name);
   if (own != unplaced_.end() && own->second->agrees_with(*request)) request = own->second;
   std::uint32_t slot = dictionary_.find(request->name);

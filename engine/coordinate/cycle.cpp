@@ -234,7 +234,7 @@ void Cycle::answer() {
       const EntryHead head = head_of((*entry)[0]);
       if (head.kind == EntryKind::define) {
         auto rest = entry->subspan(1);
-        auto request = std::make_shared<const Request>(take_request(rest).value());
+        auto request = std::make_shared<const Request>(read_request(rest));
         const auto own = from == 0 ? sent_.find(request->name) : sent_.end();
         count(from, own == sent_.end() ? request : own->second, static_cast<std::int32_t>(head.number));
       } else if (head.kind == EntryKind::join && !joined_[static_cast<std::size_t>(from)]) {
@@ -312,9 +312,9 @@ void Cycle::obey_entry(std::span<const std::uint64_t> entry) {
   if (head.kind == EntryKind::cut) return;
   const auto priority = static_cast<std::int32_t>(head.number);
   auto rest = entry.subspan(1);
-  auto request = std::make_shared<const Request>(take_request(rest).value());
+  auto request = std::make_shared<const Request>(read_request(rest));
   RequestPtr own = take_own(request->name);
-  if (head.kind == EntryKind::fail) return window_.add(own ? own : request, priority, take_text(rest).value());
+  if (head.kind == EntryKind::fail) return window_.add(own ? own : request, priority, read_text(rest));
   if (!own) own = request;
   if (own->what.collective == Collective::all_reduce) cache_.put(own, priority);
   window_.add(std::move(own), priority, {});

@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "failure/error.hpp"
+
 namespace paceline {
 
 std::optional<std::span<const std::uint64_t>> take_entry(std::span<const std::uint64_t>& words) {
@@ -72,6 +74,16 @@ std::optional<Request> take_request(std::span<const std::uint64_t>& words) {
   request.name = std::move(*name);
   request.shape = std::move(*shape);
   return request;
+}
+
+Request read_request(std::span<const std::uint64_t>& words) {
+  if (auto request = take_request(words)) return *std::move(request);
+  throw Failure(ErrorKind::invalid, "an entry of the log has no description where it should");
+}
+
+std::string read_text(std::span<const std::uint64_t>& words) {
+  if (auto text = take_text(words)) return *std::move(text);
+  throw Failure(ErrorKind::invalid, "an entry of the log has no text where it should");
 }
 
 }  // namespace paceline

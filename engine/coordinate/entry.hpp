@@ -65,6 +65,10 @@ std::optional<std::string> take_text(std::span<const std::uint64_t>& words);
 void put_request(Words& words, const Request& request);
 std::optional<Request> take_request(std::span<const std::uint64_t>& words);
 
+// The same of entries that were checked when they came in: a Failure (invalid) would be a mistake of ours.
+Request read_request(std::span<const std::uint64_t>& words);
+std::string read_text(std::span<const std::uint64_t>& words);
+
 // Closes an entry that was begun at `begin` with a head without length.
 inline void close_entry(Words& words, std::size_t begin) {
   EntryHead head = head_of(words[begin]);

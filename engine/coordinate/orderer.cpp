@@ -90,7 +90,7 @@ void Orderer::decide(std::uint32_t slot) {
 
 void Orderer::take_define(std::span<const std::uint64_t> entry) {
   auto rest = entry.subspan(1);
-  const Request request = take_request(rest).value();
+  const Request request = read_request(rest);
   const std::uint32_t slot = dictionary_.find(request.name);
   if (slot == kNoSlot || dictionary_[slot].number_of(request) < 0) log_(Words(entry.begin(), entry.end()));
 }

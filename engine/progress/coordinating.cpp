@@ -356,6 +356,7 @@ Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
   for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
   const Group& like = *streams_.front()->group;
   std::vector<int> peers;
+  peers.reserve(like.members.size());
   for (const Member& member : like.members) peers.push_back(member.peer);
   auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
   made->use = Group::Use::data;

@@ -347,12 +347,16 @@ void Engine::check_clocks() {
       const auto waited = std::chrono::duration<double>(now - urgent.started).count();
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, waited < 100 ? "%.3g" : "%.0f", waited);
-      std::string missing;
-      for (const int rank : absent(urgent)) missing += (missing.empty() ? "" : ", ") + group.name_of(rank);
       // The others may be told of it in operations of another name.
       const std::string it = &urgent == &operation ? "it" : urgent.description();
-      fail_group(group, {ErrorKind::timeout, "reached its timeout of " + std::string(seconds) + " s on " +
-                                                 group.name_of(group.rank) + ": " + it + " waits for " + missing});
+      std::string reason = "reached its timeout of " + std::string(seconds) + " s on ";
+      reason.append(group.name_of(group.rank)).append(": ").append(it).append(" waits for ");
+      const char* separator = "";
+      for (const int rank : absent(urgent)) {
+        reason.append(separator).append(group.name_of(rank));
+        separator = ", ";
+      }
+      fail_group(group, {ErrorKind::timeout, reason});
     } else if (operation.probes && now - operation.probed >= kProbeAfter) {
       operation.probed = now;
       probe(operation);
