@@ -207,7 +207,9 @@ void Engine::wake_listener() {
 void Engine::set_alarm(Clock::time_point time) {
   if (alarm_at_ <= time) return;
   alarm_at_ = time;
-  const auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+  // To the clock, 0 is never.
+  const auto since =
+      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
   itimerspec when{};
   when.it_value.tv_sec = since / 1'000'000'000;
   when.it_value.tv_nsec = since % 1'000'000'000;

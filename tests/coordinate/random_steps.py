@@ -184,9 +184,8 @@ def rank(machines: str, policy: str, steps: int, seed: int, say: Callable[[str],
         assert 0 <= join.last < group.size
         step = max(last)
     counters = coordinator.counters()
-    say(
-        f"rank {group.rank}: {step} steps, {counters.issued} requests in {counters.batches} batches, {counters.deviations} deviations"
-    )
+    done = f"{step} steps, {counters.issued} requests in {counters.batches} batches"
+    say(f"rank {group.rank}: {done}, {counters.deviations} deviations")
     coordinator.close()
 
 
