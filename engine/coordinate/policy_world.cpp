@@ -12,7 +12,8 @@ PolicyWorld::PolicyWorld(const std::string& policy, const PolicyOptions& options
     const auto machine = static_cast<std::size_t>(machine_of[static_cast<std::size_t>(rank)]);
     if (machine >= boards_.size()) boards_.resize(machine + 1);
     if (needs_board(policy) && !boards_[machine])
-      boards_[machine] = make_board(static_cast<int>(std::ranges::count(machine_of, static_cast<int>(machine))));
+      boards_[machine] = make_board(static_cast<int>(machine),
+                                    static_cast<int>(std::ranges::count(machine_of, static_cast<int>(machine))));
     at(rank).policy = make_policy(policy, options, {rank, machine_of}, boards_[machine].get());
   }
   for (int rank = 0; rank < size(); ++rank) drain(rank);

@@ -58,10 +58,12 @@ class PolicyWorld {
     std::vector<std::uint64_t> words;
     Synchronise::Combine combine = Synchronise::Combine::band;
   };
-  using BoardMaker = std::function<std::unique_ptr<BoardMemory>(int ranks)>;
+  using BoardMaker = std::function<std::unique_ptr<BoardMemory>(int machine, int ranks)>;
 
   PolicyWorld(const std::string& policy, const PolicyOptions& options, const std::vector<int>& machine_of,
               const BoardMaker& make_board);
+  PolicyWorld(const PolicyWorld&) = delete;
+  PolicyWorld& operator=(const PolicyWorld&) = delete;
 
   int size() const { return static_cast<int>(ranks_.size()); }
   const Rank& rank(int number) const { return ranks_[static_cast<std::size_t>(number)]; }

@@ -49,5 +49,6 @@ struct PyArenaBuffer {
 void bind_arena(nb::module_& m);
 void bind_coordinator(nb::module_& m);
 void bind_measure(nb::module_& m);
+void bind_policies(nb::module_& m);
 
 }  // namespace paceline

@@ -22,7 +22,7 @@ Request request(const std::string& name, std::uint64_t count = 4) {
 RequestPtr share(Request made) { return std::make_shared<const Request>(std::move(made)); }
 
 PolicyWorld::BoardMaker plain(std::uint32_t slots = 64, std::size_t words = 4096) {
-  return [=](int ranks) { return std::make_unique<PlainBoard>(ranks, slots, words); };
+  return [=](int, int ranks) { return std::make_unique<PlainBoard>(ranks, slots, words); };
 }
 
 const std::vector<std::string> kPolicies = {"board", "cycle", "global_sleep", "nonblocking", "graph"};
