@@ -13,8 +13,7 @@ std::string ranks_text(std::vector<int> ranks) {
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (i > 0) text += ", ";
     text += std::to_string(ranks[i]);
-    if (end - i == 2) text += ", " + std::to_string(ranks[end - 1]);
-    if (end - i > 2) text += "-" + std::to_string(ranks[end - 1]);
+    if (end - i > 1) text.append(end - i == 2 ? ", " : "-").append(std::to_string(ranks[end - 1]));
     i = end;
   }
   return text;
