@@ -37,7 +37,7 @@ class Group {
   std::map<std::string, std::vector<Plan>, std::less<>> plans;
   const char* link_name = "";
   Matcher matcher;
-  Error error;                 // the first one; every later operation fails with it
+  Error error;  // the first one; every later operation fails with it
   // What a coordinator has of its own is not spoken of: it speaks for it.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;

@@ -92,7 +92,7 @@ class Operation {
 
  protected:
   virtual void begin() = 0;
-  virtual void end() {}     // it is done
+  virtual void end() {}                 // it is done
   virtual void let_go(const Error&) {}  // it has failed: nothing may touch its buffers any more
   virtual void clear() = 0;
 

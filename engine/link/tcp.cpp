@@ -215,8 +215,7 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::status:
     case Frame::note:
     case Frame::goodbye: {
-      const bool carries =
-          header.frame == Frame::eager || header.frame == Frame::abort || header.frame == Frame::note;
+      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort || header.frame == Frame::note;
       if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;

@@ -52,7 +52,7 @@ class TcpLink final : public Link {
     const std::byte* data;
     std::size_t size;
     std::size_t written = 0;  // of header and data together
-    Message* send = nullptr;     // becomes done, or streams on, when this is out
+    Message* send = nullptr;  // becomes done, or streams on, when this is out
     std::vector<std::byte> owned{};
   };
   struct Stream {
