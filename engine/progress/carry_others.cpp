@@ -168,8 +168,8 @@ class ReduceScatter final : public Single {
       return true;
     }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      if (rank == me()) std::memcpy(own().target, source, counts[rank] * width());
       if (counts[rank] > 0) {
+        if (rank == me()) std::memcpy(own().target, source, counts[rank] * width());
         moving_.push_back(reduce(around_.engine, around_.group, rank == me() ? own().target : source, counts[rank],
                                  dtype(), request().what.op, 1, static_cast<int>(rank), Mode::inside));
       }
