@@ -27,11 +27,15 @@ constexpr std::uint64_t kInArena = std::uint64_t{1} << 63;
 
 Descriptor create_link_memory() { return create_shared_memory("paceline-link", sizeof(LinkMemory)); }
 
+std::shared_ptr<const Mapping> map_link_memory(const Descriptor& memory) {
+  return std::make_shared<const Mapping>(memory.get(), sizeof(LinkMemory));
+}
+
 ShmLink::ShmLink(int peer, ShmPeer reach, const Arena& own)
     : Link(peer),
       socket_(std::move(reach.socket)),
-      mapping_(reach.memory.get(), sizeof(LinkMemory)),
-      memory_(*static_cast<LinkMemory*>(mapping_.data())),
+      mapping_(std::move(reach.memory)),
+      memory_(*static_cast<LinkMemory*>(mapping_->data())),
       own_(own),
       theirs_(std::move(reach.arena)),
       side_(reach.side),

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <deque>
+#include <memory>
 #include <unordered_map>
 
 #include "link/link.hpp"
@@ -30,12 +31,13 @@ struct LinkMemory {
 };
 
 Descriptor create_link_memory();
+std::shared_ptr<const Mapping> map_link_memory(const Descriptor& memory);
 
 // How to reach a process of this machine: a socket, the pair's memory and this process's side of it (0: who made it),
 // the peer's arena, its process id, and whether each of the two can read the other's memory.
 struct ShmPeer {
   Descriptor socket;
-  Descriptor memory;
+  std::shared_ptr<const Mapping> memory;
   PeerArena arena;
   int side = 0;
   pid_t pid = 0;
@@ -86,7 +88,7 @@ class ShmLink final : public Link {
   void ring_doorbell();
 
   Descriptor socket_;
-  Mapping mapping_;
+  std::shared_ptr<const Mapping> mapping_;
   LinkMemory& memory_;
   const Arena& own_;
   const PeerArena theirs_;

@@ -339,7 +339,9 @@ NB_MODULE(_engine, m) {
           "add_shm_peer",
           [](Engine& self, int fd, int memory_fd, int arena_fd, int side, int pid, bool readable,
              std::string description) {
-            ShmPeer reach{Descriptor(fd), Descriptor(memory_fd), PeerArena(Descriptor(arena_fd)), side, pid, readable};
+            const Descriptor memory(memory_fd);
+            ShmPeer reach{Descriptor(fd), map_link_memory(memory), PeerArena(Descriptor(arena_fd)), side, pid,
+                          readable};
             if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
             return self.add_shm_peer(std::move(reach), std::move(description));
           },

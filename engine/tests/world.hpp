@@ -111,11 +111,11 @@ class World {
         } else {
           int pair[2];
           CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-          const Descriptor memory = create_link_memory();
+          // One mapping for both sides: ThreadSanitizer tells memory by its address.
+          const auto memory = map_link_memory(create_link_memory());
           const bool readable = wire(i, j) == Wire::shm;
           const auto reach = [&](int socket, const Arena& arena, int side) {
-            return ShmPeer{
-                Descriptor(socket), Descriptor(::dup(memory.get())), PeerArena(arena), side, ::getpid(), readable};
+            return ShmPeer{Descriptor(socket), memory, PeerArena(arena), side, ::getpid(), readable};
           };
           peers[a][b] = engines_[a]->add_shm_peer(reach(pair[0], *arenas_[b], 0), name_b);
           peers[b][a] = engines_[b]->add_shm_peer(reach(pair[1], *arenas_[a], 1), name_a);
