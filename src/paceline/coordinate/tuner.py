@@ -8,6 +8,7 @@ again, in rounds of their own, since the best of several looks better than it is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
@@ -17,10 +18,15 @@ CANDIDATES = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
 WARM_UP = 5
 """Steps, alike and in a row, before the first turn."""
 COUNTED = 3
-"""Steps of a turn, after one that isn't counted, in which the size changed."""
+MOST_COUNTED = 10
+"""Steps of a turn, after one that isn't counted, in which the size changed. There are more of short ones."""
+TURN_SECONDS = 0.05
+"""How long those should take."""
 ROUNDS = 8
 FIRST_LOOK = 2
 """Rounds until a size that was never better goes out."""
+MUCH_WORSE = 1.2
+"""The figure in its first round with which a size goes out at once."""
 BETTER = 0.97
 """The figure from which on another size is worth it, if it was better in all rounds but one."""
 UNLIKE = 20
@@ -49,7 +55,9 @@ class Tuner:
         self.turns: list[Turn] = []
         self.steps = 0
         self._sizes = [fusion_bytes, *(size for size in dict.fromkeys(candidates) if size != fusion_bytes)]
-        self.most_steps = WARM_UP + (len(self._sizes) + 2) * ROUNDS * (1 + COUNTED) + (UNLIKE + 1) * (WARM_UP + COUNTED)
+        most = (len(self._sizes) + 2) * ROUNDS * (1 + MOST_COUNTED)
+        self.most_steps = WARM_UP + most + (UNLIKE + 1) * (WARM_UP + MOST_COUNTED)
+        self._counted = COUNTED
         self._confirms = False
         self._round = 0
         self._queue: list[int] = []
@@ -67,13 +75,13 @@ class Tuner:
         self.steps += 1
         if requests != self._usual:
             self._add_unlike(requests)
-        elif self._alike < WARM_UP:
-            self._alike += 1
-            if self._alike == WARM_UP:
-                self._begin_round()
         else:
             self._seconds.append(seconds)
-            if len(self._seconds) > COUNTED:
+            if self._alike < WARM_UP:
+                self._alike += 1
+                if self._alike == WARM_UP:
+                    self._end_warm_up()
+            elif len(self._seconds) > self._counted:
                 self._end_turn()
 
     def _add_unlike(self, requests: int) -> None:
@@ -83,6 +91,11 @@ class Tuner:
         self._unlike += 1
         if self._unlike > UNLIKE:
             self._stay("steps are not alike")
+
+    def _end_warm_up(self) -> None:
+        needed = TURN_SECONDS / max(median(self._seconds), 1e-9)
+        self._counted = min(max(math.ceil(needed), COUNTED), MOST_COUNTED)
+        self._begin_round()
 
     def _begin_round(self) -> None:
         self._round += 1
@@ -107,7 +120,7 @@ class Tuner:
             figures = self._figures.setdefault(size, [])
             figures.append(seconds / base)
             self._seen[size] = median(figures)
-            if len(figures) >= FIRST_LOOK and min(figures) >= 1:
+            if figures[0] >= MUCH_WORSE or (len(figures) >= FIRST_LOOK and min(figures) >= 1):
                 self._sizes.remove(size)
         if len(self._sizes) == 1:
             self._stay("no other size was better")
