@@ -218,7 +218,9 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_FUSION_BYTES", "64M"),
         ("PACELINE_CYCLE_MS", "0"),
         ("PACELINE_CACHE_CAPACITY", "-1"),
+        ("PACELINE_AUTOTUNE", "yes"),
         ("HOROVOD_FUSION_THRESHOLD", "-1"),
+        ("HOROVOD_AUTOTUNE", "-1"),
         ("HOROVOD_CYCLE_TIME", "soon"),
         ("HOROVOD_CACHE_CAPACITY", "many"),
         ("HOROVOD_START_TIMEOUT", "never"),
@@ -295,6 +297,8 @@ HOROVODS = {
     "HOROVOD_FUSION_THRESHOLD": "1024",
     "HOROVOD_CYCLE_TIME": "3.5",
     "HOROVOD_CACHE_CAPACITY": "7",
+    "HOROVOD_AUTOTUNE": "1",
+    "HOROVOD_AUTOTUNE_LOG": "tried.csv",
     "HOROVOD_TIMELINE": "t.json",
     "HOROVOD_START_TIMEOUT": "45",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
@@ -306,6 +310,7 @@ HOROVODS = {
 def test_horovods_variables_mean_the_same_here() -> None:
     found = read(HOROVODS)
     assert (found.fusion_bytes, found.cycle_seconds, found.cache_capacity) == (1024, 0.0035, 7)
+    assert (found.autotune, found.autotune_log) == (True, "tried.csv")
     assert (found.timeline, found.log_level) == ("t.json", logging.DEBUG)
     assert (found.start_timeout, found.stall_seconds, found.timeout) == (45.0, 20.0, 90.0)
     assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1"}).stall_seconds == 0.0
@@ -318,6 +323,8 @@ def test_pacelines_own_variables_win_over_horovods() -> None:
         "PACELINE_FUSION_BYTES": "5",
         "PACELINE_CYCLE_MS": "6",
         "PACELINE_CACHE_CAPACITY": "8",
+        "PACELINE_AUTOTUNE": "0",
+        "HOROVOD_AUTOTUNE_LOG": "tried.csv",
         "PACELINE_TIMELINE": "own.json",
         "PACELINE_START_TIMEOUT": "9",
         "PACELINE_STALL_SECONDS": "10",
@@ -327,6 +334,7 @@ def test_pacelines_own_variables_win_over_horovods() -> None:
     found = read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1", **own})
     assert found == read(own)
     assert (found.fusion_bytes, found.stall_seconds, found.timeout) == (5, 10.0, 11.0)
+    assert found.autotune is False
 
 
 def test_the_derived_port_obeys_the_port_range() -> None:

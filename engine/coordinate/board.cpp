@@ -25,17 +25,18 @@ std::int32_t priority_of(std::uint64_t mark) { return static_cast<std::int32_t>(
 
 constexpr std::size_t kDescriptions = 4000;  // of one round, so that their numbers fit
 
+// Nothing comes of these before the next cut, so that nobody need be woken up for them.
+bool waits_for_cut(EntryKind kind) {
+  return kind == EntryKind::issue || kind == EntryKind::fail || kind == EntryKind::tune;
+}
+
 // A word of having joined: the epoch, from 1, and a position in the log.
 constexpr unsigned kPositionBits = 40;
 
 }  // namespace
 
 Board::Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory)
-    : rank_(seat.rank),
-      memory_(memory),
-      dictionary_(memory.slots()),
-      fusion_bytes_(options.fusion_bytes),
-      window_(options.fusion_bytes) {
+    : rank_(seat.rank), memory_(memory), dictionary_(memory.slots()), window_(options.fusion_bytes) {
   std::vector<bool> seen;
   for (int rank = 0; rank < seat.size(); ++rank) {
     const auto machine = static_cast<std::size_t>(seat.machine_of[static_cast<std::size_t>(rank)]);
@@ -73,6 +74,15 @@ void Board::submit(RequestPtr request, double) {
 void Board::join(double) {
   joining_ = true;
   order({{pack({EntryKind::join, 0, 1, static_cast<std::uint32_t>(rank_)})}});
+  settle();
+}
+
+// Every rank cuts by what the log said before the cut, so all come to the same batches.
+void Board::tune(std::uint64_t fusion_bytes) {
+  if (rank_ != 0)
+    throw Failure(ErrorKind::invalid,
+                  "only rank 0 can tune, and tells the others; this is rank " + std::to_string(rank_));
+  order({{pack({EntryKind::tune, 0, 2, 0}), fusion_bytes}});
   settle();
 }
 
@@ -158,7 +168,7 @@ void Board::log(std::span<const std::uint64_t> entry) {
   const EntryKind kind = head_of(entry[0]).kind;
   if (orderer_) {
     to_leaders_.insert(to_leaders_.end(), entry.begin(), entry.end());
-    if (kind != EntryKind::issue && kind != EntryKind::fail) to_leaders_due_ = true;
+    if (!waits_for_cut(kind)) to_leaders_due_ = true;
   }
   if (owed_.empty() && memory_.append(entry))
     notify(kind);
@@ -168,7 +178,7 @@ void Board::log(std::span<const std::uint64_t> entry) {
 
 // Others need not wake up for what waits for a cut, nor for a description: who has handed in the same wrote it, too.
 void Board::notify(EntryKind kind) {
-  if (kind == EntryKind::issue || kind == EntryKind::fail) return;
+  if (waits_for_cut(kind)) return;
   if ((kind == EntryKind::define || kind == EntryKind::join) && alone()) return;
   ring_ = true;
 }
@@ -227,6 +237,7 @@ void Board::apply(std::span<const std::uint64_t> entry) {
       if (++settles_ == size_) all_joined(last_joined_);
       return;
     case EntryKind::joined: return all_joined(static_cast<int>(head.number));
+    case EntryKind::tune: return window_.set_fusion_bytes(entry[1]);
     default: return ordered(entry);
   }
 }
@@ -403,7 +414,8 @@ bool Board::is_sound(int from, std::span<const std::uint64_t> entry) const {
     }
     case EntryKind::cut:
     case EntryKind::join: return entry.size() == 1;
-    case EntryKind::started: return entry.size() == 2;
+    case EntryKind::started:
+    case EntryKind::tune: return entry.size() == 2;
     case EntryKind::deviate: return entry.size() == 3;
     case EntryKind::joined: return entry.size() == 1 && head.number < static_cast<std::uint32_t>(size_);
     default: return false;
@@ -453,7 +465,7 @@ void Board::flush_messages() {
 
 std::optional<Action> Board::next() {
   settle();
-  if (orders() && !cutting_ && !window_.empty() && (busy_ == 0 || window_.bytes() >= fusion_bytes_)) {
+  if (orders() && !cutting_ && !window_.empty() && (busy_ == 0 || window_.bytes() >= window_.fusion_bytes())) {
     cutting_ = true;
     log({{pack({EntryKind::cut, 0, 1, 0})}});
     settle();

@@ -45,6 +45,7 @@ class Board : public Policy {
   void look(double) override { settle(); }
   void awaited(const Request&, double) override {}
   void busy(std::uint64_t bytes) override { busy_ = bytes; }
+  void tune(std::uint64_t fusion_bytes) override;
   std::optional<Action> next() override;
   std::vector<int> missing(const Request& request) const override;
 
@@ -115,7 +116,6 @@ class Board : public Policy {
   std::map<std::string_view, RequestPtr> unplaced_;  // handed in; their descriptions are on the way to the log
   std::vector<RequestPtr> evicted_;                  // handed in; to be described anew
   std::uint32_t under_way_ = 0;
-  const std::uint64_t fusion_bytes_;
   Window window_;
   std::uint64_t busy_ = 0;
 

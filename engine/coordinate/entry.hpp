@@ -27,9 +27,10 @@ enum class EntryKind : std::uint8_t {
   start,       // graph: a rank has taken an order
   started,     // graph: all ranks have taken it
   deviate,     // graph: a rank cannot go on in order
+  tune,        // from here on batches are of at most so many bytes
 };
 
-inline constexpr EntryKind kLastKind = EntryKind::deviate;
+inline constexpr EntryKind kLastKind = EntryKind::tune;
 
 // First word: kind 8 bits, flags 8, words of the whole entry 16, number 32 (a slot, a rank, a machine).
 struct EntryHead {

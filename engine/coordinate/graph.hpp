@@ -25,6 +25,8 @@ class Graph : public Board {
   Graph(const PolicyOptions& options, const Seat& seat, BoardMemory& memory);
 
   void set_order(const std::vector<std::vector<std::string>>& buffers) override;
+  // Ranks issue in order without the log, so nothing can change for all at once.
+  void tune(std::uint64_t fusion_bytes) override { Policy::tune(fusion_bytes); }
   void submit(RequestPtr request, double now) override;
   void join(double now) override;
   void awaited(const Request& request, double now) override;

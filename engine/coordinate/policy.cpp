@@ -8,4 +8,8 @@ void Policy::set_order(const std::vector<std::vector<std::string>>&) {
   throw Failure(ErrorKind::invalid, "only the policy graph takes an order of requests; choose it, or give no order");
 }
 
+void Policy::tune(std::uint64_t) {
+  throw Failure(ErrorKind::invalid, "only the policy board can change the size of its batches; choose it");
+}
+
 }  // namespace paceline

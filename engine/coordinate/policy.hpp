@@ -120,6 +120,10 @@ class Policy {
   // issued. Throws Failure (invalid) for an order that names something twice, and with other policies.
   virtual void set_order(const std::vector<std::vector<std::string>>& buffers);
 
+  // On rank 0, at any time: requests that are issued from some moment on, the same on all ranks, go out in batches of
+  // at most so many bytes. Throws Failure (invalid) on other ranks, and with policies other than `board`.
+  virtual void tune(std::uint64_t fusion_bytes);
+
   virtual std::optional<Action> next() = 0;
 
   // Group ranks that, as far as this rank knows, have not handed in this request of its own.

@@ -46,6 +46,11 @@ void PolicyWorld::set_order(int number, const std::vector<std::vector<std::strin
   drain(number);
 }
 
+void PolicyWorld::tune(int number, std::uint64_t fusion_bytes) {
+  at(number).policy->tune(fusion_bytes);
+  drain(number);
+}
+
 bool PolicyWorld::all_issued(std::uint32_t channel, std::size_t number) const {
   return std::ranges::all_of(ranks_, [&](const Rank& rank) {
     const auto batches = rank.issued.find(channel);

@@ -74,6 +74,7 @@ class PolicyWorld {
   void join(int rank);
   void await(int rank, const std::string& name);
   void set_order(int rank, const std::vector<std::vector<std::string>>& buffers);
+  void tune(int rank, std::uint64_t fusion_bytes);
 
   // What can happen by itself, and letting it happen. What users do and what happens throw std::logic_error if a policy
   // breaks its word: a rank issues what another has not issued in its place; or what it has not handed in, though it

@@ -21,6 +21,10 @@ class Window {
   bool empty() const { return items_.empty(); }
   std::uint64_t bytes() const { return bytes_; }
 
+  // From here on batches are of at most so many bytes.
+  void set_fusion_bytes(std::uint64_t fusion_bytes) { fusion_bytes_ = fusion_bytes; }
+  std::uint64_t fusion_bytes() const { return fusion_bytes_; }
+
   // Everything as batches: failures first, then by priority, in the order of adding where that is equal.
   void cut(std::vector<Issue>& batches);
 
@@ -33,7 +37,7 @@ class Window {
 
   void release(std::vector<Item> bundle);
 
-  const std::uint64_t fusion_bytes_;
+  std::uint64_t fusion_bytes_;
   std::vector<Item> items_;
   std::map<std::uint64_t, std::vector<Item>> bundles_;  // that miss members
   std::vector<RequestPtr> order_;

@@ -270,6 +270,13 @@ void Coordinator::set_order(const std::vector<std::vector<std::string>>& buffers
   follow_up();
 }
 
+void Coordinator::tune(std::uint64_t fusion_bytes) {
+  const auto lock = engine_->enter();
+  check_open("tune");
+  policy_->tune(fusion_bytes);
+  follow_up();
+}
+
 paceline::Counters Coordinator::counters() {
   const auto lock = engine_->enter();
   return policy_ ? policy_->counters() : paceline::Counters{};

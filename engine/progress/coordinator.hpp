@@ -66,6 +66,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void announce(Requested& requested);
   // For policy `graph`: see Policy::set_order.
   void set_order(const std::vector<std::vector<std::string>>& buffers);
+  // For policy `board`, on rank 0: see Policy::tune.
+  void tune(std::uint64_t fusion_bytes);
 
   paceline::Counters counters();
   Totals totals();

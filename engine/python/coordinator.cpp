@@ -151,6 +151,9 @@ void bind_coordinator(nb::module_& m) {
             self.coordinator->set_order(buffers);
           },
           Release())
+      .def(
+          "tune", [](PyCoordinator& self, std::uint64_t fusion_bytes) { self.coordinator->tune(fusion_bytes); },
+          Release())
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
       .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })

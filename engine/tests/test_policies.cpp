@@ -1,4 +1,6 @@
 // Policies in worlds of ranks in one thread, with events in random order.
+#include <array>
+#include <functional>
 #include <random>
 
 #include "check.hpp"
@@ -81,50 +83,130 @@ TEST(what_becomes_ready_during_a_batch_goes_out_together) {
   world.check_over();
 }
 
+namespace {
+
+// Each rank hands in 18 requests in an order of its own; `now_and_then` is called in between.
+void hand_in_in_any_order(PolicyWorld& world, std::mt19937& random, const std::function<void()>& now_and_then) {
+  std::vector<std::deque<RequestPtr>> todo(static_cast<std::size_t>(world.size()));
+  for (auto& rank : todo) {
+    for (int step = 0; step < 3; ++step)
+      for (int i = 0; i < 6; ++i) {
+        Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
+        made.priority = static_cast<int>(random() % 3);
+        if (i == 0) made.what.dtype = DType::float16;
+        rank.push_back(share(made));
+      }
+    for (int step = 0; step < 3; ++step) std::shuffle(rank.begin() + step * 6, rank.begin() + step * 6 + 6, random);
+  }
+  for (;;) {
+    std::vector<int> able;
+    for (std::size_t rank = 0; rank < todo.size(); ++rank)
+      if (!todo[rank].empty() && world.rank(static_cast<int>(rank)).under_way.size() < 6 &&
+          !world.rank(static_cast<int>(rank)).under_way.contains(todo[rank].front()->name))
+        able.push_back(static_cast<int>(rank));
+    const auto events = world.events();
+    if (able.empty() && (events.empty() || over(world))) break;
+    const std::size_t choice = random() % (able.size() + events.size());
+    if (choice < able.size()) {
+      auto& mine = todo[static_cast<std::size_t>(able[choice])];
+      world.submit(able[choice], mine.front());
+      mine.pop_front();
+    } else {
+      world.happen(events[choice - able.size()]);
+    }
+    now_and_then();
+  }
+  for (const auto& rank : todo) CHECK(rank.empty());
+  let_all_happen(world, random);
+  world.check_over();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    CHECK(world.rank(rank).over.size() == 18);
+    for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
+  }
+}
+
+// Few slots and a short log, so that names give way to each other and ranks wait for room.
+PolicyWorld::BoardMaker tight(unsigned seed) { return plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256); }
+
+}  // namespace
+
 TEST(any_order_and_any_delays_end_well_everywhere) {
   for (const auto& policy : kPolicies)
     for (const auto& place : kPlaces)
       for (unsigned seed = 0; seed < 60; ++seed) {
         std::mt19937 random(seed);
-        // Few slots and a short log, so that names give way to each other and ranks wait for room.
-        PolicyWorld world(policy, {}, place, plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256));
-        std::vector<std::deque<RequestPtr>> todo(place.size());
-        for (auto& rank : todo) {
-          for (int step = 0; step < 3; ++step)
-            for (int i = 0; i < 6; ++i) {
-              Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
-              made.priority = static_cast<int>(random() % 3);
-              if (i == 0) made.what.dtype = DType::float16;
-              rank.push_back(share(made));
-            }
-          for (int step = 0; step < 3; ++step)
-            std::shuffle(rank.begin() + step * 6, rank.begin() + step * 6 + 6, random);
-        }
-        for (;;) {
-          std::vector<int> able;
-          for (std::size_t rank = 0; rank < todo.size(); ++rank)
-            if (!todo[rank].empty() && world.rank(static_cast<int>(rank)).under_way.size() < 6 &&
-                !world.rank(static_cast<int>(rank)).under_way.contains(todo[rank].front()->name))
-              able.push_back(static_cast<int>(rank));
-          const auto events = world.events();
-          if (able.empty() && (events.empty() || over(world))) break;
-          const std::size_t choice = random() % (able.size() + events.size());
-          if (choice < able.size()) {
-            auto& mine = todo[static_cast<std::size_t>(able[choice])];
-            world.submit(able[choice], mine.front());
-            mine.pop_front();
-          } else {
-            world.happen(events[choice - able.size()]);
-          }
-        }
-        for (const auto& rank : todo) CHECK(rank.empty());
-        let_all_happen(world, random);
-        world.check_over();
-        for (int rank = 0; rank < world.size(); ++rank) {
-          CHECK(world.rank(rank).over.size() == 18);
-          for (const auto& [ended, error] : world.rank(rank).over) CHECK(error.empty());
-        }
+        PolicyWorld world(policy, {}, place, tight(seed));
+        hand_in_in_any_order(world, random, [] {});
       }
+}
+
+TEST(all_cut_alike_while_the_size_of_batches_changes) {
+  std::size_t fewest = 100;
+  std::size_t most = 0;
+  for (const auto& place : kPlaces)
+    for (unsigned seed = 0; seed < 60; ++seed) {
+      std::mt19937 random(seed);
+      PolicyWorld world("board", {}, place, tight(seed));
+      hand_in_in_any_order(world, random, [&] {
+        if (random() % 8 == 0) world.tune(0, std::array{0, 32, 48, 1024}[random() % 4]);
+      });
+      fewest = std::min(fewest, issues(world, 0));
+      most = std::max(most, issues(world, 0));
+    }
+  CHECK(fewest < most);
+}
+
+TEST(a_size_of_batches_holds_from_the_next_cut_on_in_every_interleaving) {
+  for (const auto& place : std::vector<std::vector<int>>{{0, 0}, {0, 1}}) {
+    // One choice after another, all of them: what is chosen at each fork, and among how many.
+    std::vector<std::pair<std::size_t, std::size_t>> forks;
+    std::size_t worlds = 0;
+    do {
+      ++worlds;
+      PolicyWorld world("board", {}, place, plain());
+      std::array<int, 2> done{};
+      for (std::size_t depth = 0;; ++depth) {
+        std::vector<int> able;
+        for (int rank = 0; rank < 2; ++rank)
+          if (done[static_cast<std::size_t>(rank)] < 3 - rank) able.push_back(rank);
+        const auto events = world.events();
+        if (able.empty() && events.empty()) break;
+        if (depth == forks.size()) forks.emplace_back(0, able.size() + events.size());
+        const std::size_t choice = forks[depth].first;
+        if (choice >= able.size()) {
+          world.happen(events[choice - able.size()]);
+          continue;
+        }
+        const int rank = able[choice];
+        const int what = done[static_cast<std::size_t>(rank)]++;
+        if (rank == 0 && what == 1)
+          world.tune(0, 0);
+        else
+          world.submit(rank, share(request(rank == 0 ? (what == 0 ? "a" : "b") : (what == 0 ? "b" : "a"))));
+      }
+      world.check_over();
+      CHECK(issues(world, 0) == 2);  // nothing is together: at most one was ready before the change
+      while (!forks.empty() && ++forks.back().first == forks.back().second) forks.pop_back();
+    } while (!forks.empty());
+    CHECK(worlds > 100);
+  }
+}
+
+TEST(only_rank_0_tunes_and_only_the_board) {
+  const auto refusal = [](const std::string& policy, int rank) -> std::string {
+    PolicyWorld world(policy, {}, {0, 1}, plain());
+    try {
+      world.tune(rank, 1024);
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+  CHECK(refusal("board", 0).empty());
+  CHECK(refusal("board", 1) == "only rank 0 can tune, and tells the others; this is rank 1");
+  for (const auto& policy : kPolicies)
+    if (policy != "board")
+      CHECK(refusal(policy, 0) == "only the policy board can change the size of its batches; choose it");
 }
 
 TEST(ranks_that_disagree_fail_with_both_sides_and_all_else_goes_on) {

@@ -85,6 +85,10 @@ class Settings:
     fusion_bytes: int | None = None
     cycle_seconds: float | None = None
     cache_capacity: int | None = None
+    autotune: bool | None = None
+    """Whether the first steps are used to find out how named requests are carried out best."""
+    autotune_log: str | None = None
+    """The file for what was tried."""
     timeline: str | None = None
     """The file for the timeline of named requests."""
     report: str | None = None
@@ -157,6 +161,8 @@ class Settings:
             cache_capacity=_either(
                 _given(env, "PACELINE_CACHE_CAPACITY", _capacity), _given(env, "HOROVOD_CACHE_CAPACITY", _capacity)
             ),
+            autotune=_either(_given(env, "PACELINE_AUTOTUNE", _switch), _given(env, "HOROVOD_AUTOTUNE", _switch)),
+            autotune_log=env.get("HOROVOD_AUTOTUNE_LOG") or None,
             timeline=env.get("PACELINE_TIMELINE") or env.get("HOROVOD_TIMELINE") or None,
             report=env.get("PACELINE_REPORT") or None,
             metrics=metrics,
@@ -277,8 +283,12 @@ def _or_never(text: str) -> float | None:
 
 
 def _never_if_set(text: str) -> float | None:
+    return 0.0 if _switch(text) else None
+
+
+def _switch(text: str) -> bool:
     if re.fullmatch(r"[0-9]{1,9}", text):
-        return 0.0 if int(text) else None
+        return int(text) != 0
     raise ValueError("should be 0 or 1")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ import numpy as np
 from paceline import _engine
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
+from paceline.coordinate.tuner import Tuner
+from paceline.coordinate.tuning import Tuning
 from paceline.group import OPS, Group
 from paceline.runtime import Runtime
 
@@ -85,6 +88,10 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
+        self._reduce: Callable[..., Request] = self._native.submit
+        self._tuning: Tuning | None = None
+        if options.autotune and self.rank == 0:
+            self._begin_tuning()
         if home.lookout is not None:
             home.lookout.show(self._channels[-1], self)
         self._listen()
@@ -106,7 +113,7 @@ class Coordinator:
         Each rank's data is multiplied by `prescale` before and the outcome by `postscale` afterwards (floats only).
         A rank that has joined gives zeros.
         """
-        return self._native.submit(
+        return self._reduce(
             _ALL_REDUCE,
             name,
             *data,
@@ -182,6 +189,15 @@ class Coordinator:
         """Policy `graph`: the names of each buffer, in the order in which buffers are carried out; on all ranks."""
         self._native.set_order([list(buffer) for buffer in buffers])
 
+    def tune(self, fusion_bytes: int) -> None:
+        """Policy `board`, on rank 0, at any time: from some moment on, the same on all ranks, batches are of that size.
+
+        Raises ValueError with other policies, and on other ranks.
+        """
+        if not 0 <= fusion_bytes < 1 << 64:
+            raise ValueError(f"fusion_bytes must be from 0 to {(1 << 64) - 1}, got {fusion_bytes}")
+        self._native.tune(fusion_bytes)
+
     def counters(self) -> Counters:
         """What this coordinator has done so far."""
         return Counters(*self._native.counters())
@@ -193,11 +209,25 @@ class Coordinator:
     def close(self) -> None:
         """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
+        if self._tuning is not None:
+            self._tuning.close()
         if self._home.lookout is not None:
             self._home.lookout.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
             self._home.forget(channel)
+
+    def _begin_tuning(self) -> None:
+        if self.options.policy != "board":
+            log.warning("autotune: nothing is tuned with policy %s, only with board", self.options.policy)
+            return
+        path = self._home.settings.autotune_log
+        self._tuning = Tuning(self._native, Tuner(self.options.fusion_bytes), path, self._freeze)
+        self._reduce = self._tuning.submit
+
+    def _freeze(self) -> None:
+        self._reduce = self._native.submit
+        self._tuning = None
 
     def _listen(self) -> None:
         self._home.notify(self._native.sayings_id, self._say)
@@ -216,6 +246,8 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     """
     home = group.home
     chosen = Options.wished(home.settings) if options is None else options
+    if options is None and group.size < home.settings.size:  # who shares ranks with others cannot time steps
+        chosen = replace(chosen, autotune=False)
     return Coordinator(home, group.native, chosen, group.timeout)
 
 

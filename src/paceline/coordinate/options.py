@@ -21,6 +21,7 @@ class Options:
     fusion_bytes: the most that small tensors are gathered to, to be reduced as one.
     cycle_seconds, cache_capacity: of the polling policies: seconds between polls, names whose requests are remembered.
     sleep_every: of `global_sleep`: after how many cycles ranks agree again on how long to sleep.
+    autotune: of `board`: find a better `fusion_bytes` in the first steps, and keep it.
     """
 
     policy: str = "board"
@@ -29,6 +30,7 @@ class Options:
     cycle_seconds: float = 0.005
     cache_capacity: int = 1024
     sleep_every: int = 1
+    autotune: bool = False
 
     @classmethod
     def wished(cls, settings: Settings) -> Options:
@@ -38,6 +40,7 @@ class Options:
             "fusion_bytes": settings.fusion_bytes,
             "cycle_seconds": settings.cycle_seconds,
             "cache_capacity": settings.cache_capacity,
+            "autotune": settings.autotune,
         }
         return cls(**{name: wish for name, wish in named.items() if wish is not None})
 

@@ -11,6 +11,7 @@ VARIABLES = {
     "cycle_time_ms": "HOROVOD_CYCLE_TIME",
     "cache_capacity": "HOROVOD_CACHE_CAPACITY",
     "timeline_filename": "HOROVOD_TIMELINE",
+    "autotune_log_file": "HOROVOD_AUTOTUNE_LOG",
     "stall_check_warning_time_seconds": "HOROVOD_STALL_CHECK_TIME_SECONDS",
     "stall_check_shutdown_time_seconds": "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
     "start_timeout": "HOROVOD_START_TIMEOUT",
@@ -23,8 +24,10 @@ WITHOUT_EFFECT = {
     "hierarchical_allreduce": "plans are made for the network that is found",
     "hierarchical_allgather": "plans are made for the network that is found",
     "torus_allreduce": "plans are made for the network that is found",
-    "autotune": "nothing is tuned while a job runs",
-    "autotune_log_file": "nothing is tuned while a job runs",
+    "autotune_warmup_samples": "how many steps are tried follows from how much they differ",
+    "autotune_steps_per_sample": "how many steps are tried follows from how much they differ",
+    "autotune_bayes_opt_max_samples": "how many steps are tried follows from how much they differ",
+    "autotune_gaussian_process_noise": "the noise is measured",
     "timeline_mark_cycles": "there need not be cycles",
     "mpi_threads_disable": "there is no MPI",
     "mpi_args": "there is no MPI",
@@ -96,6 +99,8 @@ def parser() -> argparse.ArgumentParser:
     add("--fusion-threshold-mb", type=int, help="most megabytes that are combined together")
     add("--cycle-time-ms", type=float, help="milliseconds of a cycle, for policies that have cycles")
     add("--cache-capacity", type=int, help="names that polling policies remember")
+    add("--autotune", action="store_true", help="find out in the first steps how much to combine together")
+    add("--autotune-log-file", help="file for a table of what was tried")
     add("--timeline-filename", help="file for the timeline")
     add("--no-stall-check", action="store_true", help="no warning about ranks that are missing")
     add("--stall-check-warning-time-seconds", type=float, help="seconds until that warning")
@@ -112,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 _SWITCHES = frozenset(
-    "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce autotune timeline_mark_cycles "
+    "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce timeline_mark_cycles "
     "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag".split()
 )
 _SHORT = {

@@ -47,6 +47,8 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
     added = {variable: str(value) for variable, value in values.items() if value is not None}
     if options.fusion_threshold_mb is not None:
         added["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb << 20)
+    if options.autotune or options.no_autotune:
+        added["HOROVOD_AUTOTUNE"] = "0" if options.no_autotune else "1"
     if options.no_stall_check:
         added["HOROVOD_STALL_CHECK_DISABLE"] = "1"
     if options.nics:
