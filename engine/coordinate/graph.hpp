@@ -26,7 +26,7 @@ class Graph : public Board {
 
   void set_order(const std::vector<std::vector<std::string>>& buffers) override;
   // Ranks issue in order without the log, so nothing can change for all at once.
-  void tune(std::uint64_t fusion_bytes) override { Policy::tune(fusion_bytes); }
+  void tune(std::uint64_t) override { refuse_to_tune(); }
   void submit(RequestPtr request, double now) override;
   void join(double now) override;
   void awaited(const Request& request, double now) override;

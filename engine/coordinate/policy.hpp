@@ -132,6 +132,8 @@ class Policy {
   const Counters& counters() const { return counters_; }
 
  protected:
+  [[noreturn]] static void refuse_to_tune();
+
   Counters counters_;
 };
 
