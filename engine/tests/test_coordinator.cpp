@@ -11,7 +11,12 @@ using namespace paceline::test;
 
 namespace {
 
+// The machine of each rank. Under sanitizers, which take several times as long, fewer have to do.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+const std::vector<std::string> kArrangements = {"000", "010"};
+#else
 const std::vector<std::string> kArrangements = {"0", "00", "000", "0000", "01", "0011", "010"};
+#endif
 
 const std::vector<std::string> kPolicies = {"board", "cycle", "global_sleep", "nonblocking"};
 

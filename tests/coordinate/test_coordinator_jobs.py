@@ -62,14 +62,14 @@ def _stopped(pid: int) -> bool:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("machines", ["00", "000", "0011"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
     trial("kill", machines, policy, seed, tmp_path)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("machines", ["000", "011"])
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
     trial("stop", machines, policy, seed, tmp_path, timeout=3)
 
