@@ -134,7 +134,8 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
   requested->counts = wish.counts;
   const auto now = Clock::now();
   const auto lock = engine_->enter();
-  check_open(std::string(wish.name));
+  check_open(std::string(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)]) + " \"" +
+             std::string(wish.name) + '"');
   auto found = names_.find(wish.name);
   if (found == names_.end()) found = names_.emplace(wish.name, Name{}).first;
   Name& name = found->second;
