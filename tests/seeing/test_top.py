@@ -47,7 +47,8 @@ def pids(job: LocalJob) -> list[int]:
     """Of this test's own ranks, once both can be asked and have begun to train."""
     from paceline.trace import live
 
-    mine = {child.pid for child in descendants(os.getpid())}
+    started = {process.pid for process in job.processes}
+    mine = started | {child.pid for pid in started for child in descendants(pid)}
     names = [name for name in live.listening() if name.pid in mine]
     if len(names) < 2:
         return []
