@@ -110,12 +110,11 @@ TEST(a_giant_length_allocates_nothing) {
 TEST(garbage_in_shared_memory_ends_the_link_only) {
   int pair[2];
   CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-  const Descriptor memory = create_link_memory();
+  const auto memory = map_link_memory(create_link_memory());
   const Arena arena(std::size_t{4} << 20);
-  ShmLink link(0, {Descriptor(pair[0]), Descriptor(::dup(memory.get())), PeerArena(arena), 0, ::getpid(), true}, arena);
+  ShmLink link(0, {Descriptor(pair[0]), memory, PeerArena(arena), 0, ::getpid(), true}, arena);
   const Descriptor other(pair[1]);
-  const Mapping mapping(memory.get(), sizeof(LinkMemory));
-  auto& shared = *static_cast<LinkMemory*>(mapping.data());
+  auto& shared = *static_cast<LinkMemory*>(memory->data());
   Header header;
   header.length = 1 << 20;
   RingWriter writer(shared.ring[1], shared.records_read[0]);
