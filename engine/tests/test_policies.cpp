@@ -133,7 +133,7 @@ PolicyWorld::BoardMaker tight(unsigned seed) { return plain(seed % 2 ? 7 : 64, s
 TEST(any_order_and_any_delays_end_well_everywhere) {
   for (const auto& policy : kPolicies)
     for (const auto& place : kPlaces)
-      for (unsigned seed = 0; seed < 60; ++seed) {
+      for (unsigned seed = 0; seed < 20; ++seed) {
         std::mt19937 random(seed);
         PolicyWorld world(policy, {}, place, tight(seed));
         hand_in_in_any_order(world, random, [] {});
@@ -144,7 +144,7 @@ TEST(all_cut_alike_while_the_size_of_batches_changes) {
   std::size_t fewest = 100;
   std::size_t most = 0;
   for (const auto& place : kPlaces)
-    for (unsigned seed = 0; seed < 60; ++seed) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
       std::mt19937 random(seed);
       PolicyWorld world("board", {}, place, tight(seed));
       hand_in_in_any_order(world, random, [&] {
@@ -242,7 +242,7 @@ TEST(ranks_that_disagree_fail_with_both_sides_and_all_else_goes_on) {
 TEST(ranks_that_have_joined_take_part_until_all_have) {
   for (const auto& policy : kPolicies)
     for (const auto& place : kPlaces)
-      for (unsigned seed = 0; seed < 60; ++seed) {
+      for (unsigned seed = 0; seed < 20; ++seed) {
         std::mt19937 random(seed);
         PolicyWorld world(policy, {}, place, plain(seed % 2 ? 4 : 64));
         for (int epoch = 0; epoch < 2; ++epoch) {
@@ -467,7 +467,7 @@ TEST(steps_that_deviate_are_negotiated_and_never_stand_still) {
   std::uint64_t deviations = 0;
   std::uint64_t runs = 0;
   for (const auto& place : kPlaces)
-    for (unsigned seed = 0; seed < 300; ++seed) {
+    for (unsigned seed = 0; seed < 100; ++seed) {
       std::mt19937 random(seed);
       PolicyWorld world("graph", {}, place, plain(seed % 3 ? 64 : 9));
       std::vector<User> users(place.size());
