@@ -45,17 +45,6 @@ void check_sum(const std::vector<float>& data, int size, int salt = 0) {
   for (std::size_t i = 0; i < data.size(); ++i) CHECK(data[i] == expected[i] * sum_of_ranks(size));
 }
 
-Error failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return {failure.kind, failure.what()};
-  }
-  return {};
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST(one_request_after_the_other) {

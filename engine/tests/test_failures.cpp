@@ -9,17 +9,6 @@ using namespace paceline::test;
 
 namespace {
 
-Error failure_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Failure& failure) {
-    return {failure.kind, failure.what()};
-  }
-  return {};
-}
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 void reduce_floats(Rank& r, std::size_t count) {
   std::vector<float> data(count, 1);
   all_reduce(*r.engine, *r.group, bytes(data), count, DType::float32, Op::sum, 1, Mode::blocking);

@@ -7,19 +7,11 @@
 #include "coordinate/plain_board.hpp"
 #include "coordinate/policy_world.hpp"
 #include "failure/error.hpp"
+#include "requests.hpp"
 
 using namespace paceline;
 
 namespace {
-
-Request request(const std::string& name, std::uint64_t count = 4) {
-  Request made;
-  made.name = name;
-  made.what = {count, -1, Collective::all_reduce, DType::float32, Op::sum};
-  made.shape = std::to_string(count);
-  made.bytes = 4 * count;
-  return made;
-}
 
 RequestPtr share(Request made) { return std::make_shared<const Request>(std::move(made)); }
 

@@ -11,6 +11,7 @@
 #include "coordinate/plain_board.hpp"
 #include "coordinate/policy_world.hpp"
 #include "fiber.hpp"
+#include "requests.hpp"
 
 using namespace paceline;
 
@@ -368,15 +369,6 @@ void check_all(const char* name, const Case& what) {
   std::fflush(stdout);
   CHECK(found.fault.empty());
   CHECK(found.ends > 0);
-}
-
-Request request(const std::string& name, std::uint64_t count = 4) {
-  Request made;
-  made.name = name;
-  made.what = {count, -1, Collective::all_reduce, DType::float32, Op::sum};
-  made.shape = std::to_string(count);
-  made.bytes = 4 * count;
-  return made;
 }
 
 // Each rank's steps, written as "ab cd": it waits where there is a space.

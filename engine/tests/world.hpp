@@ -86,6 +86,17 @@ struct Rank {
   int size;
 };
 
+inline Error failure_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Failure& failure) {
+    return {failure.kind, failure.what()};
+  }
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 class World {
  public:
   // `wire(i, j)` says how ranks i < j are joined: over TCP exactly if they are on different machines.
