@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from paceline.torch import freed_memory
+
 # Whether glibc keeps large blocks by itself depends on what else lies on its heap: at first it is told to map each.
 PROGRAM = """
 import ctypes, resource, torch
@@ -37,3 +39,14 @@ def test_freed_memory_is_not_faulted_in_again() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100, check=True)
     usual, kept = map(int, done.stdout.split())
     assert usual > 10_000 and kept < 100
+
+
+def test_a_buffer_that_is_reduced_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(freed_memory, "keep_freed_memory", kept.append)
+    returning = freed_memory.Returning()
+    returning.note(4096, 40_000_000)  # DDP's buckets of the first step, before it makes others
+    for _step in range(3):
+        returning.note(4096, 4_000_000)
+        returning.note(8192, 8_000_000)
+    assert kept == [4_000_000, 8_000_000]
