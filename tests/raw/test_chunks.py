@@ -16,7 +16,7 @@ from paceline.plan.wire import to_wire
 @pytest.mark.parametrize("machines", ["01", "000", "0111", "00111"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_planner_in_chunks(machines: str, seed: int, tmp_path: Path) -> None:
-    run(len(machines), "chunked.py", machines, str(seed), output=tmp_path)
+    run(len(machines), Path(__file__).with_name("chunked.py"), machines, str(seed), output=tmp_path)
 
 
 @pytest.mark.parametrize("machines", ["01", "000", "00111"])
