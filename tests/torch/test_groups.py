@@ -16,7 +16,7 @@ from paceline.runtime import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.trace.event import events
 
-ALGORITHMS = {"one_shot", "shared", "in_place", "staged", "direct", "dissemination", "ring", "flat", "binomial", "none"}
+ALGORITHMS = set("one_shot shared in_place fetched staged direct dissemination ring flat binomial none".split())
 
 
 def _sum_over(group: Any) -> float:
