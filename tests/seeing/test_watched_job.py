@@ -11,8 +11,6 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from paceline.launch.local import LocalJob
 from paceline.trace import chrome, dump
 from paceline.trace.phases import FIRST_PID
