@@ -10,8 +10,8 @@ import psutil
 MARK = "STARTED_BY_TESTS_OF"
 GRACE = 5.0
 """Seconds that what was told to end gets to end."""
-KEPT = "from multiprocessing"
-"""In the command of a fork server and of what it forks: crews, which several modules share."""
+SERVERS = "from multiprocessing"
+"""In the command of the fork server and of the resource tracker, our children, which last as long as we do."""
 
 
 def mark() -> None:
@@ -40,8 +40,9 @@ def describe(process: psutil.Process) -> str:
 def _of_this_run(pid: int) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
-        ours = process.environ().get(MARK) == str(os.getpid())
-        if ours and process.status() != psutil.STATUS_ZOMBIE and KEPT not in " ".join(process.cmdline()):
+        ours = process.environ().get(MARK) == str(os.getpid()) and process.status() != psutil.STATUS_ZOMBIE
+        server = process.ppid() == os.getpid() and SERVERS in " ".join(process.cmdline())
+        if ours and not server:
             return process
     except psutil.Error:  # it has ended, or belongs to somebody else
         pass

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from paceline.errors import ConfigurationError
 from paceline.group import Group
+from paceline.home import runtime
 from paceline.rendezvous import open_store
 from paceline.rendezvous.deadline import Deadline
-from paceline.runtime import DEFAULT_TIMEOUT, runtime
+from paceline.runtime import DEFAULT_TIMEOUT
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:

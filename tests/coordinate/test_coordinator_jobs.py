@@ -16,7 +16,7 @@ POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]
 @pytest.mark.parametrize("machines", ["00", "01", "0011"])
 def test_random_steps(machines: str, policy: str, tmp_path: Path) -> None:
     """More of them: `PYTHONPATH=tests python tests/coordinate/random_steps.py 0011 board 10000`."""
-    run(len(machines), HERE / "random_steps.py", "rank", machines, policy, "60", "7", output=tmp_path)
+    run(len(machines), HERE / "random_steps.py", "rank", machines, policy, "30", "7", output=tmp_path)
 
 
 def trial(how: str, machines: str, policy: str, seed: int, folder: Path, timeout: float = 30.0) -> None:
@@ -38,7 +38,7 @@ def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path:
 @pytest.mark.parametrize("machines", ["011"])
 @pytest.mark.parametrize("seed", [3])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
-    trial("stop", machines, policy, seed, tmp_path, timeout=3)
+    trial("stop", machines, policy, seed, tmp_path, timeout=2)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits_and_the_others_hear_of_it(tmp_path: Path) -> None:

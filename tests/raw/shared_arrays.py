@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 import paceline
-from paceline.runtime import runtime
+from paceline.home import runtime
 
 
 def last_algorithm() -> str:

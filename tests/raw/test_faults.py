@@ -10,7 +10,7 @@ from trial import ARRANGEMENTS, trial
 
 
 @pytest.mark.parametrize("machines", ARRANGEMENTS)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_killed_rank_is_named(machines: str, seed: int, tmp_path: Path) -> None:
     trial("kill", machines, seed, tmp_path)
 
@@ -22,7 +22,7 @@ def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("machines", ["000", "011"])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, tmp_path: Path) -> None:
-    trial("stop", machines, 6, tmp_path, timeout=4)
+    trial("stop", machines, 6, tmp_path, timeout=2)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def current() -> Job:
 
 
 def _meet(comm: Sequence[int]) -> Job:
+    from paceline.home import runtime
     from paceline.joining import init
-    from paceline.runtime import runtime
 
     world = init()
     try:
