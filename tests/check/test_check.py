@@ -25,6 +25,20 @@ children:
   - {machine: beta, ranks: 1, uplink: {up: 200 Mbit/s, down: 100 Mbit/s}}
   - {machine: gamma, ranks: 1, uplink: {up: 100 Mbit/s, down: 200 Mbit/s}}
 """
+RACKS = """
+name: racks
+children:
+  - switch: east
+    uplink: 40 Mbit/s
+    children:
+      - {machine: alpha, ranks: 1, uplink: 40 Mbit/s}
+      - {machine: beta, ranks: 1, uplink: 40 Mbit/s}
+  - switch: west
+    uplink: 40 Mbit/s
+    children:
+      - {machine: gamma, ranks: 1, uplink: 40 Mbit/s}
+      - {machine: delta, ranks: 1, uplink: 40 Mbit/s}
+"""
 CHECK = [sys.executable, "-m", "paceline", "check"]
 
 
@@ -87,6 +101,30 @@ def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
     assert re.fullmatch(r"slow link: beta receives at \d+(\.\d)? Mbit/s, \d+ % of the others' median .*", slow[0])
     assert re.fullmatch(r"slow link: gamma sends at \d+(\.\d)? Mbit/s, \d+ % of the others' median .*", slow[1])
     assert "slow path" not in text
+
+
+@pytest.mark.requires_root_network
+def test_switches_whose_links_are_shared_are_found(tmp_path: Path) -> None:
+    where = [0, 2, 1, 3]
+    out = tmp_path / "found.yaml"
+    with (
+        Lab(parse(RACKS, "this test")) as lab,
+        Job(commands(lab, where, out), tree.new_mark(environment()), output=tmp_path) as job,
+    ):
+        code = job.wait(100)
+    text = (tmp_path / "rank-0.out").read_text()
+    assert code == 0, text + "".join(path.read_text() for path in sorted(tmp_path.glob("*.err")))
+    switches = {
+        tuple(machine.name for machine in node.children): node.uplink
+        for node in read(out).root.children
+        if node.kind == "switch"
+    }
+    assert set(switches) == {("alpha", "beta"), ("gamma", "delta")}, text
+    for link in switches.values():
+        # What TCP flows that contend get together varies more than one alone, the more so on busy cores.
+        assert link is not None and (link.up * 8e-6, link.down * 8e-6) == pytest.approx((38, 38), rel=0.3)
+    assert "these are the job's ranks 0, 2, 1, 3, in this order" in text
+    assert "shared link: alpha, beta, below switch-1, send " in text and "slow path" not in text
 
 
 def commands(lab: Lab, where: list[int], out: Path) -> list[Command]:

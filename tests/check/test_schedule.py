@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.check.schedule import Round, packed, rounds
+from paceline.check.schedule import Round, crowds, packed, rounds
 
 
 def disjoint(pairs: Round) -> bool:
@@ -40,3 +41,13 @@ def test_chosen_pairs_are_packed(pairs: set[tuple[int, int]]) -> None:
     assert all(disjoint(one) for one in schedule)
     assert sorted(pair for one in schedule for pair in one) == sorted(wanted)
     assert len(packed(pairs, 2)) <= 2
+
+
+@given(st.integers(2, 40), st.integers(1, 70))
+def test_in_crowds_everybody_sends_to_one_and_to_all_others_equally_often(count: int, least: int) -> None:
+    schedule = crowds(count, least)
+    assert least <= len(schedule) < least + count - 1
+    assert all(sorted(to) == list(range(count)) for to in schedule)
+    met = Counter((machine, target) for to in schedule for machine, target in enumerate(to))
+    assert len(met) == count * (count - 1) and len(set(met.values())) == 1
+    assert all(machine != target for machine, target in met)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from paceline.check.schedule import rounds
 from paceline.topology import Link, Topology
 from paceline.topology.discover import RankFacts, place
-from paceline.topology.infer import Measured, infer
+from paceline.topology.infer import infer
 from paceline.topology.judge import findings
+from paceline.topology.measured import Measured
 
 MBIT = 125e3
 FASTEST = 1000 * MBIT
@@ -108,8 +109,9 @@ def test_more_machines_than_all_can_meet() -> None:
 
 def test_one_machine() -> None:
     alone = Measured(np.full((1, 1), np.nan), np.full((1, 1), np.nan), np.array([5e9]), np.array([6e-6]))
-    found = infer(facts_of([3]), alone).topology
-    assert found.root.kind == "machine" and found.root.children[0].uplink == Link(5e9, 5e9, 3e-6)
+    found = infer(facts_of([3]), alone)
+    assert found.topology.root.kind == "machine"
+    assert found.topology.root.children[0].uplink == Link(5e9, 5e9, 3e-6)
     assert findings(found, alone) == []
 
 
@@ -118,7 +120,7 @@ def judged(links: list[Link], locals: list[Link] | None = None, slow: tuple[int,
     result = measured(links, locals or [Link(8e9, 8e9, 1e-6)] * len(links), ranks)
     if slow is not None:
         result.rate[slow] /= 4
-    return findings(infer(facts_of(ranks), result).topology, result)
+    return findings(infer(facts_of(ranks), result), result)
 
 
 def even(count: int) -> list[Link]:
@@ -165,7 +167,7 @@ def test_of_many_slow_paths_the_slowest_are_named() -> None:
     result = measured(links, [Link(8e9, 8e9, 1e-6)] * 20, ranks)
     for machine in range(12):
         result.rate[machine, machine + 1] = (30 + machine) * MBIT
-    sentences = findings(infer(facts_of(ranks), result).topology, result)
+    sentences = findings(infer(facts_of(ranks), result), result)
     assert [sentence.split(", ")[0] for sentence in sentences] == [
         *(f"slow path: m{machine} to m{machine + 1} carries {30 + machine} Mbit/s" for machine in range(8)),
         "slow paths: 4 more",
@@ -179,7 +181,7 @@ def test_a_switch_that_slows_most_paths_is_said_once() -> None:
         for j in range(6):
             if i != j and abs(i - j) != 1:
                 result.rate[i, j] /= 2
-    assert findings(infer(facts_of(ranks), result).topology, result) == [
+    assert findings(infer(facts_of(ranks), result), result) == [
         "slow paths: 20 of 30 carry less than 80 % of what both their links do; "
         "the switch between the machines is slow, or it or the machines were busy"
     ]

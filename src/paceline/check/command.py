@@ -70,7 +70,7 @@ def _as_rank(timeout: float, out: Path | None) -> int:
     if group.rank:
         return 0
     found = infer(facts, measured)
-    _show(found, findings(found.topology, measured), seconds)
+    _show(found, findings(found, measured), seconds)
     if out is not None:
         try:
             out.write_text(dump(found.topology))

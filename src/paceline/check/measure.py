@@ -1,4 +1,4 @@
-"""All measurements of a group, each machine's links in one at a time."""
+"""All measurements of a group: each machine's links in one at a time, then all at once."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.check.crowd import loaded
 from paceline.check.probe import latency, receive_stream, send_stream
-from paceline.check.schedule import Round, packed, rounds
+from paceline.check.schedule import Round, crowds, packed, rounds
 from paceline.group import Group
-from paceline.topology.infer import Matrix, Measured
+from paceline.topology.infer import alone, own_speeds
 from paceline.topology.judge import slow_paths
+from paceline.topology.measured import Load, Matrix, Measured
+from paceline.topology.switches import LEAST_MACHINES, below
 
 MOST_ROUNDS = 63
 """So that 64 machines all meet; of more, each meets as many others."""
 _ROUNDS_AGAIN = 6
-_BETWEEN_SECONDS, _AGAIN_SECONDS = 30.0, 6.0
+_BETWEEN_SECONDS, _AGAIN_SECONDS = 18.0, 5.0
 """For all that is measured between machines, and for what is measured once more."""
-_WITHIN_SECONDS = 6.0
+_CROWD_SECONDS = 10.0
+"""For the rounds in which all machines send; half of that for those of parts of them, and so on."""
+_LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
+_MOST_IN_CROWDS = MOST_ROUNDS + 1
+"""Among more machines, switches are not looked for."""
+_WITHIN_SECONDS = 5.0
 _SHORTEST_STREAM, _LONGEST_STREAM = 0.02, 0.6
 """Seconds; few machines leave time for the longest."""
 _ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
@@ -43,7 +51,26 @@ def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _L
         second, _ = _between(group, machines, own, again, _AGAIN_SECONDS, longest)
         rate = np.fmax(rate, second)
     local = _of_first_ranks(group, machines, within)
-    return Measured(rate, latencies, local_rate=local[:, 0], local_latency=local[:, 1])
+    loads = _crowded(group, machines, rate, min(longest, _LONGEST_ROUND))
+    return Measured(rate, latencies, local_rate=local[:, 0], local_latency=local[:, 1], loads=loads)
+
+
+def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:
+    """All machines at once, then those below each switch that this shows, and so on down."""
+    if not LEAST_MACHINES <= len(machines) <= _MOST_IN_CROWDS:
+        return ()
+    carried = alone(own_speeds(rate))
+    found: list[Load] = []
+    parts: list[list[int]] = [list(range(len(machines)))]
+    left = _CROWD_SECONDS
+    while parts:
+        schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
+        loads = loaded(group, machines, parts, schedules, carried, min(longest, left / max(map(len, schedules))))
+        found += loads
+        switches = [one.machines for load in loads for one in below(load, carried)]
+        parts = [sorted(one) for one in switches if len(one) >= LEAST_MACHINES]
+        left /= 2
+    return tuple(found)
 
 
 def _within(group: Group, ranks: Sequence[int], longest: float) -> tuple[float, float]:

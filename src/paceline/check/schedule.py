@@ -1,10 +1,12 @@
-"""Who measures with whom, and when: in each round every machine is in one pair at most, so no link is in two."""
+"""Who measures with whom, and when."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 
 Round = list[tuple[int, int]]
+"""Pairs that meet at the same time: every machine is in one of them at most, so no machine's link is in two."""
 
 
 def packed(pairs: Iterable[tuple[int, int]], most: int) -> list[Round]:
@@ -33,3 +35,20 @@ def rounds(machines: int, most: int) -> list[Round]:
     if len(every) <= most:
         return every
     return [every[number * len(every) // most] for number in range(most)]
+
+
+def crowds(machines: int, least: int) -> list[list[int]]:
+    """Rounds in which all send at once, each to one other: by machine, whom it sends to.
+
+    Every machine sends to every other one once, then once more in other company, until there are `least` rounds.
+    Who shares a switch is usually numbered in a row, so the numbers are mixed first, by chance but always alike.
+    """
+    chance = random.Random(machines)
+    found: list[list[int]] = []
+    while len(found) < least and machines > 1:
+        circle = list(range(machines))
+        chance.shuffle(circle)
+        place = {machine: number for number, machine in enumerate(circle)}
+        for step in range(1, machines):
+            found.append([circle[(place[machine] + step) % machines] for machine in range(machines)])
+    return found

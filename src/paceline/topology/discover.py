@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from statistics import median_low
 
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
@@ -62,18 +63,43 @@ def by_machine(facts: Sequence[RankFacts]) -> list[list[int]]:
     return list(machines.values())
 
 
-def place(facts: Sequence[RankFacts], uplinks: Sequence[Link], locals: Sequence[Link]) -> Placement:
-    """The ranks in their machines, which have these links, in the order of `by_machine`."""
+def place(
+    facts: Sequence[RankFacts],
+    uplinks: Sequence[Link],
+    locals: Sequence[Link],
+    switches: Sequence[tuple[frozenset[int], Link]] = (),
+) -> Placement:
+    """The ranks in their machines, which have these links, in the order of `by_machine`.
+
+    switches: the machines below each, by number, and its link, the smallest first; of any two, one holds the other or
+    they have no machine in common.
+    """
     shared = by_machine(facts)
     taken: set[str] = set()
-    machines = []
-    count = 0
-    for ranks, uplink, local in zip(shared, uplinks, locals, strict=True):
-        below = tuple(Node("rank", f"rank {count + number}", local) for number in range(len(ranks)))
-        count += len(ranks)
-        machines.append(Node("machine", _free(facts[ranks[0]].host, taken), uplink if len(shared) > 1 else None, below))
-    root = machines[0] if len(machines) == 1 else Node("switch", _free(NAME, taken), None, tuple(machines))
-    return Placement(Topology(NAME, root), tuple(rank for ranks in shared for rank in ranks))
+    hosts = [_free(facts[ranks[0]].host, taken) for ranks in shared]
+    name = _free(NAME, taken)
+    machines = [
+        Node("machine", host, uplink if len(shared) > 1 else None, (Node("rank", "", local),) * len(ranks))
+        for host, uplink, local, ranks in zip(hosts, uplinks, locals, shared, strict=True)
+    ]
+    if len(machines) == 1:
+        return Placement(Topology(NAME, _numbered(machines[0], count())), tuple(shared[0]))
+    parts = {frozenset([number]): machine for number, machine in enumerate(machines)}
+    for number, (below, link) in enumerate(switches, 1):
+        inside = sorted((part for part in parts if part <= below), key=min)
+        parts[below] = Node("switch", _free(f"switch-{number}", taken), link, tuple(parts.pop(part) for part in inside))
+    root = Node("switch", name, None, tuple(parts[part] for part in sorted(parts, key=min)))
+    order = [hosts.index(node.name) for node in root.walk() if node.kind == "machine"]
+    return Placement(
+        Topology(NAME, _numbered(root, count())), tuple(rank for number in order for rank in shared[number])
+    )
+
+
+def _numbered(node: Node, numbers: Iterator[int]) -> Node:
+    """The same with ranks named by their numbers."""
+    if node.kind == "rank":
+        return replace(node, name=f"rank {next(numbers)}")
+    return replace(node, children=tuple(_numbered(child, numbers) for child in node.children))
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -1,60 +1,74 @@
-"""From what was measured between machines to the links that explain it.
+"""From what was measured between machines to the tree that explains it.
 
 A transfer from machine i to machine j goes at the slower of i's link up and j's link down. So the least speeds that
 explain all pairs are: up, the fastest that a machine sent to anybody; down, the fastest that it received from anybody.
 Where a machine's link is faster than all the others', nothing could show it, and it counts as the next fastest.
-Switches between the machines are not inferred: all machines are placed below one.
+Switches show in what machines get when all send at once, see `switches`; one whose link hindered nobody that way is
+taken to be as fast as all that is right below it together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from paceline.topology.defaults import LOCAL
 from paceline.topology.discover import Placement, RankFacts, place
+from paceline.topology.measured import Matrix, Measured
+from paceline.topology.switches import Switch, switches
 from paceline.topology.tree import Link
 from paceline.topology.units import FASTEST, SLOWEST
 
-Matrix = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What was measured, machines being numbered in the order of their first ranks; nan where nothing was.
-
-    rate[i, j]: bytes per second from machine i to machine j. latency[i, j]: seconds that a small message takes between
-    ranks of the two. local_rate[i], local_latency[i]: the same between ranks of machine i.
-    """
-
-    rate: Matrix
-    latency: Matrix
-    local_rate: Matrix
-    local_latency: Matrix
-
 
 def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
-    """The machines below one switch, or a single machine, with the least links that explain what was measured."""
+    """The tree with the least links that explain what was measured; a single machine is its root."""
     locals = _locals(measured)
-    count = len(locals)
     own = np.array([link.latency for link in locals])
     inside = np.add.outer(own, own)
     # Inside a machine it is mostly waking up, which varies; that must not use up all of what is between machines.
-    latencies = _latencies(measured.latency - np.minimum(inside, measured.latency / 2))
-    uplinks = []
-    for machine in range(count):
-        up, down = _fastest(measured.rate[machine]), _fastest(measured.rate[:, machine])
-        uplinks.append(Link(_speed(up), _speed(down), float(f"{latencies[machine]:.3g}")))
-    return place(facts, uplinks, locals)
+    latency = measured.latency - np.minimum(inside, measured.latency / 2)
+    speeds = own_speeds(measured.rate)
+    found = switches(measured.loads, alone(speeds), latency)
+    nodes = [frozenset([machine]) for machine in range(len(locals))] + [one.machines for one in found]
+    latencies = _latencies(latency, nodes)
+    links = [
+        Link(_speed(up), _speed(down), _digits(late))
+        for (up, down), late in zip([*speeds, *_speeds(found, speeds)], latencies, strict=True)
+    ]
+    below = [(one.machines, link) for one, link in zip(found, links[len(locals) :], strict=True)]
+    return place(facts, links[: len(locals)], locals, below)
+
+
+def own_speeds(rate: Matrix) -> list[tuple[float, float]]:
+    """Of each machine's link, up and down: the fastest that it sent and received."""
+    return [(_fastest(rate[machine]), _fastest(rate[:, machine])) for machine in range(len(rate))]
+
+
+def alone(speeds: Sequence[tuple[float, float]]) -> Matrix:
+    """What the links of machines i and j carry from i to j."""
+    up, down = np.array(speeds).reshape(-1, 2).T
+    carried: Matrix = np.minimum.outer(up, down)
+    return carried
+
+
+def _speeds(found: Sequence[Switch], own: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of each switch's link; `found` has the smallest first."""
+    speeds: dict[frozenset[int], tuple[float, float]] = {
+        frozenset([machine]): speed for machine, speed in enumerate(own)
+    }
+    for one in found:
+        inside = [part for part in speeds if part < one.machines]
+        right_below = [speeds[part] for part in inside if not any(part < other for other in inside)]
+        up, down = (sum(way) for way in zip(*right_below, strict=True))
+        speeds[one.machines] = min(one.up, up), min(one.down, down)
+    return [speeds[one.machines] for one in found]
 
 
 def _locals(measured: Measured) -> list[Link]:
     """Each machine's ranks' own link; two ranks have two between them. A rank alone is taken for an average one."""
     links = [
-        None if np.isnan(rate) else Link(_speed(rate), _speed(rate), float(f"{max(latency, 0.0) / 2:.3g}"))
+        None if np.isnan(rate) else Link(_speed(rate), _speed(rate), _digits(max(latency, 0.0) / 2))
         for rate, latency in zip(measured.local_rate, measured.local_latency, strict=True)
     ]
     known = sorted((link for link in links if link is not None), key=lambda link: link.up)
@@ -67,22 +81,22 @@ def _fastest(rates: Matrix) -> float:
     return float(known.max()) if len(known) else LOCAL.up
 
 
-def _latencies(between: Matrix) -> Matrix:
-    """The latency of each machine's link, given those of pairs, which are the sums of two: least squares."""
-    count = len(between)
-    rows, sums = [], []
-    for i, j in zip(*np.nonzero(~np.isnan(between)), strict=True):
-        if i != j:
-            row = np.zeros(count)
-            row[[i, j]] = 1.0
-            rows.append(row)
-            sums.append(between[i, j])
-    if not rows:
-        return np.zeros(count)
-    solved: Matrix = np.linalg.lstsq(np.array(rows), np.array(sums), rcond=None)[0]
-    return np.maximum(solved, 0.0)
+def _latencies(between: Matrix, nodes: Sequence[frozenset[int]]) -> list[float]:
+    """The latency of the link above each set of machines, given those of pairs, which are the sums of all links that
+    are above one of the two alone: least squares."""
+    below = np.array([[machine in node for machine in range(len(between))] for node in nodes])
+    known = [(i, j) for i, j in zip(*np.nonzero(~np.isnan(between)), strict=True) if i != j]
+    if not known:
+        return [0.0] * len(nodes)
+    crossed = np.array([below[:, i] != below[:, j] for i, j in known], float)
+    solved = np.linalg.lstsq(crossed, np.array([between[pair] for pair in known]), rcond=None)[0]
+    return [max(0.0, float(one)) for one in solved]
 
 
 def _speed(rate: float) -> float:
     """No more digits, in bits, than a measurement has."""
-    return min(max(float(f"{8 * rate:.3g}") / 8, SLOWEST), FASTEST)
+    return min(max(_digits(8 * rate) / 8, SLOWEST), FASTEST)
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.3g}")

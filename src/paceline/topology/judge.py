@@ -1,4 +1,5 @@
-"""What is slow, in sentences: a machine's links against the other machines', and paths against their links."""
+"""What is slow, in sentences: a machine's links against the other machines', paths against their links, and switches
+that carry less than what is below them."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from paceline.topology.infer import Matrix, Measured
-from paceline.topology.tree import Node, Topology
+from paceline.topology.discover import Placement
+from paceline.topology.measured import Matrix, Measured
+from paceline.topology.tree import Node
 from paceline.topology.units import show_speed, show_time
 
 SLOW_LINK = 0.8
@@ -17,23 +19,43 @@ SLOW_MACHINE = 0.6
 """Likewise, for what its ranks exchange with each other."""
 MOST_PATHS = 8
 """Slow paths are named one by one up to here."""
+MOST_NAMES = 8
+"""Likewise, what is below a switch."""
 LATE = 3.0
 """A latency above this multiple of the others' median is named."""
 LATE_SECONDS = 100e-6
 """But not for less than this much more."""
 
 
-def findings(topology: Topology, measured: Measured) -> list[str]:
+def findings(placement: Placement, measured: Measured) -> list[str]:
     """One sentence for each slow link, slow machine and slow path; none if nothing is slow."""
-    machines = [machine for machine, _ in topology.machines()]
+    placed = sorted(placement.topology.machines(), key=lambda one: min(placement.ranks[place] for place in one[1]))
+    machines = [machine for machine, _ in placed]  # in the order of what was measured
+    root = placement.topology.root
     if len(machines) == 1:
         return []
     return [
         *_slow_links(machines),
         *_slow_machines(machines, measured),
         *_late(machines),
-        *_slow_paths(machines, measured),
+        *_narrow(root),
+        *_slow_paths(root, machines, measured),
     ]
+
+
+def _narrow(root: Node) -> list[str]:
+    found = []
+    for switch in [node for node in root.walk() if node.kind == "switch" and node.uplink is not None]:
+        ways = []
+        for does, way in (("send", 0), ("receive", 1)):
+            speed, below = _uplink(switch)[way], sum(_uplink(child)[way] for child in switch.children)
+            if speed < SLOW_LINK * below:
+                ways.append(f"{does} {show_speed(speed)} together, though their links carry {show_speed(below)}")
+        if ways:
+            names = [child.name for child in switch.children]
+            listed = ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
+            found.append(f"shared link: {listed}, below {switch.name}, {', and '.join(ways)}")
+    return found
 
 
 def _slow_links(machines: Sequence[Node]) -> list[str]:
@@ -81,14 +103,44 @@ def slow_paths(rate: Matrix) -> list[tuple[int, int]]:
     """Pairs of machines that get less than the one sends to others and the other receives from others."""
     if len(rate) < 3:
         return []
-    up, down = np.nanmax(rate, axis=1), np.nanmax(rate, axis=0)
-    pairs = np.argwhere(rate < SLOW_LINK * np.minimum.outer(up, down))
-    return [(int(i), int(j)) for i, j in pairs]
+    return _below(rate, np.minimum.outer(np.nanmax(rate, axis=1), np.nanmax(rate, axis=0)))
 
 
-def _slow_paths(machines: Sequence[Node], measured: Measured) -> list[str]:
+def _below(rate: Matrix, expected: Matrix) -> list[tuple[int, int]]:
+    return [(int(i), int(j)) for i, j in np.argwhere(rate < SLOW_LINK * expected)]
+
+
+def _expected(root: Node, order: Sequence[str]) -> Matrix:
+    """What a pair of machines gets if all that share a switch's link use it at once; machines in this order."""
+    ways: dict[str, list[tuple[Node, int]]] = {}
+
+    def walk(node: Node, above: list[tuple[Node, int]]) -> int:
+        """How many machines there are."""
+        if node.kind == "machine":
+            ways[node.name] = [(node, 1), *above]
+            return 1
+        count = sum(1 for below in node.walk() if below.kind == "machine")
+        for child in node.children:
+            walk(child, above if node.uplink is None else [(node, count), *above])
+        return count
+
+    walk(root, [])
+    expected = np.full((len(order), len(order)), np.nan)
+    for i, source in enumerate(order):
+        for j, target in enumerate(order):
+            if i != j:
+                up = [_uplink(node)[0] / count for node, count in ways[source] if (node, count) not in ways[target]]
+                down = [_uplink(node)[1] / count for node, count in ways[target] if (node, count) not in ways[source]]
+                expected[i, j] = min(*up, *down)
+    return expected
+
+
+def _slow_paths(root: Node, machines: Sequence[Node], measured: Measured) -> list[str]:
+    if len(machines) < 3:
+        return []
     found = []
-    pairs = sorted(slow_paths(measured.rate), key=lambda pair: float(measured.rate[pair]))
+    pairs = _below(measured.rate, _expected(root, [machine.name for machine in machines]))
+    pairs.sort(key=lambda pair: float(measured.rate[pair]))
     every = int(np.count_nonzero(~np.isnan(measured.rate)))
     if 2 * len(pairs) > every:
         return [
