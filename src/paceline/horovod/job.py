@@ -199,9 +199,9 @@ def _form(world: Group, comm: Sequence[int] = ()) -> Job:
 
 def _next_round() -> Job:
     """The job of the next round whose ranks can meet. Raises RendezvousError if the driver is gone."""
+    from paceline.home import running
     from paceline.horovod.driver.seat import Worker
     from paceline.joining import join
-    from paceline.home import running
 
     if _home.worker is None:
         _home.worker = Worker(Settings.from_environment(), _TO_DRIVER)
