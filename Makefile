@@ -12,10 +12,14 @@ HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
 PYTHON_FILES := src tests scripts
 
+SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan thread
+# Python tests of one process each, which do not mind what else runs.
+ALONE := tests/model tests/order tests/plan tests/topology
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test sanitize sanitize-and-alone pytest pytest-ranks torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -23,7 +27,7 @@ help: ## list the commands
 demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same with Gloo beside it
 	$(BIN)/paceline demo
 
-test: system lint cpp-test sanitize wheel-check torch-suite-part pytest ## everything that a change must pass
+test: system lint cpp-test wheel-check sanitize-and-alone torch-suite-part pytest-ranks ## everything that a change must pass
 
 lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
@@ -35,8 +39,13 @@ cpp-test: $(VENV)/test.stamp ## C++ tests of the engine
 	$(WITH_TOOLS) scripts/cpp-tests plain
 
 sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer
-	$(WITH_TOOLS) scripts/cpp-tests asan address,undefined
-	$(WITH_TOOLS) scripts/cpp-tests tsan thread
+	$(WITH_TOOLS) sh -ec '$(SANITIZE)'
+
+sanitize-and-alone: $(VENV)/test.stamp $(VENV)/engine.stamp
+	$(WITH_TOOLS) scripts/together '$(SANITIZE)' 'python -m pytest $(ALONE) $(ARGS)'
+
+pytest-ranks: $(VENV)/test.stamp $(VENV)/engine.stamp
+	$(WITH_TOOLS) $(BIN)/python -m pytest $(addprefix --ignore=,$(ALONE)) $(ARGS)
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
@@ -59,7 +68,7 @@ bench-peers: $(VENV)/peers/intelmpi.stamp ## install Intel MPI, for --against in
 wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 	SKBUILD_BUILD_DIR=build/wheel $(WITH_TOOLS) $(BIN)/python -m pip wheel . --no-deps --no-build-isolation --wheel-dir dist
 
-wheel-check: $(VENV)/demo.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
+wheel-check: $(VENV)/engine.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
 	$(BIN)/python scripts/wheel_check.py
 
 format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
@@ -100,7 +109,8 @@ $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 
 # clang-tidy on what changed; on everything once a header did.
 build/tidy.stamp: $(TIDY_FILES) $(HEADERS) CMakeLists.txt .clang-tidy $(VENV)/test.stamp
-	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF >/dev/null
+	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF \
+	    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
 	printf '%s\n' $(if $(filter-out %.cpp,$?),$(TIDY_FILES),$?) | \
 	    xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/tidy --quiet
 	@touch $@

@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis without deadlines; skips for want of the system, which CI turns into failures."""
+"""What every test shares: no process left behind; skips, which CI turns into failures; Hypothesis without deadlines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import hypothesis
+import left_behind
+import psutil
 import pytest
 
 SYSTEM_PACKAGES = Path(__file__).parents[1] / "requirements" / "system-packages.txt"
@@ -25,8 +28,21 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 def pytest_configure(config: pytest.Config) -> None:
     # A background job starts with SIGINT ignored and hands that down: tests of Ctrl-C would test nothing.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    left_behind.mark()
     config.addinivalue_line("markers", "needs_package(*names): needs these packages of system-packages.txt")
     config.addinivalue_line("markers", "requires_root_network: makes network namespaces with `ip`")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_process_left_behind() -> Iterator[None]:
+    before = set(psutil.pids())
+    yield
+    left = left_behind.started_since(before)
+    words = "\n".join(map(left_behind.describe, left))
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
+    assert not left, f"the tests of this module left processes behind:\n{words}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

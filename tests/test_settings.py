@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paceline.environment import first_host
 from paceline.partition import OFF, Wish
-from paceline.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
+from paceline.settings import STORE_PORTS, ConfigurationError, ElasticSeat, Settings, derived_ports
 
 read = Settings.from_environment
 
@@ -219,6 +219,8 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_CYCLE_MS", "0"),
         ("PACELINE_CACHE_CAPACITY", "-1"),
         ("PACELINE_AUTOTUNE", "yes"),
+        ("PACELINE_ELASTIC", "driver:4000/1"),
+        ("PACELINE_ELASTIC", "10.0.0.1:70000/1"),
         ("HOROVOD_FUSION_THRESHOLD", "-1"),
         ("HOROVOD_AUTOTUNE", "-1"),
         ("HOROVOD_CYCLE_TIME", "soon"),
@@ -267,6 +269,7 @@ def test_wishes() -> None:
             "PACELINE_CYCLE_MS": "2.5",
             "PACELINE_CACHE_CAPACITY": "0",
             "PACELINE_TIMELINE": "timeline.json",
+            "PACELINE_ELASTIC": "[::1]:4000/12",
         }
     )
     assert found.secret == b"correct horse battery staple"
@@ -277,6 +280,7 @@ def test_wishes() -> None:
     assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
     assert (found.cache_capacity, found.timeline) == (0, "timeline.json")
+    assert found.elastic == ElasticSeat("::1", 4000, 12)
     assert read({"PACELINE_PORTS": " 40000 "}).ports == (40000, 40000)
 
 

@@ -8,6 +8,10 @@
 // other regions to its pipe, combines everybody's copies of its own block into its buffer and its pipe, and takes the
 // other results from their pipes. The pipe holds several rounds, so that ranks need not run in step.
 //
+// Fetched, where some buffer of two ranks is private and both may read the other's memory: each combines its region,
+// whose other copy it reads where it lies (process_vm_readv), and then reads the other's result. Neither waits for the
+// other in between, so a rank without a core holds nobody up.
+//
 // This is the shared-address-space reduction of MVAPICH2-X (Hashmi et al., IPDPS 2018), without XPMEM.
 #pragma once
 
@@ -22,6 +26,8 @@ class SharedAllReduce final : public SharedOperation {
   std::size_t bytes = 0;
   double factor = 1;  // of this rank's copy, before it is combined
   Fold fold{DType::uint8, Op::sum};
+
+  bool read_remotely() const override { return way_ == Way::fetched; }
 
  protected:
   void clear() override;
@@ -56,9 +62,13 @@ class SharedAllReduce final : public SharedOperation {
   void reduce();
   void take();
 
-  enum class Way : std::uint8_t { open, in_place, staged };
+  Result work_fetched();
+  bool fetch(int rank, const Range& part, std::byte* to);
+
+  enum class Way : std::uint8_t { open, in_place, staged, fetched };
   Way way_ = Way::open;
-  std::vector<std::byte*> copies_;  // every rank's buffer; null where it is private
+  std::vector<std::byte*> copies_;        // every rank's buffer; null where it is private
+  std::vector<std::uint64_t> addresses_;  // of every rank's buffer in its own process; 0 where nobody may read it
   std::vector<const std::byte*> inputs_;
   std::size_t piece_bytes_ = 0;
   std::size_t all_pieces_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "progress/engine.hpp"
+#include "progress/slice.hpp"
 
 namespace paceline {
 namespace {

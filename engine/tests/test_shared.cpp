@@ -143,8 +143,8 @@ TEST(a_peers_arena_ends_where_it_ends) {
 }
 
 TEST(all_reduce_of_private_shared_and_mixed_buffers) {
-  for (const int size : {2, 3, 4}) {
-    World world(size, [](int, int) { return Wire::staged; });
+  for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}, {4, Wire::staged}}) {
+    World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
       for (const std::size_t count : {5UL, 9'000UL, 20'011UL, 131'072UL, 700'001UL}) {
         std::vector<std::int64_t> own(count);

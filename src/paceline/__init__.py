@@ -42,6 +42,6 @@ def worker_init(then: Callable[[int], object] | None = None) -> InputWorkers:
     It can be pickled, and does nothing but call `then` where cores are not divided. Raises CommunicationError before
     this process has joined a job.
     """
-    from paceline.runtime import runtime
+    from paceline.home import runtime
 
     return runtime().input_workers(then)

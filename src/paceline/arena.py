@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from paceline.runtime import runtime
+from paceline.home import runtime
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> NDArray[Any]:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from paceline.errors import ConfigurationError
 from paceline.group import Group
-from paceline.rendezvous import open_store
+from paceline.home import runtime
+from paceline.rendezvous import OwnStore, open_store
 from paceline.rendezvous.deadline import Deadline
-from paceline.runtime import DEFAULT_TIMEOUT, runtime
+from paceline.runtime import DEFAULT_TIMEOUT
+from paceline.settings import Settings
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
@@ -21,13 +23,16 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     """
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
-    home = runtime()
-    settings = home.settings
+    settings = runtime().settings
     if rank is not None and size is not None:
         settings = replace(settings, rank=rank, size=size, local_size=None)
-    patience = timeout or settings.timeout or DEFAULT_TIMEOUT
-    meeting = timeout or settings.start_timeout or patience
-    store = open_store(settings, meeting)
+    return join(open_store(settings, _meeting(settings, timeout)), settings, timeout)
+
+
+def join(store: OwnStore, settings: Settings, timeout: float | None = None) -> Group:
+    """As `init`, through a store that is closed afterwards."""
+    home = runtime()
+    patience, meeting = _patience(settings, timeout), _meeting(settings, timeout)
     try:
         native = home.group(store, settings.rank, settings.size, meeting)
         if meeting != patience:
@@ -35,3 +40,11 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     finally:
         store.close(Deadline(meeting))
     return Group(home, native, patience)
+
+
+def _patience(settings: Settings, timeout: float | None) -> float:
+    return timeout or settings.timeout or DEFAULT_TIMEOUT
+
+
+def _meeting(settings: Settings, timeout: float | None) -> float:
+    return timeout or settings.start_timeout or _patience(settings, timeout)

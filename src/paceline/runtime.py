@@ -1,29 +1,27 @@
-"""The process-wide home of the engine: one engine, its threads, the links to other processes, the groups.
+"""What a process has of the engine: one engine, its threads, the links to other processes, the groups.
 
 Links are between processes, so every group of a process shares them; that is why there is one runtime per
-process, made on first use by `runtime()`. Everything it needs is passed in, so a test makes its own.
+process, made on first use by `paceline.home.runtime()`. Everything it needs is passed in, so a test makes its own.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from paceline import cores, pinning
+from paceline import cores, neighbours, pinning
 from paceline.completions import Completions
 from paceline.errors import CommunicationError
-from paceline.frames import users_line
 from paceline.native import Arena, Engine, EngineModule
 from paceline.observe.lookout import Lookout
-from paceline.partition import UNDIVIDED, Partition, partition
+from paceline.partition import Partition
 from paceline.places import Places, given
+from paceline.records import Records
 from paceline.rendezvous import (
     Link,
     Meeting,
@@ -37,7 +35,6 @@ from paceline.rendezvous import (
 from paceline.settings import Settings
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
-from paceline.trace import dump as trace
 from paceline.version import VERSION
 
 log = logging.getLogger("paceline")
@@ -83,11 +80,9 @@ class Runtime:
         self._links: dict[str, int] = {}
         self._memberships: dict[int, Membership] = {}
         self._used: set[str] = set()
-        self._world: dict[str, int] = {}  # the ranks of the first group, by process
+        self._records = Records(self._process.name, settings)
         self._places: Places | None = None  # known with the first group
-        self._seen: dict[int, trace.Group] = {}
         self._lookout: Lookout | None = None
-        self._failed: dict[int, str] = {}  # what failed each group, by channel
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -264,31 +259,14 @@ class Runtime:
 
     def _start_engine(self, meeting: Meeting, rank: int) -> Engine:
         """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
-        me = meeting.members[rank]
-        self._divide_cores(meeting, rank)
-        neighbours = [m.affinity for m in meeting.members if m.kernel == me.kernel and m.rank != rank]
-        unseen = (self.settings.local_size or 1) - 1 - len(neighbours)  # this group may be a part of the job
-        neighbours += [me.affinity] * unseen
-        self.spin = cores.spin_budget(self._process.cpus, neighbours, self.settings.spin_us)
+        me, mine, settings = meeting.members[rank], self._process.cpus, self.settings
+        self.partition = neighbours.divide_cores(meeting.members, me, mine, settings)
+        self.spin = neighbours.spin_budget(meeting.members, me, mine, settings)
         log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
         self._engine = self._native.Engine(self._shared_memory(), self.spin.microseconds, str(me))
         self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
         self._thread.start()
         return self._engine
-
-    def _divide_cores(self, meeting: Meeting, rank: int) -> None:
-        """Raises ValueError for CPUs that were asked for and that this rank may not use."""
-        me, settings, mine = meeting.members[rank], self.settings, self._process.cpus
-        if settings.cores.mode == "off":
-            self.partition = UNDIVIDED
-            return
-        here = [member for member in meeting.members if member.kernel == me.kernel]
-        affinities, place = [member.affinity for member in here], here.index(me)
-        if (settings.local_size or 0) > len(here):  # this group is a part of the job
-            affinities, place = [me.affinity] * (settings.local_size or 1), settings.local_rank
-        self.partition = partition(settings.cores, mine, cores.physical_cores(mine.affinity), affinities, place)
-        notes = pinning.place_compute(self.partition, mine.affinity, settings.bound_by)
-        pinning.say(self.partition, notes, settings)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._engine is not None
@@ -299,13 +277,10 @@ class Runtime:
         failed = partial(self._group_failed, channel)
         group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         self._memberships[channel] = membership
-        if not self._world:
-            self._world = {member.process: member.rank for member in membership.members}
-        ranks = tuple(self._world.get(member.process, member.rank) for member in membership.members)
-        self._seen[channel] = trace.Group(f"group {len(self._seen)}", ranks)
+        self._records.add_group(channel, membership.members)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
-            self._lookout = Lookout(self.settings, self._engine, self._seen, membership.rank, me, self._trace)
+            self._lookout = Lookout(self.settings, self._engine, self._records.groups, membership.rank, me, self._trace)
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
         return self._adaptive(self._engine, group, membership, here, timeout)
@@ -328,45 +303,18 @@ class Runtime:
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""
         with self._lock:
-            if channel in self._failed or self._closed:
+            if self._closed or not self._records.add_failure(channel, message):
                 return
-            line = users_line(threading.get_ident())
-            self._failed[channel] = f"{message}; raised at {line}" if line else message
         self._dump()
 
     def _dump(self) -> None:
-        if self.settings.trace and self._world:
-            me, size = self._place_in_job()
-            trace.dump(
-                self.events(),
-                self.settings,
-                me,
-                size,
-                groups=dict(self._seen),
-                requests=self._lookout.requests() if self._lookout is not None else (),
-                reason=self._first_failure(),
-            )
+        self._records.dump(self.events(), self._requests())
 
     def _trace(self) -> bytes:
-        me, size = self._place_in_job()
-        pid, host = os.getpid(), socket.gethostname()
-        return trace.encode(
-            me,
-            host,
-            pid,
-            self.events(),
-            size=size,
-            groups=dict(self._seen),
-            requests=self._lookout.requests() if self._lookout is not None else (),
-            reason=self._first_failure(),
-            line=users_line(),
-        ).encode()
+        return self._records.encoded(self.events(), self._requests())
 
-    def _place_in_job(self) -> tuple[int, int]:
-        return self._world[self._process.name], len(self._world)
-
-    def _first_failure(self) -> str:
-        return next(iter(self._failed.values()), "")
+    def _requests(self) -> Sequence[Any]:
+        return self._lookout.requests() if self._lookout is not None else ()
 
     def _serve(self, engine: Engine) -> None:
         if self.partition is not None:
@@ -387,54 +335,3 @@ def _hand_over(engine: Engine, link: Link, description: str) -> int:
 def version() -> str:
     """The version of Paceline; ranks with different ones refuse each other."""
     return VERSION
-
-
-def set_up_logging(settings: Settings) -> None:
-    """Obey PACELINE_LOG. A program that set up logging itself keeps its handlers."""
-    if settings.log_level is None:
-        return
-    log.setLevel(settings.log_level)
-    if not log.handlers and not logging.getLogger().handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(f"{socket.gethostname()}:{settings.rank}: %(levelname)s %(message)s"))
-        log.addHandler(handler)
-
-
-class _Home:
-    """Where `runtime()` keeps this process's runtime. A forked child forgets it, and leaves its sockets alone."""
-
-    def __init__(self) -> None:
-        self.runtime: Runtime | None = None
-        self.inherited: list[Runtime] = []  # kept, so that no destructor speaks to the parent's peers
-        self.lock = threading.Lock()
-        os.register_at_fork(after_in_child=self.forget)
-
-    def forget(self) -> None:
-        self.lock = threading.Lock()
-        if self.runtime is not None:
-            self.inherited.append(self.runtime)
-            self.runtime = None
-
-
-_home = _Home()
-
-
-def runtime() -> Runtime:
-    """This process's runtime, made on first use from the environment and closed at exit."""
-    with _home.lock:
-        if _home.runtime is None or not _home.runtime.usable:
-            from paceline import _engine
-            from paceline.planning import plans
-
-            settings = Settings.from_environment()
-            set_up_logging(settings)
-            made = Runtime(settings, _engine, plans)
-            atexit.register(made.close)
-            _home.runtime = made
-        return _home.runtime
-
-
-def running() -> Runtime | None:
-    """This process's runtime, if there is one that can be used."""
-    with _home.lock:
-        return _home.runtime if _home.runtime is not None and _home.runtime.usable else None

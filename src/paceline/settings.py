@@ -42,6 +42,15 @@ class MetricsAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class ElasticSeat:
+    """Where the driver of an elastic job listens, and which of its workers this process is."""
+
+    host: str
+    port: int
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """One rank's view of its job. Ports are TCP ports, times seconds unless the name says otherwise."""
 
@@ -95,6 +104,8 @@ class Settings:
     """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
     metrics: MetricsAddress | None = None
     metrics_token: str | None = None
+    elastic: ElasticSeat | None = None
+    """Set by the launcher of an elastic job, which says who this rank is in each round."""
 
     @property
     def one_machine(self) -> bool:
@@ -167,6 +178,7 @@ class Settings:
             report=env.get("PACELINE_REPORT") or None,
             metrics=metrics,
             metrics_token=token,
+            elastic=_given(env, "PACELINE_ELASTIC", _elastic),
         )
 
 
@@ -245,6 +257,13 @@ def _metrics(text: str, allowed: tuple[int, int] | None) -> MetricsAddress:
     raise ValueError(
         "should be a port or a range of ports, with an address before it if not 127.0.0.1: 0.0.0.0:9400-9407"
     )
+
+
+def _elastic(text: str) -> ElasticSeat:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})/([0-9]{1,9})", text)
+    if match and 1 <= int(match[3]) <= 65535:
+        return ElasticSeat(match[1] or match[2], int(match[3]), int(match[4]))
+    raise ValueError("should be the launcher's: address, port and number of a worker, as in 10.0.0.1:40000/3")
 
 
 def _token(text: str) -> str:

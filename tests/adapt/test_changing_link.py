@@ -16,13 +16,13 @@ from paceline.topology import Link, read
 
 PROGRAM = Path(__file__).with_name("on_a_changing_link.py")
 BEFORE, AFTER = 4, 44
-FAST, SLOW = Link(25e6, 25e6), Link(8e6, 8e6)  # 200 and 64 Mbit/s
+SLOW = Link(20e6, 20e6)  # 160 Mbit/s
 TOPOLOGY = """
 name: three
 children:
-  - {machine: alpha, ranks: 1, uplink: 200 Mbit/s}
-  - {machine: beta, ranks: 1, uplink: 200 Mbit/s}
-  - {machine: gamma, ranks: 1, uplink: 200 Mbit/s}
+  - {machine: alpha, ranks: 1, uplink: 500 Mbit/s}
+  - {machine: beta, ranks: 1, uplink: 500 Mbit/s}
+  - {machine: gamma, ranks: 1, uplink: 500 Mbit/s}
 """
 NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) Mbit/s down)?")
 
@@ -60,7 +60,7 @@ def test_plans_follow_a_link_that_became_slower(collective: str, tmp_path: Path)
     assert found, said[0]
     up, down = (float(speed or found[-1][0]) for speed in found[-1])
     # Slower than it was by far; how exactly it is found depends on what else the machine does.
-    assert up < 100 and down < 100, said[0]
+    assert up < 250 and down < 250, said[0]
     assert not NEWS.search(said[1] + said[2]), "one rank speaks for all"
 
 

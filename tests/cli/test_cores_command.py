@@ -20,7 +20,7 @@ from paceline.cores import physical_cores
 RANK = """
 import json, multiprocessing, os, pathlib, sys, threading
 import paceline
-from paceline.runtime import runtime
+from paceline.home import runtime
 
 def allowed(task="self"):
     lines = pathlib.Path("/proc", str(os.getpid()), "task", str(task), "status").read_text().splitlines()

@@ -14,7 +14,7 @@ import threading
 from typing import Any
 
 import numpy as np
-from coordinated_job import joined, span
+from coordinated_rank import joined, span
 
 
 def step(coordinator: Any, choice: random.Random) -> None:

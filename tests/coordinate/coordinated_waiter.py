@@ -7,7 +7,7 @@ import signal
 import threading
 
 import numpy as np
-from coordinated_job import joined, span
+from coordinated_rank import joined, span
 
 group, coordinator = joined("00", "board")
 array = np.ones(4, np.float32)

@@ -1,7 +1,7 @@
 """Random steps: everything that ranks may hand in, in an order of each rank's own, checked to the bit.
 
-As a rank: `random_steps.py rank MACHINES POLICY STEPS SEED`. By hand: `random_steps.py MACHINES POLICY STEPS [SEED]`
-runs a job of such ranks on this machine, as in `random_steps.py 0011 board 10000`.
+As a rank: `random_steps.py rank MACHINES POLICY STEPS SEED`. By hand, with PYTHONPATH=tests:
+`random_steps.py MACHINES POLICY STEPS [SEED]` runs a job of such ranks here, as in `random_steps.py 0011 board 10000`.
 
 The ranks draw what there is to do in a step from a common seed; in which order, when, and how it is waited for, each
 rank draws for itself. A request may be missing on one rank until the next step. From time to time some ranks have
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coordinated_job import joined, run, span
+from coordinated_rank import joined, span
 
 NAMES = 12
 EPOCH = 25
@@ -190,9 +190,11 @@ def rank(machines: str, policy: str, steps: int, seed: int, say: Callable[[str],
 
 
 def main(machines: str, policy: str, steps: int, seed: int) -> None:
+    from jobs import run
+
     with tempfile.TemporaryDirectory() as name:
         arguments = ["rank", machines, policy, str(steps), str(seed)]
-        run(len(machines), "random_steps.py", *arguments, output=Path(name), deadline=60 + steps)
+        run(len(machines), Path(__file__), *arguments, output=Path(name), deadline=60 + steps)
         print("".join(path.read_text() for path in sorted(Path(name).glob("*.out"))), end="")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from coordinated_job import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import run
 
 from paceline.coordinate import tuner
 from paceline.coordinate.tuner import CANDIDATES, Tuner, written
@@ -105,7 +105,7 @@ def test_ranks_are_tuned_together(machines: str, tmp_path: Path) -> None:
     output.mkdir()
     run(
         len(machines),
-        "tuned_job.py",
+        Path(__file__).with_name("tuned_job.py"),
         machines,
         "850",
         output=output,

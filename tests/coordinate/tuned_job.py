@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from coordinated_job import joined, span
+from coordinated_rank import joined, span
 
 SIZES = [3, 50_000, 70_000, 5, 200_000, 40, 300_000, 1]
 """Elements; some fit together, some do not."""

@@ -6,7 +6,7 @@ import pytest
 from horovod_ranks import Ranks
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
     crews = Ranks()
     yield crews

@@ -10,7 +10,7 @@ from typing import Any
 
 from crews import Crews
 
-PRELOAD = ["numpy", "torch"]
+PRELOAD = ["numpy", "paceline.horovod.torch"]
 
 
 class Ranks:

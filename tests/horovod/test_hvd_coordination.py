@@ -214,7 +214,7 @@ def check_lost(rank: int, size: int, how: str) -> str:
 @pytest.mark.parametrize(("how", "kind"), [("SIGKILL", "PeerLost"), ("SIGSTOP", "Timeout")])
 def test_a_lost_rank_is_named(ranks: Ranks, how: str, kind: str, tmp_path: Path) -> None:
     told = tmp_path / "told"
-    environment = {"TOLD": str(told), "PACELINE_TIMEOUT": "6", "PACELINE_START_TIMEOUT": "60"}
+    environment = {"TOLD": str(told), "PACELINE_TIMEOUT": "4", "PACELINE_START_TIMEOUT": "60"}
     with pytest.raises(AssertionError, match="the process died"):
         ranks(check_lost, 3, environment=environment, fresh=True, how=how)
     for rank in (0, 2):

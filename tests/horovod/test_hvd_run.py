@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.horovod.hosts import from_file, from_text, needed_elsewhere
+from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
 
 TELL = (
     "import json, os; told = {k: v for k, v in os.environ.items() if k in "
@@ -76,14 +76,9 @@ def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
         ("-np 2", "name the program to run"),
         ("true", "say how many ranks to start"),
         ("-np 3 -H localhost:2 true", "-np 3 is more than the 2 slots of the hosts"),
-        (
-            "-np 4 -H localhost:2,far:2 true",
-            "host far is not this machine, and nothing is started over ssh: call mpirun",
-        ),
+        ("-np 4 -H localhost:2,-oProxyCommand=x:2 true", "-H should look like host1:2,host2:4, got '-oProxy"),
         ("-np 4 -H localhost true", "-H should look like host1:2,host2:4, got 'localhost'"),
         ("-np 4 --hostfile none true", "cannot read the host file none: No such file"),
-        ("-np 4 --min-np 2 true", "--min-np is not there: the number of ranks does not change"),
-        ("-np 4 --host-discovery-script x true", "--host-discovery-script is not there"),
         ("-np 4 --config-file x true", "--config-file is not there: write its options on the command line"),
     ],
 )
@@ -98,8 +93,10 @@ def test_hosts(tmp_path: Path) -> None:
     file.write_text("# ours\nn1 slots=2\n\nn2   slots=3 # more\n")
     assert from_file(file) == from_text("n1:2, n2:3") == {"n1": 2, "n2": 3}
     assert from_text(f"{socket.gethostname()}:1,localhost:2") == {socket.gethostname(): 1, "localhost": 2}
-    assert needed_elsewhere({"localhost": 2, "n1": 2}, 2) is None
-    assert needed_elsewhere({"localhost": 2, "n1": 2}, 3) == "n1"
+    assert elsewhere({"localhost": 2, "n1": 2}, 2) == []
+    assert elsewhere({"localhost": 2, "n1": 2}, 3) == ["n1"]
+    assert placed({"b": 2, "a": 2}, 3) == ["b", "b", "a"]
+    assert from_lines(["n1", " n2:3 # new", ""], 2, "lines") == {"n1": 2, "n2": 3}
     file.write_text("n1:2\n")
     with pytest.raises(ValueError, match="should look like `host slots=2`, got 'n1:2'"):
         from_file(file)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from paceline.group import Group
+from paceline.home import runtime
 from paceline.plan.binomial import binomial
 from paceline.plan.ir import Plan
 from paceline.plan.ring import ring
 from paceline.plan.wire import to_wire
-from paceline.runtime import runtime
 
 
 def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:

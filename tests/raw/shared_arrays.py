@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 import paceline
-from paceline.runtime import runtime
+from paceline.home import runtime
 
 
 def last_algorithm() -> str:
@@ -27,6 +27,11 @@ def check_in_place(group: paceline.Group) -> None:
         group.all_reduce(private)
         assert (private == whole).all()
         assert last_algorithm() == ("staged" if group.size > 1 else "none")
+    large = np.arange(1_000_003.0) * (group.rank + 1)
+    group.all_reduce(large)
+    assert (large == np.arange(1_000_003.0) * whole).all()
+    # Where the kernel forbids reading each other's memory, two ranks go through shared memory, too.
+    assert last_algorithm() in {1: {"none"}, 2: {"fetched", "staged"}}.get(group.size, {"staged"})
 
 
 def check_other_collectives(group: paceline.Group) -> None:

@@ -14,9 +14,9 @@ from paceline.plan.wire import to_wire
 
 
 @pytest.mark.parametrize("machines", ["01", "000", "0111", "00111"])
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_every_planner_in_chunks(machines: str, seed: int, tmp_path: Path) -> None:
-    run(len(machines), "chunked.py", machines, str(seed), output=tmp_path)
+    run(len(machines), Path(__file__).with_name("chunked.py"), machines, str(seed), output=tmp_path)
 
 
 @pytest.mark.parametrize("machines", ["01", "000", "00111"])
@@ -26,7 +26,7 @@ def test_a_rank_that_goes_in_the_middle_of_a_chunk_is_named(how: str, machines: 
 
 
 def test_a_rank_that_stops_in_the_middle_of_a_chunk_is_named(tmp_path: Path) -> None:
-    trial("stop", "011", 6, tmp_path, timeout=4, chunk=20_000)
+    trial("stop", "011", 6, tmp_path, timeout=2, chunk=20_000)
 
 
 @pytest.mark.parametrize("chunk", [-1, 1, 4095])

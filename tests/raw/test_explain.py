@@ -18,6 +18,7 @@ from jobs import job, run, words
 
 from paceline.trace import dump, live
 
+QUIET = Path(__file__).with_name("quiet.py")
 DEADLINE = 40.0
 
 
@@ -44,7 +45,7 @@ def until(condition: Callable[[], bool], folder: Path) -> None:
 
 def test_a_running_job_is_traced(tmp_path: Path, output: Path) -> None:
     merged = tmp_path / "trace.json"
-    with job(3, "quiet.py", str(tmp_path), "blocking", output=output) as running:
+    with job(3, QUIET, str(tmp_path), "blocking", output=output) as running:
         until((tmp_path / "ready").exists, output)
         pids = [process.pid for process in running.processes]
         code, out, err = trace("--pid", str(pids[1]), "-o", str(merged))
@@ -70,7 +71,7 @@ def test_a_running_job_is_traced(tmp_path: Path, output: Path) -> None:
 
 def test_a_stopped_rank_is_left_out(tmp_path: Path, output: Path) -> None:
     merged = tmp_path / "trace.json"
-    with job(3, "quiet.py", str(tmp_path), "blocking", output=output) as running:
+    with job(3, QUIET, str(tmp_path), "blocking", output=output) as running:
         until((tmp_path / "ready").exists, output)
         pids = [process.pid for process in running.processes]
         os.kill(pids[2], signal.SIGSTOP)
@@ -85,7 +86,7 @@ def test_two_jobs_are_told_apart(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
         (folder / "output").mkdir(parents=True)
-    first, second = (job(2, "quiet.py", str(folder), "blocking", output=folder / "output") for folder in folders)
+    first, second = (job(2, QUIET, str(folder), "blocking", output=folder / "output") for folder in folders)
     with first, second:
         for folder in folders:
             until((folder / "ready").exists, folder / "output")
@@ -102,7 +103,7 @@ def test_two_jobs_are_told_apart(tmp_path: Path) -> None:
 def test_a_stall_names_who_is_missing_and_where_the_others_are(
     how: str, words_between: str, tmp_path: Path, output: Path
 ) -> None:
-    with job(3, "quiet.py", str(tmp_path), how, output=output, env={"PACELINE_STALL_SECONDS": "0.5"}) as running:
+    with job(3, QUIET, str(tmp_path), how, output=output, env={"PACELINE_STALL_SECONDS": "0.5"}) as running:
         until((tmp_path / "ready").exists, output)
         (tmp_path / "stop").touch()
         errors = [output / f"rank-{rank}.err" for rank in range(3)]
@@ -125,13 +126,13 @@ def test_a_stall_names_who_is_missing_and_where_the_others_are(
 
 
 def line_with(mark: str) -> int:
-    lines = (Path(__file__).parent / "quiet.py").read_text().splitlines()
+    lines = QUIET.read_text().splitlines()
     return 1 + next(number for number, line in enumerate(lines) if line.endswith(mark))
 
 
 def test_a_stopped_rank_is_missing_too(tmp_path: Path, output: Path) -> None:
     env = {"PACELINE_STALL_SECONDS": "0.5"}
-    with job(2, "quiet.py", str(tmp_path), "blocking", output=output, env=env) as running:
+    with job(2, QUIET, str(tmp_path), "blocking", output=output, env=env) as running:
         until((tmp_path / "ready").exists, output)
         os.kill(running.processes[1].pid, signal.SIGSTOP)
         until(lambda: "stalled " in (output / "rank-0.err").read_text(), output)
@@ -142,7 +143,7 @@ def test_a_stopped_rank_is_missing_too(tmp_path: Path, output: Path) -> None:
 @pytest.mark.parametrize("how", ["blocking", "async"])
 def test_the_trace_is_written_before_the_error_is_raised(how: str, tmp_path: Path, output: Path) -> None:
     folder = tmp_path / "dumps"
-    run(2, "doomed.py", how, output=output, env={"PACELINE_TRACE": str(folder)})
+    run(2, QUIET.with_name("doomed.py"), how, output=output, env={"PACELINE_TRACE": str(folder)})
     dumps = dump.read(folder)
     assert [one.rank for one in dumps] == [0, 1]
     for one in dumps:

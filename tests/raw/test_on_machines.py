@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import HERE, run, words
+from jobs import run, words
 
 from paceline.lab.lab import Lab
 from paceline.launch.local import LocalJob
@@ -18,6 +18,7 @@ from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.flexreduce import flexreduce
 from paceline.topology import parse, read
 
+PROGRAM = Path(__file__).with_name("on_machines.py")
 PORT = "28533"
 TWO_AND_THREE = """
 children:
@@ -70,7 +71,7 @@ def run_on(machines: Lab, places: str, output: Path, **environ: str) -> None:
     ranks = []
     for rank, machine in enumerate(places):
         with (output / f"rank{rank}").open("w") as log:
-            argv = [*machines.exec(int(machine)), sys.executable, str(HERE / "on_machines.py")]
+            argv = [*machines.exec(int(machine)), sys.executable, str(PROGRAM)]
             ranks.append(subprocess.Popen(argv, env={**common, "RANK": str(rank)}, stdout=log, stderr=log))
     try:
         codes = [rank.wait(timeout=90) for rank in ranks]
@@ -96,7 +97,7 @@ def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) ->
 def test_a_deeper_tree(algorithm: str, file: Path, out: Path) -> None:
     file.write_text(DEEP)
     env = {"PACELINE_TOPOLOGY": str(file), **({"PACELINE_ALGORITHM": algorithm} if algorithm else {})}
-    run(5, "on_machines.py", "00122", output=out, env=env)
+    run(5, PROGRAM, "00122", output=out, env=env)
 
 
 def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
@@ -105,7 +106,7 @@ def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
     plan = flexreduce(read(file))
     assert any(step.owner not in step.holders for level in plan.levels for step in level)
     env = {"PACELINE_TOPOLOGY": str(file), "PACELINE_ALGORITHM": "flexreduce"}
-    run(5, "on_machines.py", "01111", output=out, env=env)
+    run(5, PROGRAM, "01111", output=out, env=env)
 
 
 def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:

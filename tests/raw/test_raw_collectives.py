@@ -11,23 +11,25 @@ from jobs import run
 import paceline
 from paceline.buffers import read, write
 
+HERE = Path(__file__).parent
+
 
 @pytest.mark.parametrize("machines", ["0", "00", "01", "000", "0011", "0120", "00000"])
 def test_every_collective(machines: str, tmp_path: Path) -> None:
-    run(len(machines), "every_collective.py", machines, output=tmp_path)
+    run(len(machines), HERE / "every_collective.py", machines, output=tmp_path)
 
 
 def test_more_than_four_gibibytes(tmp_path: Path) -> None:
-    run(2, "giant.py", output=tmp_path)
+    run(2, HERE / "giant.py", output=tmp_path)
 
 
 def test_no_framework_is_imported(tmp_path: Path) -> None:
-    run(2, "bare.py", output=tmp_path)
+    run(2, HERE / "bare.py", output=tmp_path)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_arrays_in_the_arena(ranks: int, tmp_path: Path) -> None:
-    run(ranks, "shared_arrays.py", output=tmp_path)
+    run(ranks, HERE / "shared_arrays.py", output=tmp_path)
 
 
 def test_what_is_not_an_array_is_refused() -> None:

@@ -11,8 +11,6 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from paceline.launch.local import LocalJob
 from paceline.trace import chrome, dump
 from paceline.trace.phases import FIRST_PID
@@ -92,10 +90,9 @@ def test_metrics_of_each_rank(tmp_path: Path) -> None:
 
 def test_a_stalled_tensor_is_named_with_who_is_missing(tmp_path: Path) -> None:
     """In the warning, and once the time is up in the error that ends the waiting rank."""
-    env = {"PACELINE_STALL_SECONDS": "1", "PACELINE_TIMEOUT": "3"}
+    env = {"PACELINE_STALL_SECONDS": "1", "PACELINE_TIMEOUT": "2"}
     with job(tmp_path, 5, "-", "withhold", **env) as running:
-        with pytest.raises(TimeoutError):
-            running.wait(8)
+        assert running.processes[0].wait(DEADLINE) != 0
         text = (tmp_path / "output" / "rank-0.err").read_text()
     warning = next(line for line in text.splitlines() if line.startswith("stalled "))
     assert 'all_reduce "layer3.weight" float32[2000]' in warning

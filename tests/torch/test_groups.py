@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 
-from paceline.runtime import runtime
+from paceline.home import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.trace.event import events
 
-ALGORITHMS = {"one_shot", "shared", "in_place", "staged", "direct", "dissemination", "ring", "flat", "binomial", "none"}
+ALGORITHMS = set("one_shot shared in_place fetched staged direct dissemination ring flat binomial none".split())
 
 
 def _sum_over(group: Any) -> float:

@@ -14,8 +14,8 @@ from rich.console import Console
 import paceline
 from paceline.check.measure import measure
 from paceline.errors import CommunicationError
+from paceline.home import runtime
 from paceline.launch.local import LocalJob
-from paceline.runtime import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine
 from paceline.topology.draw_text import tree

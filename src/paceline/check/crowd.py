@@ -57,9 +57,9 @@ def loaded(
     group.all_gather(everyone, got)
     loads = []
     for part, schedule in zip(parts, schedules, strict=True):
-        to = np.array([schedule[turn % len(schedule)] for turn in range(count)])
+        targets = np.array([schedule[turn % len(schedule)] for turn in range(count)])
         arrived = everyone[[machines[machine][0] for machine in part]].T  # by round, at whom
-        loads.append(Load(tuple(part), to, np.take_along_axis(arrived, to, axis=1)))
+        loads.append(Load(tuple(part), targets, np.take_along_axis(arrived, targets, axis=1)))
     return loads
 
 

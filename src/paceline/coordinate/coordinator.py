@@ -181,6 +181,10 @@ class Coordinator:
         """Done when every rank has handed it in."""
         return self._native.submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
 
+    def when_over(self, request: Request, then: Callable[[], None]) -> None:
+        """Call `then` once when this request is over, well or not: on the engine's thread, or right here if it is."""
+        self._home.notify(request.id, then)
+
     def join(self) -> Request:
         """This rank has no more requests; done when all ranks have joined. Its `last` is the rank that was the last."""
         return self._native.join()

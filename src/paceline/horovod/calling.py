@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from paceline.horovod.hosts import from_text, needed_elsewhere
+from paceline.horovod.hosts import elsewhere, from_text
 
 _GRACE = 10.0
 """Seconds that the other ranks get, after one failed, to end with an error of their own."""
@@ -39,9 +39,12 @@ def run(
     ranks = num_proc if np is None else np
     if ranks < 1:
         raise ValueError(f"a job needs at least one rank, not {ranks}")
-    elsewhere = needed_elsewhere(from_text(hosts), ranks) if hosts else None
-    if elsewhere:
-        raise ValueError(f"host {elsewhere} is not this machine, and nothing is started over ssh")
+    far = elsewhere(from_text(hosts), ranks) if hosts else []
+    if far:
+        raise ValueError(
+            f"host {far[0]} is not this machine, and a function goes nowhere else; programs do, by "
+            "`python -m paceline.horovod.run -H HOSTS PROGRAM`"
+        )
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reservation.bind(("127.0.0.1", 0))  # and not listening: rank 0 still can

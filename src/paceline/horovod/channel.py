@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from paceline.errors import CommunicationError
 from paceline.horovod.exceptions import HorovodInternalError
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
+    from paceline.horovod.course import Course
+
+Started = TypeVar("Started", "Request", "Request | Course")
 
 
 class Channel:
@@ -25,7 +28,7 @@ class Channel:
         self.ranks = tuple(ranks)
         self.rank = coordinator.rank
         self.size = coordinator.size
-        self._under_way: dict[str, Request] = {}
+        self._under_way: dict[str, Request | Course] = {}
         self._unnamed: Counter[str] = Counter()
         self._round = 0
         self._lock = threading.Lock()
@@ -55,7 +58,7 @@ class Channel:
             raise ValueError(f"root rank {rank} is not one of the ranks {list(self.ranks)} of this process set")
         return self.ranks.index(rank)
 
-    def start(self, names: Sequence[str], start: Callable[[], Iterable[Request]]) -> list[Request]:
+    def start(self, names: Sequence[str], start: Callable[[], Iterable[Started]]) -> list[Started]:
         """Hand in one request per name by `start`.
 
         Raises ValueError, before any is, if one of the names is under way; HorovodInternalError if an earlier failure

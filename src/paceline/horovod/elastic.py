@@ -1,30 +1,23 @@
 """State that survives a failure: committed, restored, and brought to all ranks.
 
-Horovod's driver watches machines and starts ranks anew while others wait. Paceline starts no ranks by itself: a failure
-that leaves all ranks alive is recovered from here, and a lost rank needs a launcher that starts the job again.
+A failure that leaves all ranks alive is recovered from here. Ranks are replaced, left out or added where
+`paceline.horovod.run` started the job as an elastic one, see `paceline.horovod.driver`; under another launcher a lost
+rank ends the job.
 """
 
 from __future__ import annotations
 
 import functools
 import queue
+import time
 from collections.abc import Callable, Iterable
-from enum import IntFlag
 from typing import Any, TypeVar
 
 from paceline.errors import PeerLost
-from paceline.horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from paceline.horovod import job
+from paceline.horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt, HostUpdateResult
 
 T = TypeVar("T")
-
-
-class HostUpdateResult(IntFlag):
-    """What happened to the machines of the job."""
-
-    no_update = 0
-    removed = 1
-    added = 2
-    mixed = removed | added
 
 
 class State:
@@ -62,6 +55,11 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raise HostsUpdatedInterrupt on all ranks if rank 0 was told that machines come or go."""
+        worker = job.worker()
+        if worker is not None and self._rank() == 0:
+            change = worker.change()
+            if change:
+                self.on_hosts_updated(time.time(), change)
         before = latest = self._last_updated_timestamp
         changes = HostUpdateResult.no_update
         while not self._host_messages.empty():
@@ -114,9 +112,11 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., T], reset: Callable[[], None]) -> Callable[..., T]:
-    """`func(state, ...)`, called again with the last committed state when a collective fails.
+    """`func(state, ...)`, called again with the last committed state when a collective fails, and with the present one
+    when hosts changed.
 
-    `reset` forms the job anew. Raises RuntimeError where that is impossible, because a rank is gone.
+    `reset` forms the job anew. Raises RuntimeError where that is impossible, because a rank is gone and no driver is
+    there to go on without it.
     """
 
     @functools.wraps(func)
@@ -126,19 +126,27 @@ def run_fn(func: Callable[..., T], reset: Callable[[], None]) -> Callable[..., T
             try:
                 if synchronise:
                     state.sync()
+                    if worker := job.worker():
+                        worker.synced()
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
                 state.restore()
-                if isinstance(error.__cause__, PeerLost):
+                if worker := job.worker():
+                    worker.behind = True
+                elif isinstance(error.__cause__, PeerLost):
                     raise RuntimeError(
                         f"{error}. The job cannot go on without it, and nothing in it starts that rank again: "
-                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, and they go on "
+                        "python -m paceline.horovod.run --min-np N goes on with at least N ranks, and "
+                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, which go on "
                         "from what the script wrote to disk"
                     ) from error
                 synchronise = True
             except HostsUpdatedInterrupt as interrupt:
+                state.save()  # what is given to newcomers is what was saved last
                 synchronise = not interrupt.skip_sync
             reset()
+            if (worker := job.worker()) and worker.round:
+                synchronise = worker.round.sync
             state.on_reset()
 
     return wrapper

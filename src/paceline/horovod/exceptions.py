@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from enum import IntFlag
+
+
+class HostUpdateResult(IntFlag):
+    """What happened to the hosts of the job."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = removed | added
+
 
 class HorovodInternalError(RuntimeError):
     """A collective failed, here and on the other ranks. `__cause__` is Paceline's own error."""

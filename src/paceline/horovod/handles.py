@@ -14,6 +14,7 @@ from paceline.horovod.exceptions import HorovodInternalError
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
+    from paceline.horovod.course import Course
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Pending:
 
     channel: Channel
     names: Sequence[str]
-    requests: Sequence[Request]
+    requests: Sequence[Request | Course]
     finish: Callable[[], Any]
     keep: object = None
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 Slots = dict[str, int]
 """How many ranks each host takes, in the order in which they are filled."""
 
+_HOST = r"(\w[\w.-]*)"  # not an option of ssh
+_SLOTS = r"([0-9]{1,6})"
+
 
 def from_text(text: str) -> Slots:
     """`host1:2,host2:4`. ValueError for anything else."""
-    return _slots(re.split(r"\s*,\s*", text.strip()), r"([\w.-]+):([0-9]{1,6})", "-H should look like host1:2,host2:4")
+    return _slots(re.split(r"\s*,\s*", text.strip()), f"{_HOST}:{_SLOTS}", "-H should look like host1:2,host2:4")
 
 
 def from_file(path: Path) -> Slots:
@@ -21,21 +25,43 @@ def from_file(path: Path) -> Slots:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise ValueError(f"cannot read the host file {path}: {error.strerror}") from None
-    written = [line.partition("#")[0].strip() for line in lines]
     words = f"the lines of {path} should look like `host slots=2`"
-    return _slots([line for line in written if line], r"([\w.-]+)\s+slots=([0-9]{1,6})", words)
+    return _slots(_written(lines), rf"{_HOST}\s+slots={_SLOTS}", words)
 
 
-def needed_elsewhere(hosts: Slots, ranks: int) -> str | None:
-    """The first host that is not this machine and gets one of so many ranks."""
-    here = {"localhost", "127.0.0.1", socket.gethostname(), socket.gethostname().partition(".")[0], socket.getfqdn()}
-    for host, slots in hosts.items():
-        if ranks <= 0:
-            return None
-        if host not in here:
-            return host
-        ranks -= slots
-    return None
+def from_lines(lines: Iterable[str], slots: int | None, words: str) -> Slots:
+    """A line `host:2` for each host, or only `host` where `slots` says how many each has.
+
+    ValueError, beginning with `words`, for anything else.
+    """
+    if slots is None:
+        return _slots(_written(lines), f"{_HOST}:{_SLOTS}", words)
+    return _slots([line if ":" in line else f"{line}:{slots}" for line in _written(lines)], f"{_HOST}:{_SLOTS}", words)
+
+
+def is_here(host: str) -> bool:
+    """Whether this name is one of this machine."""
+    return host in {
+        "localhost",
+        "127.0.0.1",
+        socket.gethostname(),
+        socket.gethostname().partition(".")[0],
+        socket.getfqdn(),
+    }
+
+
+def placed(hosts: Slots, ranks: int) -> list[str]:
+    """The host of each of so many ranks, as they fill the slots in order."""
+    return [host for host, slots in hosts.items() for _ in range(slots)][:ranks]
+
+
+def elsewhere(hosts: Slots, ranks: int) -> list[str]:
+    """The hosts other than this machine that get one of so many ranks."""
+    return [host for host in dict.fromkeys(placed(hosts, ranks)) if not is_here(host)]
+
+
+def _written(lines: Iterable[str]) -> list[str]:
+    return [text for line in lines if (text := line.partition("#")[0].strip())]
 
 
 def _slots(items: list[str], form: str, words: str) -> Slots:

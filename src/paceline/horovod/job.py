@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -13,17 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import timeline
+from paceline.errors import CommunicationError
 from paceline.horovod.channel import Channel
 from paceline.horovod.handles import Handles
 from paceline.horovod.place import place
+from paceline.settings import Settings
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator
     from paceline.group import Group
+    from paceline.horovod.driver.seat import Worker
+
+log = logging.getLogger("paceline")
 
 NOT_INITIALISED = "Horovod has not been initialized; use hvd.init()."
 DYNAMIC = "DYNAMIC"
 """In place of the timeline's file: one that the program starts and stops."""
+_TO_DRIVER = 60.0
+"""Seconds to reach an elastic job's driver, which was there before this process."""
 GLOBAL = 0
 """The id of the process set of all ranks."""
 
@@ -118,6 +126,7 @@ class _Home:
 
     def __init__(self) -> None:
         self.job: Job | None = None
+        self.worker: Worker | None = None  # of an elastic job's driver, for the life of this process
         self.lock = threading.Lock()
 
 
@@ -157,22 +166,57 @@ def current() -> Job:
     return _home.job
 
 
-def _meet(comm: Sequence[int]) -> Job:
-    from paceline.joining import init
-    from paceline.runtime import runtime
+def worker() -> Worker | None:
+    """This process as an elastic job's worker; None where the job is not elastic, and before `init`."""
+    return _home.worker
 
-    world = init()
-    try:
-        group = _part(world, comm) if comm else world
-        machines = [member.machine for member in runtime().membership(group.channel).members]
-        job = Job(group, machines, _connect)
-    except BaseException:
-        world.close()
-        raise
+
+def _meet(comm: Sequence[int]) -> Job:
+    from paceline.home import runtime
+    from paceline.joining import init
+
+    seat = Settings.from_environment().elastic
+    if seat is not None and comm:
+        raise ValueError("an elastic job's ranks change, so that init(comm=...) cannot choose some of them")
+    job = _form(init(), comm) if seat is None else _next_round()
     path = runtime().settings.timeline
     if path is not None and path != DYNAMIC:
         job.start_timeline(Path(path))
     return job
+
+
+def _form(world: Group, comm: Sequence[int] = ()) -> Job:
+    from paceline.home import runtime
+
+    try:
+        group = _part(world, comm) if comm else world
+        machines = [member.machine for member in runtime().membership(group.channel).members]
+        return Job(group, machines, _connect)
+    except BaseException:
+        world.close()
+        raise
+
+
+def _next_round() -> Job:
+    """The job of the next round whose ranks can meet. Raises RendezvousError if the driver is gone."""
+    from paceline.home import running
+    from paceline.horovod.driver.seat import Worker
+    from paceline.joining import join
+
+    if _home.worker is None:
+        _home.worker = Worker(Settings.from_environment(), _TO_DRIVER)
+    problem = ""
+    while True:
+        place = _home.worker.next_round(problem)
+        os.environ.update(place.environment())
+        before = running()
+        if before is not None:
+            before.close()  # with its links, of which some lead to nobody
+        try:
+            return _form(join(_home.worker.store(), Settings.from_environment()))
+        except CommunicationError as error:
+            problem = str(error)
+            log.info("round %d: %s", place.number, problem)
 
 
 def _part(world: Group, comm: Sequence[int]) -> Group:

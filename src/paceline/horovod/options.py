@@ -38,19 +38,10 @@ WITHOUT_EFFECT = {
     "num_nccl_streams": "there is no NCCL",
     "thread_affinity": "there is no background thread",
     "gloo_timeout_seconds": "there is no Gloo; --stall-check-shutdown-time-seconds is the limit",
-    "ssh_port": "no ssh is needed on one machine",
-    "ssh_identity_file": "no ssh is needed on one machine",
 }
 """Options that are taken and do nothing, and why."""
 
 REFUSED = {
-    "min_num_proc": "the number of ranks does not change while a job runs",
-    "max_num_proc": "the number of ranks does not change while a job runs",
-    "slots": "the number of ranks does not change while a job runs",
-    "elastic_timeout": "the number of ranks does not change while a job runs",
-    "reset_limit": "the number of ranks does not change while a job runs; torchrun has --max-restarts",
-    "cooldown_range": "the number of ranks does not change while a job runs",
-    "host_discovery_script": "the number of ranks does not change while a job runs",
     "output_filename": "use `paceline run --log-dir DIR --redirects 3 -n N PROGRAM`",
     "config_file": "write its options on the command line",
     "use_jsrun": "use jsrun itself, with MASTER_ADDR set to rank 0's host",
@@ -60,8 +51,7 @@ REFUSED = {
 
 def flag(name: str) -> str:
     """The option as people write it."""
-    words = {"use_mpi": "mpi", "use_gloo": "gloo", "use_jsrun": "jsrun", "tcp_flag": "tcp", "slots": "slots-per-host"}
-    words |= {"cooldown_range": "blacklist-cooldown-range", "min_num_proc": "min-np", "max_num_proc": "max-np"}
+    words = {"use_mpi": "mpi", "use_gloo": "gloo", "use_jsrun": "jsrun", "tcp_flag": "tcp"}
     return f"--{words.get(name, name).replace('_', '-')}"
 
 
@@ -85,15 +75,24 @@ def parser() -> argparse.ArgumentParser:
     """What reads the command line. The program and its arguments are its `command`."""
     parser = argparse.ArgumentParser(
         prog="python -m paceline.horovod.run",
-        description="Start a program on several ranks of this machine, with the options of horovodrun.",
+        description="Start a program on several ranks, here or on other hosts, with the options of horovodrun.",
         allow_abbrev=False,
     )
     add = parser.add_argument
     add("-v", "--version", action="version", version=VERSION)
     add("-cb", "--check-build", action=_Built, nargs=0, help="say what is there")
     add("-np", "--num-proc", type=int, help="ranks to start")
-    add("-H", "--hosts", help="host:slots,... ; all of this machine")
+    add("-H", "--hosts", help="host:slots,... ; others than this machine are reached by ssh")
     add("-hostfile", "--hostfile", help="file with a line `host slots=N` for each host")
+    add("-p", "--ssh-port", type=int, help="port of the hosts' ssh servers")
+    add("-i", "--ssh-identity-file", help="private key for ssh")
+    add("--host-discovery-script", help="program that prints a line host:slots for each host that can be used now")
+    add("--slots-per-host", dest="slots", type=int, help="slots of hosts for which the script prints none")
+    add("--min-np", "--min-num-proc", dest="min_num_proc", type=int, help="ranks to go on with at least (-np)")
+    add("--max-np", "--max-num-proc", dest="max_num_proc", type=int, help="ranks at most (as there are slots)")
+    add("--elastic-timeout", type=float, help="seconds to wait for ranks and slots between two rounds (600)")
+    add("--reset-limit", type=int, help="how often ranks may come or go before the job is ended")
+    add("--blacklist-cooldown-range", dest="cooldown", type=float, nargs=2, help="seconds without a failed host")
     add("--network-interfaces", "--network-interface", dest="nics", action=_Interfaces, help="interfaces to use")
     add("--start-timeout", type=float, help="seconds in which the ranks must have met")
     add("--fusion-threshold-mb", type=int, help="most megabytes that are combined together")
@@ -120,18 +119,8 @@ _SWITCHES = frozenset(
     "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce timeline_mark_cycles "
     "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag".split()
 )
-_SHORT = {
-    "ssh_port": ["-p"],
-    "ssh_identity_file": ["-i"],
-    "min_num_proc": ["--min-num-proc"],
-    "max_num_proc": ["--max-num-proc"],
-}
 
 
 def _add_other(parser: argparse.ArgumentParser, name: str) -> None:
-    flags = [*_SHORT.get(name, []), flag(name)]
-    if name in _SWITCHES:
-        parser.add_argument(*flags, dest=name, action="store_true", help=argparse.SUPPRESS)
-    else:
-        nargs = 2 if name == "cooldown_range" else None
-        parser.add_argument(*flags, dest=name, nargs=nargs, help=argparse.SUPPRESS)
+    action = "store_true" if name in _SWITCHES else "store"
+    parser.add_argument(flag(name), dest=name, action=action, help=argparse.SUPPRESS)

@@ -1,15 +1,24 @@
-"""`python -m paceline.horovod.run -np 4 python train.py`: horovodrun's options, for ranks on this machine."""
+"""`python -m paceline.horovod.run -np 4 python train.py`: horovodrun's options, for ranks here and on other hosts."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import secrets
+import selectors
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paceline.horovod.hosts import Slots, from_file, from_text, needed_elsewhere
+from paceline.errors import RendezvousError
+from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
 from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, flag, parser
+from paceline.launch.job import Job
+from paceline.launch.run import Request, run, say, watch
+from paceline.launch.stderr import Collector
+from paceline.launch.supervise import Signals
+
+_ELASTIC_ALONE = ("max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,27 +27,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = reader.parse_args(argv)
     try:
         return _run(options)
-    except ValueError as error:
+    except (ValueError, RendezvousError) as error:
         reader.error(str(error))
 
 
 def _run(options: argparse.Namespace) -> int:
-    from paceline.cores import available
-    from paceline.launch.arguments import Arguments
-    from paceline.launch.run import Request, run, say
-
     given = {name for name, value in vars(options).items() if value not in (None, False, [])}
     for name in REFUSED:
         if name in given:
             raise ValueError(f"{flag(name)} is not there: {REFUSED[name]}")
     if not options.command:
         raise ValueError("name the program to run, for example: -np 4 python train.py")
-    ranks = _ranks(options)
     for name in WITHOUT_EFFECT:
         if name in given:
             say(f"{flag(name)} has no effect: {WITHOUT_EFFECT[name]}")
+    env = {**os.environ, **environment(options)}
+    if {"host_discovery_script", "min_num_proc"} & given:
+        from paceline.horovod.driver.command import elastic
+
+        with elastic(options, _hosts(options), env) as make:
+            return _watch(make)
+    alone = next((name for name in _ELASTIC_ALONE if name in given), None)
+    if alone is not None:
+        raise ValueError(f"{flag(alone)} goes with --min-np or --host-discovery-script, which make a job elastic")
+    hosts = _hosts(options)
+    ranks = _ranks(options, hosts)
+    if elsewhere(hosts, ranks):
+        return _watch(lambda collector: _spread(options, placed(hosts, ranks), env, collector))
+    from paceline.cores import available
+    from paceline.launch.arguments import Arguments
+
     request = Request(Arguments((), ("--no-python",), tuple(options.command)), str(ranks), direct=True)
-    return run(request, {**os.environ, **environment(options)}, available())
+    return run(request, env, available())
+
+
+def _watch(make: Callable[[Collector], Job]) -> int:
+    signals = Signals()
+    with selectors.DefaultSelector() as selector, signals.watched(selector):
+        collector = Collector(selector)
+        return watch(make(collector), selector, signals, collector)
+
+
+def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], collector: Collector) -> Job:
+    from paceline.launch.remote import Ssh
+    from paceline.launch.spread import SpreadJob, Starter, new_mark
+
+    env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
+    far = next(host for host in hosts if not is_here(host))
+    starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
+    say(f"{len(hosts)} ranks on {', '.join(f'{host}:{hosts.count(host)}' for host in dict.fromkeys(hosts))}")
+    return SpreadJob(starter, hosts, is_here, own_address(options, far), new_mark(), collector)
+
+
+def own_address(options: argparse.Namespace, towards: str | None) -> str:
+    """Where other hosts reach this machine. RendezvousError if there is no such address."""
+    from paceline.rendezvous import interfaces
+
+    wish = ",".join(options.nics) if options.nics else None
+    choice = interfaces.choose(interfaces.addresses(), wish, towards, True)
+    interfaces.report(choice, "the launcher")
+    return choice.address
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
@@ -58,24 +106,21 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
     return added
 
 
-def _ranks(options: argparse.Namespace) -> int:
-    hosts: Slots = {}
+def _hosts(options: argparse.Namespace) -> Slots:
     if options.hosts:
-        hosts = from_text(options.hosts)
-    elif options.hostfile:
-        hosts = from_file(Path(options.hostfile))
+        return from_text(options.hosts)
+    if options.hostfile:
+        return from_file(Path(options.hostfile))
+    return {}
+
+
+def _ranks(options: argparse.Namespace, hosts: Slots) -> int:
     slots = sum(hosts.values())
     ranks: int = slots if options.num_proc is None else options.num_proc
     if ranks < 1:
         raise ValueError("say how many ranks to start, for example: -np 4 python train.py")
     if hosts and ranks > slots:
         raise ValueError(f"-np {ranks} is more than the {slots} slots of the hosts")
-    elsewhere = needed_elsewhere(hosts, ranks)
-    if elsewhere:
-        raise ValueError(
-            f"host {elsewhere} is not this machine, and nothing is started over ssh: call mpirun, srun, or on every "
-            "machine `paceline run --nnodes N --rdzv-endpoint HOST:PORT -n RANKS PROGRAM`"
-        )
     return ranks
 
 

@@ -1,5 +1,6 @@
 """A set of processes that live and end together."""
 
+import contextlib
 import os
 import select
 import signal
@@ -19,15 +20,21 @@ if TYPE_CHECKING:
 
 SURVIVORS_GRACE_SECONDS = 10.0
 """How long ranks may go on after the first of them failed: time enough to notice it and to raise their own error."""
+LONGEST_MESSAGE = (1 << 20) - 8
+"""Bytes that a pipe takes without waiting for its reader."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One process to start: its program and arguments, and its whole environment."""
+    """One process to start: its program and arguments, and its whole environment.
+
+    message: what it reads on stdin, which then stays open until the process or the launcher ends; None: no stdin.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     name: str
+    message: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Job:
     """Starts the commands, waits, and ends everything that they started. A context manager: leaving it ends the job.
 
     output: a folder where each process's output goes (`rank-0.out`, `rank-0.err`, …); stdout, stderr: as
-    `subprocess.Popen` takes them, where there is no such folder.
+    `subprocess.Popen` takes them, where there is no such folder. stdin: whether the first process gets the caller's.
 
     Start it from the thread that outlives it: the kernel takes the end of the starting thread for its parent's death.
     """
@@ -72,6 +79,7 @@ class Job:
         output: Path | None = None,
         stdout: int | None = None,
         stderr: int | None = None,
+        stdin: bool = True,
     ) -> None:
         self.mark = mark
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -80,6 +88,7 @@ class Job:
         self._commands = list(commands)
         self._output = output
         self._stdout, self._stderr = stdout, stderr
+        self._stdin = stdin
         self._give_up_at: float | None = None
 
     def start(self) -> None:
@@ -149,6 +158,8 @@ class Job:
         for process in self.processes:
             if process.pid not in left:
                 process.wait()
+                if process.stdin is not None:
+                    process.stdin.close()
         return left
 
     def __enter__(self) -> "Self":
@@ -160,20 +171,30 @@ class Job:
     ) -> None:
         self.terminate()
 
+    def mark_of(self, number: int) -> str:
+        """What process `number` and all that it starts carry."""
+        return self.mark
+
     def _spawn(self, number: int, command: Command) -> "subprocess.Popen[bytes]":
         out, err = self._files(number)
+        told = command.message is not None
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command.argv,
-                env={**command.env, tree.MARK: self.mark},
-                stdin=subprocess.DEVNULL if number else None,
+                env={**command.env, tree.MARK: self.mark_of(number)},
+                stdin=subprocess.PIPE if told else subprocess.DEVNULL if number or not self._stdin else None,
                 stdout=out or self._stdout,
                 stderr=err or self._stderr,
+                pipesize=LONGEST_MESSAGE + 8 if told else -1,
             )
         finally:
             for file in (out, err):
                 if file is not None:
                     file.close()
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, and its code tells
+                os.write(process.stdin.fileno(), command.message or b"")
+        return process
 
     def _files(self, number: int) -> tuple[IO[bytes] | None, IO[bytes] | None]:
         if self._output is None:

@@ -49,26 +49,37 @@ def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
     for line in (*resources.reasons[1:], *notes):
         say(line)
 
+    cores = ";".join(",".join(map(str, own)) for own in resources.cores) or "-"
+    make = _direct_job if direct else _torchrun_job
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
-        collector = None if torchrun.redirects_output(request.arguments) else Collector(selector)
-        report = collector.address if collector else "-"
-        cores = ";".join(",".join(map(str, own)) for own in resources.cores) or "-"
-        job = (
-            _direct_job(request, environment, report, cores)
-            if direct
-            else _torchrun_job(request, environment, report, cores)
-        )
-        with job:
-            agent = _listen_to_agent(job, collector)
-            code = supervise(job, selector, signals, collector, request.grace)
-        if collector is not None:
-            collector.close()
-            if code and not signals.received:
-                cause = first_failure(job, collector, agent)
-                explain(cause)
-                if direct and cause.ended is not None:
-                    code = cause.ended.code
+        if torchrun.redirects_output(request.arguments):
+            with make(request, environment, "-", cores) as job:
+                return supervise(job, selector, signals, None, request.grace)
+        collector = Collector(selector)
+        job = make(request, environment, collector.address, cores)
+        return watch(job, selector, signals, collector, request.grace, by_torchrun=not direct)
+
+
+def watch(
+    job: Job,
+    selector: selectors.BaseSelector,
+    signals: Signals,
+    collector: Collector,
+    grace: float = 10.0,
+    *,
+    by_torchrun: bool = False,
+) -> int:
+    """Start the job, see it to its end, and print who failed first; returns the exit code to leave with."""
+    with job:
+        agent = _listen_to_agent(job, collector) if by_torchrun else None
+        code = supervise(job, selector, signals, collector, grace)
+    collector.close()
+    if code and not signals.received:
+        cause = first_failure(job, collector, agent)
+        explain(cause)
+        if not by_torchrun and cause.ended is not None:
+            code = cause.ended.code
     return code
 
 
@@ -144,7 +155,7 @@ def first_failure(job: Job, collector: Collector, agent: Voice | None) -> Cause:
 
     Under torchrun the exit codes are in its summary; those that it ended itself (SIGTERM) are suspected last.
     """
-    voices = {voice.pid: voice for voice in collector.voices if voice is not agent}
+    voices = {voice.pid: voice for voice in collector.voices if voice is not agent and not voice.is_output}
     failures = job.failures if agent is None else torchrun.failures(agent.tail.decode(errors="replace"))
     suspects = [(failure, voices[failure.pid]) for failure in failures if failure.pid in voices]
     if suspects:
@@ -184,9 +195,9 @@ def _torchrun_job(request: Request, environment: Mapping[str, str], report: str,
     return Job([agent], tree.new_mark(environment), stderr=None if report == "-" else subprocess.PIPE)
 
 
-def _listen_to_agent(job: Job, collector: Collector | None) -> Voice | None:
+def _listen_to_agent(job: Job, collector: Collector) -> Voice | None:
     agent = job.processes[0]
-    if collector is None or agent.stderr is None:
+    if agent.stderr is None:
         return None
     voice = collector.listen_to(os.dup(agent.stderr.fileno()), agent.pid)
     agent.stderr.close()

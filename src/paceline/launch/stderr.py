@@ -17,6 +17,7 @@ import termios
 import time
 from dataclasses import dataclass, field
 
+STDOUT = 1
 TAIL_BYTES = 64 * 1024
 HOLD_SECONDS = 0.05
 """How long the begin of a line waits for its end, so that lines of several ranks don't mix; a prompt has no end."""
@@ -33,17 +34,26 @@ _RANK_PREFIX = re.compile(r"^\[(?:rank)?\d+\]:? ?", re.MULTILINE)
 @dataclass
 class Voice:
     """One process that we listen to. held: the begin of a line, arrived at held_since; traced: when its last traceback
-    began; ended: when its stderr was closed, None while it is open. Times are monotonic seconds."""
+    began; ended: when its stderr was closed, None while it is open. Times are monotonic seconds.
+
+    target: the descriptor that its output is copied to. prefix: before each line of it."""
 
     rank: int
     local_rank: int
     pid: int
     descriptor: int
+    target: int = 2
+    prefix: str = ""
     tail: bytearray = field(default_factory=bytearray)
     held: bytes = b""
     held_since: float = 0.0
     traced: float | None = None
     ended: float | None = None
+
+    @property
+    def is_output(self) -> bool:
+        """Whether this is what the process prints, not what it complains of."""
+        return self.target == STDOUT
 
     def hear(self, data: bytes) -> None:
         """Remember what it said."""
@@ -97,9 +107,12 @@ class Collector:
         self._listener.listen(128)
         selector.register(self._listener, selectors.EVENT_READ, self)
 
-    def listen_to(self, descriptor: int, pid: int, rank: int = -1) -> Voice:
-        """Also listen to a process whose stderr we hold the reading end of."""
-        voice = Voice(rank, rank, pid, descriptor)
+    def listen_to(self, descriptor: int, pid: int, rank: int = -1, *, target: int | None = None) -> Voice:
+        """Also listen to a process whose stderr, or other output, we hold the reading end of.
+
+        target: where its output goes, if that is not where the errors of all go.
+        """
+        voice = Voice(rank, rank, pid, descriptor, self._target if target is None else target)
         self.voices.append(voice)
         self._selector.register(descriptor, selectors.EVENT_READ, self)
         return voice
@@ -124,7 +137,7 @@ class Collector:
         data = voice.held + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         voice.held, voice.held_since = data[end:], time.monotonic()
-        self._copy(data[:end])
+        self._copy(voice, data[:end])
         if len(voice.held) > TAIL_BYTES:
             self._release(voice)
 
@@ -191,13 +204,16 @@ class Collector:
         return reading, writing
 
     def _release(self, voice: Voice) -> None:
-        self._copy(voice.held)
+        self._copy(voice, voice.held)
         voice.held = b""
 
-    def _copy(self, data: bytes) -> None:
+    def _copy(self, voice: Voice, data: bytes) -> None:
+        if voice.prefix and data:
+            prefix = voice.prefix.encode()
+            data = prefix + data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
         view = memoryview(data)
         while view:
             try:
-                view = view[os.write(self._target, view) :]
+                view = view[os.write(voice.target, view) :]
             except OSError:  # nobody reads any more; the job goes on
                 return

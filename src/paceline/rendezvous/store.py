@@ -88,18 +88,37 @@ class MemoryStore:
         with self._lock:
             return all(key in self._values for key in keys)
 
+    def drop(self, prefix: str) -> None:
+        """Forget the keys that begin like this."""
+        with self._lock:
+            for key in [key for key in self._values if key.startswith(prefix)]:
+                self._bytes -= len(self._values.pop(key))
+
     def close(self, deadline: Deadline | None = None) -> None:
         """Nothing to close."""
 
 
 class StoreClient:
-    """The store of another process. Connects when made, retrying until the deadline while rank 0 is not up yet."""
+    """The store of another process. Connects when made, retrying until the deadline while that one is not up yet.
 
-    def __init__(self, endpoints: Sequence[Endpoint], key: bytes, rank: int, size: int, deadline: Deadline) -> None:
+    owner: whose store it is, for messages.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        key: bytes,
+        rank: int,
+        size: int,
+        deadline: Deadline,
+        *,
+        owner: str = "rank 0",
+    ) -> None:
         def join(sock: socket.socket) -> Conversation[None]:
             return _join(sock, key, rank, size)
 
-        _, self._sock = reach(endpoints, join, deadline, who="the store of rank 0")
+        self._owner = owner
+        _, self._sock = reach(endpoints, join, deadline, who=f"the store of {owner}")
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:
@@ -115,7 +134,7 @@ class StoreClient:
         return all(self._ask(CHECK, key)[0] == OK for key in keys)
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Tell rank 0 that this rank is done, and hang up."""
+        """Tell the owner that this client is done, and hang up."""
         if self._sock.fileno() < 0:
             return
         try:
@@ -133,9 +152,9 @@ class StoreClient:
             with self._lock:
                 status, answer = converse(self._sock, _request(what, name, value), Deadline(_ANSWER))
         except (OSError, HungUp) as error:
-            raise RendezvousError(f"lost the store of rank 0: {error}; did rank 0 fail?") from None
+            raise RendezvousError(f"lost the store of {self._owner}: {error}; did {self._owner} fail?") from None
         if status == WRONG:
-            raise RendezvousError(f"the store of rank 0 refuses {key!r}: {answer.decode(errors='replace')}")
+            raise RendezvousError(f"the store of {self._owner} refuses {key!r}: {answer.decode(errors='replace')}")
         return status, answer
 
 

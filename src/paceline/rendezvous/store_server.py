@@ -1,4 +1,4 @@
-"""Rank 0's side of the store: a thread that serves the others until all of them are done."""
+"""The serving side of the store: a thread. Rank 0's serves the other ranks until all of them are done."""
 
 from __future__ import annotations
 
@@ -46,33 +46,30 @@ _GOODBYE = 10.0
 _NEWCOMERS = 2.0
 
 
-class StoreServer(MemoryStore):
-    """A store that the clients of ranks 1 to size-1 share with its own process. Owns `doors`."""
+class SharedStore(MemoryStore):
+    """A store that its own process shares with clients, each of which has a number. Owns `doors`."""
 
-    def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int) -> None:
+    def __init__(self, doors: Sequence[socket.socket], key: bytes) -> None:
         super().__init__()
-        self._key, self._size = key, size
-        self._present: set[int] = set()
-        self._gone: set[int] = set()
-        self._changed = threading.Condition()
+        self._key = key
         self._acceptor: Acceptor[None] = Acceptor(doors, self._serve, lambda _, sock: sock.close())
         self._acceptor.start()
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Wait until the other ranks said that they are done or hung up, at most until the deadline (10 s); then stop.
-
-        A rank that has not come yet after 2 s is not waited for.
-        """
-        deadline = deadline or Deadline(_GOODBYE)
-        with self._changed:
-            self._changed.wait_for(lambda: len(self._gone) >= self._size - 1, min(_NEWCOMERS, deadline.remaining()))
-            self._changed.wait_for(lambda: not self._present, deadline.remaining())
+        """Hang up on everybody."""
         self._acceptor.close()
 
     @property
     def refused(self) -> int:
         """How many strangers were sent away."""
         return sum(self._acceptor.refused.values())
+
+    def admit(self, number: int, size: int) -> tuple[int, str]:
+        """OK, or what is said to this client and why. `size`: of what it takes itself for a part of."""
+        return OK, ""
+
+    def left(self, number: int) -> None:
+        """A client that was admitted said that it is done, or hung up."""
 
     def _serve(self, sock: socket.socket) -> Conversation[None]:
         if sock.family == socket.AF_UNIX:
@@ -82,8 +79,8 @@ class StoreServer(MemoryStore):
     def _session(self) -> Conversation[None]:
         yield from answer(self._key, Role.STORE, lambda caller, wanted: wanted == ANYBODY)
         yield Trust()
-        rank, size = JOIN.unpack((yield Receive(JOIN.size)).data)
-        status, reason = self._admit(rank, size)
+        number, size = JOIN.unpack((yield Receive(JOIN.size)).data)
+        status, reason = self.admit(number, size)
         yield _reply(status, reason.encode())
         if status != OK:
             return
@@ -91,23 +88,7 @@ class StoreServer(MemoryStore):
             while (yield from self._request()):
                 pass
         finally:
-            with self._changed:
-                self._present.discard(rank)
-                self._gone.add(rank)
-                self._changed.notify_all()
-
-    def _admit(self, rank: int, size: int) -> tuple[int, str]:
-        with self._changed:
-            if rank in self._gone:
-                return OVER, f"rank {rank} was here and left"
-            if size != self._size:
-                return WRONG, f"rank {rank} says that there are {size} ranks, rank 0 says {self._size}"
-            if not 1 <= rank < size:
-                return WRONG, f"there is no rank {rank} among the {size} clients of rank 0"
-            if rank in self._present:
-                return WRONG, f"another process is rank {rank} already"
-            self._present.add(rank)
-            return OK, ""
+            self.left(number)
 
     def _request(self) -> Conversation[bool]:
         what, key_size, value_size = REQUEST.unpack((yield Receive(REQUEST.size)).data)
@@ -131,6 +112,49 @@ class StoreServer(MemoryStore):
         else:
             yield _reply(WRONG, b"no such request")
         return True
+
+
+class StoreServer(SharedStore):
+    """A store that the clients of ranks 1 to size-1 share with its own process, rank 0. Owns `doors`."""
+
+    def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int) -> None:
+        self._size = size
+        self._present: set[int] = set()
+        self._gone: set[int] = set()
+        self._changed = threading.Condition()
+        super().__init__(doors, key)
+
+    def close(self, deadline: Deadline | None = None) -> None:
+        """Wait until the other ranks said that they are done or hung up, at most until the deadline (10 s); then stop.
+
+        A rank that has not come yet after 2 s is not waited for.
+        """
+        deadline = deadline or Deadline(_GOODBYE)
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._gone) >= self._size - 1, min(_NEWCOMERS, deadline.remaining()))
+            self._changed.wait_for(lambda: not self._present, deadline.remaining())
+        super().close()
+
+    def admit(self, number: int, size: int) -> tuple[int, str]:
+        """Each rank once."""
+        with self._changed:
+            if number in self._gone:
+                return OVER, f"rank {number} was here and left"
+            if size != self._size:
+                return WRONG, f"rank {number} says that there are {size} ranks, rank 0 says {self._size}"
+            if not 1 <= number < size:
+                return WRONG, f"there is no rank {number} among the {size} clients of rank 0"
+            if number in self._present:
+                return WRONG, f"another process is rank {number} already"
+            self._present.add(number)
+            return OK, ""
+
+    def left(self, number: int) -> None:
+        """It does not come again."""
+        with self._changed:
+            self._present.discard(number)
+            self._gone.add(number)
+            self._changed.notify_all()
 
 
 def _reply(status: int, body: bytes = b"") -> Send:

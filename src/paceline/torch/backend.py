@@ -13,8 +13,10 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
-from paceline.runtime import runtime, version
+from paceline.home import runtime
+from paceline.runtime import version
 from paceline.torch.compat import Base
+from paceline.torch.freed_memory import Returning
 from paceline.torch.movements import Movements
 from paceline.torch.opaque import opaque
 from paceline.torch.reductions import Reductions
@@ -54,6 +56,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._group = home.group(store, rank, size, timeout)  # type: ignore[arg-type]  # its stub knows no bytes
         self._all_reduce = self._group.all_reduce
         self._second: _engine.Group | None = None
+        self._returning = Returning()
         self._open = True
         _alive.add(self)
         _announce(rank)

@@ -9,7 +9,6 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.memory import empty
 
 _MOVED = "_paceline_moved"
@@ -50,4 +49,3 @@ def _move(buffer: Tensor, gradients: Sequence[Tensor]) -> None:
         gradient.data = memory.as_strided(gradient.shape, gradient.stride(), offset)
     buffer.data = memory
     setattr(buffer, _MOVED, True)
-    keep_freed_memory(buffer.nbytes)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import AllreduceOptions
 
 from paceline.torch import checks, sparse
+from paceline.torch.freed_memory import Returning
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
 from paceline.torch.starting import BLOCKING, Starting
@@ -23,6 +24,7 @@ class Reductions(Starting):
     """all_reduce, reduce and reduce_scatter in all their forms."""
 
     _all_reduce: Callable[..., Any]
+    _returning: Returning
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
         # The way of nearly every call: it must cost next to nothing besides the engine's own.
@@ -40,6 +42,8 @@ class Reductions(Starting):
         if tensor.is_sparse:
             return sparse.all_reduce(self, tensor, reduce_op)
         memory = plain(tensor)
+        if memory.nbytes >= Returning.LEAST:
+            self._returning.note(memory.data_ptr(), memory.nbytes)
         copies = [(tensor, memory)] if memory is not tensor else []
         arguments = _reduce_arguments(memory, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])

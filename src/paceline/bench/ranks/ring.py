@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.runtime import runtime
+from paceline.home import runtime
 from paceline.trace.event import events
 
 

@@ -1,4 +1,4 @@
-"""How an allreduce becomes requests to the coordinator: an all-reduce each, or for Adasum an all-gather each."""
+"""How an allreduce becomes requests to the coordinator: an all-reduce each, or for Adasum the steps of an exchange."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from paceline.adasum import adasum
+from paceline.adasum import Exchange, adasum, exchange, gather, widened
 from paceline.horovod import job, ops
+from paceline.horovod.course import Course
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet
 from paceline.horovod.torch.tensors import bring_back, copy_in_host, from_rows, in_host, reducible, scale, span_of
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
+
+
+_GATHERED_BYTES = 1 << 16
+"""Of all ranks' gradients for one tensor: so many are rather gathered everywhere, in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +80,12 @@ def _memory(tensor: Tensor, call: _Call) -> Tensor:
 
 def _request(
     coordinator: Coordinator, name: str, memory: Tensor, call: _Call, bundle: tuple[int, int] | None
-) -> Request:
+) -> Request | Course:
     shape = tuple(memory.shape)
-    if call.op == ops.Adasum:
+    if call.op == ops.Adasum and _gathered(memory, coordinator.size):
         return coordinator.all_gather(name, span_of(memory), shape=shape)
+    if call.op == ops.Adasum:
+        return _exchange(coordinator, name, memory)
     prescale, postscale = (call.prescale, call.postscale) if memory.is_floating_point() else (1.0, 1.0)
     return coordinator.all_reduce(
         name,
@@ -91,7 +98,7 @@ def _request(
     )
 
 
-def _result(request: Request, memory: Tensor, tensor: Tensor, call: _Call) -> Tensor:
+def _result(request: Request | Course, memory: Tensor, tensor: Tensor, call: _Call) -> Tensor:
     if call.op == ops.Adasum:
         memory = _adasum(request, memory).view(tensor.shape)
         memory = memory if call.postscale == 1.0 else memory * call.postscale
@@ -100,14 +107,34 @@ def _result(request: Request, memory: Tensor, tensor: Tensor, call: _Call) -> Te
     return bring_back(memory, tensor) if call.in_place else memory.to(tensor.device)
 
 
-def _adasum(request: Request, row: Tensor) -> Tensor:
-    """All ranks combine the same rows in the same way. A rank that has joined gave none, which is as good as zeros."""
+def _adasum(request: Request | Course, row: Tensor) -> Tensor:
+    if isinstance(request, Course):
+        return torch.tensor(request.outcome).to(row.dtype)
     if not row.numel():
         return row.clone()
+    # All ranks combine the same rows in the same way. A rank that has joined gave none, which is as good as zeros.
     rows, _ = from_rows(request.output, request.counts, row)
-    narrow = rows.dtype == torch.bfloat16  # NumPy has no such type
-    total = adasum(list((rows.float() if narrow else rows).numpy()))
-    return torch.from_numpy(total).to(row.dtype)
+    return torch.from_numpy(adasum(list(_plain(rows).numpy()))).to(row.dtype)
+
+
+def _exchange(coordinator: Coordinator, name: str, row: Tensor) -> Course:
+    vector = widened(_plain(row).numpy().reshape(-1))
+    # The first request checks that ranks agree, and tells which have joined and take no further part.
+    first = coordinator.all_gather(name, span_of(row[:, :1]), shape=tuple(row.shape))
+
+    def begin(request: Request) -> Exchange:
+        everybody = all(request.counts)
+        return exchange(coordinator.rank, coordinator.size, vector) if everybody else gather(vector)
+
+    return Course(coordinator, name, vector.dtype, first, begin)
+
+
+def _gathered(row: Tensor, size: int) -> bool:
+    return size == 1 or row.numel() * row.element_size() * size <= _GATHERED_BYTES
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no such type
 
 
 def _number(name: str) -> int:

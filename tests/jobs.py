@@ -1,4 +1,4 @@
-"""Ranks that run a function of a module in this folder, without torch."""
+"""Jobs of ranks that run a program of a test's folder, without torch."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from pathlib import Path
 
 from paceline.launch.local import LocalJob
 
-HERE = Path(__file__).parent
 
-
-def job(ranks: int, program: str, *arguments: str, output: Path, env: Mapping[str, str] | None = None) -> LocalJob:
+def job(ranks: int, program: Path, *arguments: str, output: Path, env: Mapping[str, str] | None = None) -> LocalJob:
     """A job of `ranks` processes of `program`, whose output goes to the folder `output`."""
-    argv = [sys.executable, str(HERE / program), *arguments]
+    argv = [sys.executable, str(program), *arguments]
     return LocalJob(ranks, argv, {**os.environ, **(env or {})}, threads=1, output=output)
 
 
 def run(
     ranks: int,
-    program: str,
+    program: Path,
     *arguments: str,
     output: Path,
     deadline: float = 100,
@@ -36,4 +34,5 @@ def run(
 
 
 def words(output: Path) -> str:
+    """The end of what each rank wrote."""
     return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in sorted(output.iterdir()))

@@ -1,0 +1,153 @@
+"""The processes of an elastic job: started, watched and ended as the rounds say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty
+from typing import Protocol
+
+from paceline.horovod.driver.board import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
+from paceline.horovod.driver.rounds import Action, Broken, End, Form, Rounds, Start, Stop, Tell
+from paceline.horovod.hosts import Slots
+from paceline.launch import tree
+from paceline.launch.heard import HeardJob
+from paceline.launch.job import Command, Ended
+from paceline.launch.run import say
+from paceline.launch.stderr import Collector
+
+_LEAVING_SECONDS = 2.0
+
+
+class Source(Protocol):
+    """Where hosts come from."""
+
+    @property
+    def latest(self) -> Slots: ...
+
+
+class ElasticJob(HeardJob):
+    """Its processes come and go; `poll` moves it on. command: what starts a worker, by number, host and place there.
+
+    It ends when a rank has ended well and the others have ended, too, or when the rounds say that it cannot go on.
+    """
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        source: Source,
+        board: Board,
+        command: Callable[[int, str, int], Command],
+        mark: str,
+        collector: Collector,
+    ) -> None:
+        super().__init__([], mark, collector)
+        self._rounds, self._source, self._board = rounds, source, board
+        self._command = command
+        self._alive: dict[int, int] = {}  # workers, and where their processes are in the list
+        self._ranks: dict[int, int] = {}
+        self._closing = False
+
+    def start(self) -> None:
+        """Start the first workers, if there are hosts for them."""
+        try:
+            self.poll()
+        except BaseException:
+            self.terminate(grace=0)
+            raise
+
+    def poll(self) -> int | None:
+        """Take note of what happened, and act; the exit code once the job is over."""
+        now = time.monotonic()
+        self._see_ends(now)
+        if not self._closing:
+            self._hear(now)
+            self._rounds.found(self._source.latest)
+            for action in self._rounds.step(now):
+                self._act(action)
+        if self._rounds.stopped and not self._closing:
+            self.terminate()
+            self._see_ends(now)
+        over = self._closing or self._rounds.stopped or self._rounds.finished
+        if self._alive or not over:
+            return None
+        return self.failed.code if self.failed else 1 if self._rounds.stopped else 0
+
+    def send_signal(self, number: int) -> None:
+        """As `Job.send_signal`; nobody is started any more."""
+        self._closing = True
+        super().send_signal(number)
+
+    def terminate(self, grace: float = _LEAVING_SECONDS) -> list[int]:
+        """As `Job.terminate`; nobody is started any more."""
+        self._closing = True
+        return super().terminate(grace)
+
+    def mark_of(self, number: int) -> str:
+        """A mark of its own for each worker, which can end without the others."""
+        return f"{self.mark}:{number}"
+
+    def _see_ends(self, now: float) -> None:
+        for worker, index in list(self._alive.items()):
+            code = self.processes[index].poll()
+            if code is None:
+                continue
+            del self._alive[worker]
+            ended = Ended(self._name(worker), self.processes[index].pid, code if code >= 0 else 128 - code)
+            if code and not self._closing:
+                self.failures.append(ended)
+                say(f"elastic: {ended}")
+            tree.end(self.mark_of(worker), [], 0)  # what it started and left behind
+            self._rounds.ended(worker, str(ended) if code else "", now)
+
+    def _hear(self, now: float) -> None:
+        while True:
+            try:
+                said = self._board.said.get_nowait()
+            except Empty:
+                return
+            self._rounds.heard(said, now)
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._start(action)
+        elif isinstance(action, End):
+            say(f"elastic: {self._name(action.worker)} is ended: {action.why}")
+            self._end(action.worker)
+        elif isinstance(action, Form):
+            self._form(action)
+        elif isinstance(action, Tell):
+            self._board.write(change_key(action.round), {"change": int(action.change)})
+        elif isinstance(action, Broken):
+            self._board.write(broken_key(action.round), {"why": action.why[:1000]})
+        elif isinstance(action, Stop):
+            say(f"elastic: the job ends: {action.why}")
+
+    def _start(self, action: Start) -> None:
+        command = self._command(action.worker, action.host, action.place)
+        self._alive[action.worker] = len(self.processes)
+        self._commands.append(command)
+        self.processes.append(self._spawn(action.worker, command))
+
+    def _end(self, worker: int) -> None:
+        process = self.processes[self._alive.pop(worker)]
+        tree.end(self.mark_of(worker), [process.pid], 0)
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def _form(self, form: Form) -> None:
+        self.failures.clear()  # the job goes on without them
+        for seat in form.seats:
+            self._ranks[seat.worker] = seat.rank
+            self.call(seat.worker, seat.rank)
+            place = {"rank": seat.rank, "size": len(form.seats), "round": form.number, "sync": form.sync}
+            local = {"local_rank": seat.local_rank, "local_size": seat.local_size}
+            self._board.drop(seats_prefix(seat.worker))
+            self._board.write(seat_key(seat.worker, seat.after), {**place, **local})
+        self._board.drop(round_prefix(form.number - 1))
+        if form.number > 1:
+            say(f"elastic: round {form.number} with {len(form.seats)} ranks")
+
+    def _name(self, worker: int) -> str:
+        return f"rank {self._ranks[worker]}" if worker in self._ranks else f"new worker {worker}"

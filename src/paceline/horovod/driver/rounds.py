@@ -1,0 +1,369 @@
+"""Who is in which round of an elastic job: decided from what happens, without a clock, a process or a socket.
+
+A worker is a process with a number for life. It asks for a round when it has started, and again when a collective
+failed or the hosts changed; it waits until the next round is formed and then has a rank there. A round is formed when
+all members of the one before have asked or ended. Whoever is new waits for that, too, and the others hear of it: they
+interrupt themselves at their next commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from paceline.horovod.driver.resting import Resting
+from paceline.horovod.exceptions import HostUpdateResult
+
+_FUTILE = 3
+"""Rounds in a row in which nobody was lost and the ranks could not meet all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """As horovodrun takes them. ranks: to begin with; least, most: to go on with (most: None for any number).
+
+    patience: seconds that a round may wait for ranks or slots. resets: rounds after the first (None: any number).
+    awaits_hosts: hosts may still come.
+    """
+
+    ranks: int
+    least: int
+    most: int | None = None
+    patience: float = 600.0
+    resets: int | None = None
+    awaits_hosts: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise ValueError(f"-np {self.ranks}: a job needs at least one rank")
+        if not 1 <= self.least <= self.ranks:
+            raise ValueError(f"--min-np {self.least} should be from 1 to -np, which is {self.ranks}")
+        if self.most is not None and self.most < self.ranks:
+            raise ValueError(f"--max-np {self.most} should not be less than -np, which is {self.ranks}")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A worker wants a round after `round`. behind: its state may be older than that of the others.
+
+    problem: why it could not meet the others in that round, or empty.
+    """
+
+    worker: int
+    round: int
+    behind: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A worker has the job's state."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A worker's place in a round. after: the round that it was in before, 0 for none."""
+
+    worker: int
+    after: int
+    rank: int
+    local_rank: int
+    local_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a worker on a host, as the one with this place among those there."""
+
+    worker: int
+    host: str
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End a worker: it is not needed, or it is late."""
+
+    worker: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A round begins. sync: its ranks do not all have the same state."""
+
+    number: int
+    seats: tuple[Seat, ...]
+    sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Let the ranks of the round know that the hosts changed."""
+
+    round: int
+    change: HostUpdateResult
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The ranks of this round cannot meet any more, because one of them ended."""
+
+    round: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The job cannot go on."""
+
+    why: str
+
+
+Action = Start | End | Form | Tell | Broken | Stop
+
+
+@dataclass(slots=True)
+class _Worker:
+    number: int
+    host: str
+    round: int = 0
+    joined: int = 0
+    """Its first round, 0 before."""
+    rank: int = 0
+    asks: bool = False
+    synced: bool = False
+    """It has the state of the job."""
+    behind: bool = False
+    """Of some moment, which need not be that of the others."""
+
+    @property
+    def seniority(self) -> tuple[bool, int, int, int]:
+        """Who comes first has the state, and gives it to the others."""
+        return (not self.synced, self.joined or 1 << 62, self.rank, self.number)
+
+
+@dataclass
+class Rounds:
+    """`found`, `heard` and `ended` tell what happened, `step` says what to do. Times are seconds of one clock."""
+
+    limits: Limits
+    resting: Resting = field(default_factory=Resting)
+    finished: bool = False
+    """A rank ended well; nobody is started any more."""
+    stopped: bool = False
+    number: int = 0
+    """Of the present round, 0 before the first."""
+
+    def __post_init__(self) -> None:
+        self._hosts: dict[str, int] = {}
+        self._workers: dict[int, _Worker] = {}
+        self._numbers = count()
+        self._actions: list[Action] = []
+        self._began: float | None = None
+        self._since: float | None = None  # when the first one asked for the next round
+        self._told = HostUpdateResult.no_update
+        self._lost: list[str] = []
+        self._futile = 0
+        self._unmet = ""
+        self._lost_here = False  # somebody of this round was lost
+        self._synced = False  # somebody ever had the state
+
+    def found(self, hosts: Mapping[str, int]) -> None:
+        """These hosts, with so many slots each, can be used from now on."""
+        self._hosts = {host: self._hosts.get(host, 0) for host in self._hosts if host in hosts} | dict(hosts)
+
+    def heard(self, said: Asked | Synced, now: float) -> None:
+        """A worker says something."""
+        known = self._workers.get(said.worker)
+        if known is None:
+            return
+        if isinstance(said, Synced):
+            known.synced = self._synced = True
+        elif known.round == said.round and not known.asks:
+            self._asks(known, said, now)
+
+    def ended(self, worker: int, problem: str, now: float) -> None:
+        """A worker's process ended. problem: how it failed, or empty."""
+        known = self._workers.get(worker)
+        if known is None:
+            return
+        if problem:
+            self._lose(known, problem, now)
+        else:
+            del self._workers[worker]
+            self.finished = True
+
+    def step(self, now: float) -> list[Action]:
+        """What is to be done now."""
+        if not self.stopped:
+            self._began = now if self._began is None else self._began
+            self._release()
+            if self.number == 0 and self._lost and not self._workers:
+                self._stop("no rank came as far as its first round", now)
+            else:
+                self._move(now)
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _asks(self, known: _Worker, asked: Asked, now: float) -> None:
+        known.asks, known.behind = True, asked.behind
+        if known.round:
+            self._unmet = self._unmet or asked.problem
+            self._since = now if self._since is None else self._since
+
+    def _move(self, now: float) -> None:
+        if not self.finished:
+            self._fill(now)
+        if self.number == 0:
+            self._begin(now)
+        else:
+            self._go_on(now)
+
+    def _lose(self, worker: _Worker, problem: str, now: float) -> None:
+        del self._workers[worker.number]
+        self.resting.rest(worker.host, now)
+        self._lost.append(problem)
+        if worker.round and worker.round == self.number:
+            self._lost_here = True
+            self._actions.append(Broken(worker.round, problem))
+
+    def _release(self) -> None:
+        """End those without a slot who are in no round."""
+        for worker in self._without_slot():
+            if not worker.round:
+                self._end(worker, "its host has no slot for it any more")
+
+    def _end(self, worker: _Worker, why: str) -> None:
+        del self._workers[worker.number]
+        self._actions.append(End(worker.number, why))
+
+    def _fill(self, now: float) -> None:
+        if self.number == 0 and not self._workers and self._slots(now) < self.limits.ranks:
+            return
+        for host, slots in self._hosts.items():
+            if self.resting.rests(host, now):
+                continue
+            here = sum(worker.host == host for worker in self._workers.values())
+            for place in range(here, slots):
+                if self.limits.most is not None and len(self._workers) >= self.limits.most:
+                    return
+                worker = _Worker(next(self._numbers), host)
+                self._workers[worker.number] = worker
+                self._actions.append(Start(worker.number, host, place))
+
+    def _slots(self, now: float) -> int:
+        return sum(slots for host, slots in self._hosts.items() if not self.resting.rests(host, now))
+
+    def _begin(self, now: float) -> None:
+        assert self._began is not None
+        if self.finished:
+            return
+        alive = list(self._workers.values())
+        if len(alive) >= self.limits.ranks:
+            if all(worker.asks for worker in alive):
+                self._form(alive)
+        elif self._hopeless(now, self._began):
+            self._stop(f"{_ranks(len(alive))} of the {self.limits.ranks} to begin with can be started", now)
+
+    def _go_on(self, now: float) -> None:
+        members = [worker for worker in self._workers.values() if worker.round == self.number]
+        if members and not any(worker.asks for worker in members):
+            self._tell()
+            return
+        if self.finished:
+            if members:
+                self._stop("a rank has ended well, and those that are left cannot go on without it", now)
+            for worker in [each for each in self._workers.values() if not each.round]:
+                self._end(worker, "the job is over")
+            return
+        self._since = now if self._since is None else self._since
+        late = [worker for worker in members if not worker.asks]
+        if late and now - self._since < self.limits.patience:
+            return
+        for worker in late:
+            self._actions.append(End(worker.number, f"it did not come within {self.limits.patience:g} s"))
+            self._lose(worker, f"rank {worker.rank} on {worker.host} did not come", now)
+        self._next(now)
+
+    def _next(self, now: float) -> None:
+        assert self._since is not None
+        chosen = self._chosen()
+        if self._synced and not any(worker.synced for worker in chosen):
+            self._stop("no rank is left that has the state", now)
+        elif self._unmet and not self._lost_here and self._futile + 1 >= _FUTILE:
+            self._stop(f"the ranks cannot meet: {self._unmet}", now)
+        elif len(chosen) < self.limits.least:
+            if self._hopeless(now, self._since):
+                self._stop(f"{_ranks(len(chosen))} of at least {self.limits.least} can go on", now)
+        elif self.limits.resets is not None and self.number > self.limits.resets:
+            self._stop(f"it has begun anew {self.limits.resets} times, as often as --reset-limit allows", now)
+        else:
+            self._futile = self._futile + 1 if self._unmet and not self._lost_here else 0
+            self._form(chosen)
+
+    def _hopeless(self, now: float, since: float) -> bool:
+        """Nobody is on the way, or has been for too long."""
+        starting = any(not worker.asks for worker in self._workers.values())
+        may_come = self.limits.awaits_hosts or self.resting.returning(now)
+        return now - since >= self.limits.patience or not (starting or may_come)
+
+    def _without_slot(self) -> list[_Worker]:
+        taken: dict[str, int] = {}
+        without = []
+        for worker in sorted(self._workers.values(), key=lambda each: each.seniority):
+            taken[worker.host] = taken.get(worker.host, 0) + 1
+            if taken[worker.host] > self._hosts.get(worker.host, 0):
+                without.append(worker)
+        return without
+
+    def _chosen(self) -> list[_Worker]:
+        """Of those who ask, the ones for the next round."""
+        without = {worker.number for worker in self._without_slot()}
+        able = [worker for worker in self._workers.values() if worker.asks and worker.number not in without]
+        return sorted(able, key=lambda each: each.seniority)[: self.limits.most]
+
+    def _tell(self) -> None:
+        """Somebody waits to come in, or has to leave."""
+        without = {worker.number for worker in self._without_slot()}
+        staying = [w for w in self._workers.values() if w.number not in without and (w.round or w.asks)]
+        change = HostUpdateResult.no_update
+        if any(not worker.round for worker in staying):
+            change |= HostUpdateResult.added
+        if any(worker.round and worker.number in without for worker in self._workers.values()):
+            change |= HostUpdateResult.removed
+        if change & ~self._told and len(staying) >= self.limits.least and not self.finished:
+            self._told |= change
+            self._actions.append(Tell(self.number, self._told))
+
+    def _form(self, chosen: list[_Worker]) -> None:
+        for worker in list(self._workers.values()):
+            if worker.round and worker not in chosen:
+                self._end(worker, "its host has no slot for it any more")
+        self.number += 1
+        hosts: dict[str, list[_Worker]] = {}
+        for worker in sorted(chosen, key=lambda each: each.seniority):
+            hosts.setdefault(worker.host, []).append(worker)
+        sync = any(worker.behind or not worker.synced for worker in chosen)
+        seats: list[Seat] = []
+        for here in hosts.values():
+            for place, worker in enumerate(here):
+                seats.append(Seat(worker.number, worker.round, len(seats), place, len(here)))
+                worker.rank, worker.round, worker.asks = seats[-1].rank, self.number, False
+                worker.joined = worker.joined or self.number
+        self._since, self._told, self._unmet, self._lost_here = None, HostUpdateResult.no_update, "", False
+        self._actions.append(Form(self.number, tuple(seats), sync))
+
+    def _stop(self, why: str, now: float) -> None:
+        self.stopped = True
+        lost = f" ({'; '.join(self._lost[-4:])})" if self._lost else ""
+        resting = [host for host in self._hosts if self.resting.rests(host, now)]
+        rest = f"; {', '.join(resting)} gets no new ranks after a failure" if resting else ""
+        self._actions.append(Stop(f"{why}{lost}{rest}"))
+
+
+def _ranks(number: int) -> str:
+    return f"{number} rank" if number == 1 else f"{number} ranks"

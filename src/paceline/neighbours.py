@@ -1,0 +1,34 @@
+"""What the other ranks on this machine leave one of its CPUs: its parts of them, and how long it may spin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline import cores, pinning
+from paceline.partition import UNDIVIDED, Partition, partition
+from paceline.rendezvous import Member
+from paceline.settings import Settings
+
+
+def divide_cores(members: Sequence[Member], me: Member, mine: cores.CpuBudget, settings: Settings) -> Partition:
+    """The CPUs of this rank's engine, input workers and compute; threads that compute are moved to theirs.
+
+    Raises ValueError for CPUs that were asked for and that this rank may not use.
+    """
+    if settings.cores.mode == "off":
+        return UNDIVIDED
+    here = [member for member in members if member.kernel == me.kernel]
+    affinities, place = [member.affinity for member in here], here.index(me)
+    if (settings.local_size or 0) > len(here):  # this group is a part of the job
+        affinities, place = [me.affinity] * (settings.local_size or 1), settings.local_rank
+    parts = partition(settings.cores, mine, cores.physical_cores(mine.affinity), affinities, place)
+    notes = pinning.place_compute(parts, mine.affinity, settings.bound_by)
+    pinning.say(parts, notes, settings)
+    return parts
+
+
+def spin_budget(members: Sequence[Member], me: Member, mine: cores.CpuBudget, settings: Settings) -> cores.SpinBudget:
+    """How long this rank's engine spins, and why."""
+    others = [member.affinity for member in members if member.kernel == me.kernel and member.rank != me.rank]
+    unseen = (settings.local_size or 1) - 1 - len(others)  # this group may be a part of the job
+    return cores.spin_budget(mine, others + [me.affinity] * unseen, settings.spin_us)

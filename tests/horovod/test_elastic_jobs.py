@@ -1,0 +1,166 @@
+"""Elastic jobs as real processes: killed, stopped and added ranks, hosts that a script finds, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+HERE = Path(__file__).parent
+DEADLINE = 90.0
+
+
+@contextmanager
+def started(folder: Path, *arguments: str, timeout: float = 20.0) -> Iterator[subprocess.Popen[bytes]]:
+    """The launcher; its output goes to FOLDER/out and FOLDER/err. It has ended when the context is left."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "paceline.horovod.run", *arguments],
+            stdout=out,
+            stderr=err,
+            env={**environment, "PACELINE_TIMEOUT": str(timeout)},
+        )
+    try:
+        yield launcher
+    finally:
+        launcher.send_signal(signal.SIGTERM)
+        try:
+            launcher.wait(timeout=30)
+        finally:
+            launcher.kill()
+
+
+def run(folder: Path, *arguments: str, timeout: float = 20.0) -> tuple[int, str, str]:
+    with started(folder, *arguments, timeout=timeout) as launcher:
+        code = launcher.wait(timeout=DEADLINE)
+    return code, (folder / "out").read_text(), said(folder)
+
+
+def said(folder: Path) -> str:
+    return (folder / "err").read_text()
+
+
+def script(folder: Path, steps: int) -> list[str]:
+    return [sys.executable, str(HERE / "elastic_script.py"), str(folder), str(steps)]
+
+
+def told(folder: Path) -> dict[int, list[tuple[int, ...]]]:
+    """What each worker wrote, by its pid: rank, size, step, sum."""
+    files = sorted((file for file in folder.iterdir() if file.name.isdigit()), key=lambda file: file.read_text())
+    return {int(f.name): [tuple(map(int, line.split())) for line in f.read_text().splitlines()] for f in files}
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+def nothing_runs(folder: Path) -> bool:
+    return not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
+
+
+def test_training_goes_on_from_the_last_commit_when_a_rank_is_killed(tmp_path: Path) -> None:
+    code, out, err = run(tmp_path, "-np", "2", "--min-np", "1", sys.executable, str(HERE / "elastic_torch.py"))
+    assert code == 0, err
+    # Two committed steps of two ranks' ones, less the gradient, which is one; then four of one rank's.
+    assert out == f"[0] 0 0 1 [1] {[[2 * (2.0 - 1.0) + 4 * (1.0 - 1.0)] * 2]} True\n", out + err
+    assert re.search(r"elastic: rank 1 \(pid \d+\) was killed by SIGKILL\n.*elastic: round 2 with 1 rank", err), err
+
+
+def test_a_stopped_rank_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "stop-2").touch()
+    code, _, err = run(
+        tmp_path, "-np", "3", "--min-np", "2", "--elastic-timeout", "2", *script(tmp_path, 6), timeout=2.0
+    )
+    assert code == 0, err
+    first, second, third = told(tmp_path).values()
+    assert [line[1:] for line in first] == [line[1:] for line in second]
+    assert first == [
+        (0, 3, 1, 3),
+        (0, 3, 2, 6),
+        (0, 3, 3, 9),
+        (0, 2, 3, 8),
+        (0, 2, 4, 10),
+        (0, 2, 5, 12),
+        (0, 2, 6, 14),
+    ]
+    assert third[-1] == (2, 3, 3, 9)
+    assert "elastic: rank 2 is ended: it did not come within 2 s" in err
+    assert nothing_runs(tmp_path)
+
+
+def test_who_gives_the_state_can_be_lost_and_a_host_can_come(tmp_path: Path) -> None:
+    hosts, found = tmp_path / "hosts", tmp_path / "found"
+    hosts.write_text("localhost:1\n127.0.0.1\n")
+    (tmp_path / "kill-0").touch()
+    (tmp_path / "hold").touch()
+    options = ["-np", "2", "--min-np", "1", "--slots-per-host", "1", "--host-discovery-script", f"cat {hosts}"]
+    with started(tmp_path, *options, *script(tmp_path, 8)) as launcher:
+        wait_until(lambda: (tmp_path / "holding").exists())  # one rank goes on alone, as localhost failed
+        found.write_text("localhost:1\n127.0.0.1:2\n")
+        found.rename(hosts)
+        wait_until(lambda: "round 3 with 2 ranks" in said(tmp_path))
+        (tmp_path / "hold").unlink()
+        assert launcher.wait(timeout=DEADLINE) == 0, said(tmp_path)
+    lost, newcomer, survivor = sorted(told(tmp_path).values(), key=lambda lines: (len(lines), lines[0][2]))
+    assert lost == [(0, 2, 1, 2), (0, 2, 2, 4), (0, 2, 3, 6)]
+    assert survivor[3:6] == [(0, 1, 3, 5), (0, 1, 4, 6), (0, 1, 5, 7)]
+    assert survivor[6:] == [(0, 2, step, 2 * step - 3) for step in (6, 7, 8)]
+    assert newcomer == [(1, 2, step, 2 * step - 3) for step in (6, 7, 8)]
+    assert nothing_runs(tmp_path)
+
+
+def test_too_few_ranks_end_the_job_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "kill-1").touch()
+    code, _, err = run(tmp_path, "-np", "2", "--min-np", "2", *script(tmp_path, 6))
+    assert code == 128 + signal.SIGKILL
+    words = r"elastic: the job ends: 1 rank of at least 2 can go on \(rank 1 \(pid \d+\) was killed by SIGKILL\); "
+    assert len(re.findall(words + "localhost gets no new ranks after a failure", err)) == 1, err
+    assert nothing_runs(tmp_path)
+
+
+def test_a_program_that_cannot_start_is_not_tried_for_ever(tmp_path: Path) -> None:
+    program = ["--blacklist-cooldown-range", "1", "2", sys.executable, "-c", "raise SystemExit('no')", str(tmp_path)]
+    code, _, err = run(tmp_path, "-np", "2", "--min-np", "1", *program)
+    assert code == 1 and "the job ends: no rank came as far as its first round" in err and err.endswith("no\n"), err
+
+
+def test_the_job_ends_with_its_launcher(tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    for number, code in ((signal.SIGINT, 128 + signal.SIGINT), (signal.SIGKILL, -signal.SIGKILL)):
+        with started(tmp_path, "-np", "2", "--min-np", "1", *script(tmp_path, 8)) as launcher:
+            wait_until(lambda: (tmp_path / "holding").exists())
+            launcher.send_signal(number)
+            assert launcher.wait(timeout=30) == code
+        wait_until(lambda: nothing_runs(tmp_path))
+        (tmp_path / "holding").unlink()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("-np 2 --host-discovery-script false true", "the host discovery script false failed with code 1"),
+        ("-np 2 --host-discovery-script /none true", "cannot start the host discovery script /none: No such file"),
+        ("-np 2 --host-discovery-script 'echo a b' true", "false should print lines like host:2, got 'a b'"),
+        ("-np 2 --host-discovery-script true -H a:2 true", "the hosts come from --host-discovery-script or from -H"),
+        ("--host-discovery-script true true", "say how many ranks to begin with"),
+        ("-np 2 --min-np 3 true", "--min-np 3 should be from 1 to -np, which is 2"),
+        ("-np 2 --reset-limit 3 true", "--reset-limit goes with --min-np or --host-discovery-script"),
+    ],
+)
+def test_a_bad_request_gets_one_sentence(arguments: str, words: str, tmp_path: Path) -> None:
+    code, _, err = run(tmp_path, *shlex.split(arguments))
+    assert code == 2 and words.replace("false should", "echo should") in err.splitlines()[-1], err
