@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace paceline {
 
@@ -62,7 +63,7 @@ void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte*
 // Chunks differ by one element at most.
 template <typename Lower>
 void Lowering::cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower) {
-  program_.unasked = plan.chunk_bytes > 0;
+  program_.unasked = plan.between_machines();
   const std::size_t width = size_of(dtype);
   const auto chunks = static_cast<std::int64_t>(plan.chunks(count * width));
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -105,6 +106,31 @@ void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count,
         if (holder == rank_) add_receive(data + begin, bytes, owner);
       }
     }
+    program_.end_stage();
+  }
+}
+
+void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root) {
+  if (bytes == 0) return;
+  std::vector<bool> has(static_cast<std::size_t>(size_));
+  const auto pass = [&](int from, int to) {
+    if (from == rank_) add_send(data, bytes, to);
+    if (to == rank_) add_receive(data, bytes, from);
+    has[static_cast<std::size_t>(to)] = true;
+  };
+  int at = root;
+  has[static_cast<std::size_t>(at)] = true;
+  for (const Level& level : plan.levels) {
+    const auto up = std::ranges::find_if(level, [&](const Reduce& reduce) {
+      return reduce.owner != at && std::ranges::find(reduce.holders, at) != reduce.holders.end();
+    });
+    if (up != level.end()) pass(std::exchange(at, up->owner), up->owner);
+    program_.end_stage();
+  }
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
+    for (const Reduce& reduce : *level)
+      for (const int holder : reduce.holders)
+        if (!has[static_cast<std::size_t>(holder)]) pass(reduce.owner, holder);
     program_.end_stage();
   }
 }
@@ -168,8 +194,10 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
 }
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  cut(plan, data, count, dtype,
-      [&](std::byte* chunk, std::size_t elements) { gather_half(plan, chunk, elements, dtype, root); });
+  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
+    if (plan.between_machines()) return turned_tree(plan, chunk, elements * size_of(dtype), root);
+    gather_half(plan, chunk, elements, dtype, root);
+  });
 }
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {

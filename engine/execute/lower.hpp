@@ -17,7 +17,7 @@ class Lowering {
 
   // Reduce-scatter by the plan's levels, then their mirror image; each chunk is a track.
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
-  // The plan's levels read backwards from its rank 0, which stands for `root`; each chunk is a track.
+  // The plan's levels read backwards, from `root` instead of the rank that they end at; each chunk is a track.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
   // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, in which rank j owns block j, in
@@ -44,6 +44,9 @@ class Lowering {
   // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
   // the plan's rank 0 is `root`.
   void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  // The same tree with another root: the data climb from it to the plan's own, then go down to those who were not on
+  // that way. They cross the plan's edges and no other, so that they still enter a machine or a switch only once.
+  void turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root);
   void divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
   void one_shot(std::byte* data, std::size_t bytes);
 

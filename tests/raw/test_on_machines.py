@@ -19,6 +19,7 @@ from paceline.plan.flexreduce import flexreduce
 from paceline.topology import parse, read
 
 PROGRAM = Path(__file__).with_name("on_machines.py")
+BROADCASTS = Path(__file__).with_name("broadcasts.py")
 PORT = "28533"
 TWO_AND_THREE = """
 children:
@@ -57,7 +58,7 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
-def run_on(machines: Lab, places: str, output: Path, **environ: str) -> None:
+def run_on(machines: Lab, places: str, output: Path, *, program: Path = PROGRAM, **environ: str) -> None:
     """Ranks on the machines that `places` names by number; fails with what they wrote if one of them does."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "SLURM_", "OMPI_"))}
     common = {
@@ -71,7 +72,7 @@ def run_on(machines: Lab, places: str, output: Path, **environ: str) -> None:
     ranks = []
     for rank, machine in enumerate(places):
         with (output / f"rank{rank}").open("w") as log:
-            argv = [*machines.exec(int(machine)), sys.executable, str(PROGRAM)]
+            argv = [*machines.exec(int(machine)), sys.executable, str(program)]
             ranks.append(subprocess.Popen(argv, env={**common, "RANK": str(rank)}, stdout=log, stderr=log))
     try:
         codes = [rank.wait(timeout=90) for rank in ranks]
@@ -91,6 +92,17 @@ def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Lab,
 @pytest.mark.requires_root_network
 def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) -> None:
     run_on(two_machines, "01101", out)
+
+
+@pytest.mark.requires_root_network
+def test_broadcasts_enter_every_machine_and_switch_once_from_any_root(file: Path, out: Path) -> None:
+    """By the kernel's counters; each rank is the root of 4 MiB once."""
+    file.write_text(DEEP)
+    with Lab(parse(DEEP)) as machines:
+        run_on(machines, "00122", out, program=BROADCASTS, PACELINE_TOPOLOGY=str(file))
+        entered = {traffic.name: traffic.down / (4 << 20) for traffic in machines.traffic()}
+    # One crossing for every root elsewhere, and headers.
+    assert entered == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
 
 
 @pytest.mark.parametrize("algorithm", ["", "flexreduce", "paceline"])

@@ -3,7 +3,9 @@
 T. Kielmann, R. F. H. Hofman, H. E. Bal, A. Plaat, R. A. F. Bhoedjang, "MagPIe: MPI's Collective Communication
 Operations for Clustered Wide Area Systems", PPoPP 1999.
 
-The data enter every machine and every switch once. With fan-outs d_0, d_1, ... it takes sum(ceil(log2 d_l)) steps.
+The data enter every machine and every switch once, also from another root, along the same edges turned: the edges of
+the ranks below any node are a tree of their own. With fan-outs d_0, d_1, ... it takes sum(ceil(log2 d_l)) steps,
+from another root at most twice as many.
 """
 
 from __future__ import annotations
