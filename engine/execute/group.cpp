@@ -61,14 +61,25 @@ std::string Group::disagreement_about(std::uint32_t sequence) const {
     if (is_point_to_point(header.collective) || header.sequence != sequence) continue;
     if (auto text = disagreement(header, item.from); !text.empty()) return text;
   }
-  for (const auto& [from, header] : statuses_) {
+  for (const auto& [from, status] : statuses_) {
+    const Header& header = status.header;
     if (header.sequence != sequence) continue;
     if (auto text = disagreement(header, from); !text.empty()) return text;
   }
   return {};
 }
 
-void Group::remember_status(const Header& header, int from) { statuses_[from] = header; }
+void Group::remember_status(const Header& header, int from) { statuses_[from] = {header, Clock::now()}; }
+
+std::vector<int> Group::silent(Clock::time_point since) const {
+  std::vector<int> ranks;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank) continue;
+    const auto found = statuses_.find(other);
+    if (found == statuses_.end() || found->second.at < since) ranks.push_back(other);
+  }
+  return ranks;
+}
 
 void Group::heard(const Header& header, int from) {
   if (is_point_to_point(header.collective)) return;

@@ -68,6 +68,8 @@ class Group {
   // Notes that `from` has begun the collective of `header`; and who has not begun collective `sequence`.
   void heard(const Header& header, int from);
   std::vector<int> unheard(std::uint32_t sequence) const;
+  // Who has not said since then that it waits.
+  std::vector<int> silent(Clock::time_point since) const;
 
   // Gives a message to the one who waits for it, or keeps it; returns what is wrong with it, or nothing.
   std::string take(int from, std::unique_ptr<Arrival> arrival);
@@ -85,7 +87,11 @@ class Group {
 
   std::uint32_t next_sequence_ = 0;
   std::array<Started, kHistory> history_{};
-  std::map<int, Header> statuses_;
+  struct Status {
+    Header header;
+    Clock::time_point at;
+  };
+  std::map<int, Status> statuses_;
   std::vector<std::uint32_t> begun_;  // by rank: how many collectives, as far as we have heard
 };
 

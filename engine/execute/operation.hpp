@@ -16,6 +16,9 @@ namespace paceline {
 using Clock = std::chrono::steady_clock;
 class Group;
 
+// So often a rank that waits in a collective says so to the others.
+constexpr auto kProbeAfter = std::chrono::seconds(1);
+
 // How the loop is to wait when nothing moves.
 enum class Rest : std::uint8_t {
   well,   // as long as that is likely to pay it spins, then it sleeps

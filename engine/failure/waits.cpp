@@ -1,14 +1,24 @@
 // What this rank waits for, and on whom: for a timeout's blame, and for warnings before it.
+#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "progress/engine.hpp"
 
 namespace paceline {
 
-// Who has not even begun is to blame; who has begun may itself be waiting for them.
+// Who has not even begun is to blame; who has begun may itself be waiting for them. If all have begun, those who do not
+// say any more that they wait: their machine or its network may be gone.
 std::vector<int> Engine::absent(const Operation& operation) {
   auto ranks = operation.absent();
-  return ranks.empty() ? operation.missing() : ranks;
+  if (!ranks.empty()) return ranks;
+  const auto missing = operation.missing();
+  const auto since = Clock::now() - 2 * kProbeAfter;
+  if (!operation.probes || is_point_to_point(operation.what.collective) || operation.started > since) return missing;
+  const auto silent = operation.group->silent(since);
+  std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
+  if (ranks.empty()) std::ranges::set_union(missing, silent, std::back_inserter(ranks));
+  return ranks;
 }
 
 std::string Engine::last_heard(const Group& group, int rank) const {

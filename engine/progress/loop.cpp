@@ -16,7 +16,6 @@ namespace {
 
 constexpr auto kStepAside = std::chrono::milliseconds(20);
 constexpr auto kLongestPark = std::chrono::milliseconds(500);
-constexpr auto kProbeAfter = std::chrono::seconds(1);
 constexpr unsigned kPassesPerClock = 64;
 constexpr unsigned kPassesPerSocketLook = 256;
 
