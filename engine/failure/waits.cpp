@@ -12,7 +12,7 @@ namespace paceline {
 std::vector<int> Engine::absent(const Operation& operation) {
   auto ranks = operation.absent();
   if (!ranks.empty()) return ranks;
-  const auto missing = operation.missing();
+  auto missing = operation.missing();
   const auto since = Clock::now() - 2 * kProbeAfter;
   if (!operation.probes || is_point_to_point(operation.what.collective) || operation.started > since) return missing;
   const auto silent = operation.group->silent(since);
