@@ -66,7 +66,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
         if BUILT.exists():
-            shutil.copytree(BUILT, folder / "build")
+            # All but where that build was and what with: a new build would find it stale, and begin without objects.
+            stale = shutil.ignore_patterns("CMakeCache.txt", ".skbuild-info.json")
+            shutil.copytree(BUILT, folder / "build", ignore=stale)
         pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=folder / "build")
         (wheel,) = folder.glob("paceline-*.whl")
         venv.create(folder / "venv", with_pip=True)
