@@ -1,7 +1,7 @@
 """Build the wheel as `pip wheel .` does, install it with what it declares, and all-reduce between two processes.
 
-The two processes see an empty PATH and no framework. Objects of the engine that were built here for the editable install
-are taken over, as far as they are made by the same commands; what depends on the build's own environment is made anew.
+The two processes see an empty PATH and no framework. Objects of the engine that the editable install built are taken
+over where the same commands make them; what depends on the build's own environment is made anew.
 """
 
 from __future__ import annotations

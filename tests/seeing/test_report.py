@@ -89,7 +89,7 @@ if group.rank == 1:
 group.close()
 """
     with LocalJob(2, [sys.executable, "-c", program], env, threads=1, output=output) as job:
-        job.processes[0].wait(12)  # it needs five seconds, and ends
+        job.processes[0].wait(60)  # it needs five seconds, and ends
         assert job.poll() is None
         report = read(path)
         os.kill(int((output / "rank-1.out").read_text()), signal.SIGKILL)
