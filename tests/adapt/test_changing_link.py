@@ -30,14 +30,15 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.requires_root_network
-def test_plans_follow_a_link_that_became_slower(tmp_path: Path) -> None:
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_plans_follow_a_link_that_became_slower(collective: str, tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)
     with Lab(read(file), file) as lab, ExitStack() as stack:
         ranks = [
             stack.enter_context(
                 subprocess.Popen(
-                    [*lab.exec(machine), sys.executable, str(PROGRAM), str(BEFORE), str(AFTER)],
+                    [*lab.exec(machine), sys.executable, str(PROGRAM), collective, str(BEFORE), str(AFTER)],
                     env={**os.environ, **lab.environment(machine), **_rank(lab, machine)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -1,8 +1,9 @@
 """A group between machines that notices when its network is not what its plans were made for.
 
-The large all-reduces are counted, which gives the same number on all ranks. After each window of them the ranks agree
-on how long these took: of every call, the time of the rank that waited least. If that has changed for good, all
-measure their links, between two operations, and plan again.
+The large all-reduces, all-gathers and reduce-scatters are counted, which gives the same number on all ranks. After each
+window of them the ranks agree on how long these took: of every call, the time of the rank that waited least. If that
+has changed for good, all measure their links, between two operations, and plan again. Broadcasts are not counted: their
+root is done when its last bytes are in a socket, and ranks beside it sooner than the link.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +29,8 @@ LARGE = 1 << 20
 """Bytes of a call from which its time is that of the links."""
 WINDOW = 8
 
-Events = Callable[[], Sequence[Any]]
+Events = Callable[[int], Sequence[Any]]
+"""Of the engine, those with higher numbers than this."""
 Measure = Callable[[Any], Placement]
 """Collective: measures the links of a native group; the same on all ranks."""
 Plans = Callable[[Placement], Any]
@@ -35,11 +38,12 @@ Plans = Callable[[Placement], Any]
 
 class _Call(NamedTuple):
     sequence: int
+    collective: str
     nbytes: int
 
 
 class AdaptiveGroup:
-    """The native group, with all-reduces counted; everything else goes straight to it."""
+    """The native group, with large collectives counted; everything else goes straight to it."""
 
     def __init__(self, native: Any, placement: Placement, events: Events, measure: Measure, plans: Plans) -> None:
         self._native = native
@@ -47,6 +51,7 @@ class AdaptiveGroup:
         self._assumed = Assumed(placement)
         self._pace = Pace()
         self._calls: list[_Call] = []
+        self._seen = 0  # the number of the last event that was looked at
         self._under_way: deque[Any] = deque(maxlen=2 * WINDOW)
 
     def __getattr__(self, name: str) -> Any:
@@ -54,11 +59,18 @@ class AdaptiveGroup:
 
     def all_reduce(self, data: int, count: int, dtype: int, op: int, factor: float, mode: int) -> Any:
         """As of the native group."""
-        large = self._count(count * _engine.SIZES[dtype])
-        operation = self._native.all_reduce(data, count, dtype, op, factor, mode)
-        if large and operation is not None:
-            self._under_way.append(operation)
-        return operation
+        call = partial(self._native.all_reduce, data, count, dtype, op, factor, mode)
+        return self._watched("all_reduce", count * _engine.SIZES[dtype], call)
+
+    def all_gather(self, source: int, data: int, count: int, dtype: int, mode: int) -> Any:
+        """As of the native group."""
+        call = partial(self._native.all_gather, source, data, count, dtype, mode)
+        return self._watched("all_gather", count * _engine.SIZES[dtype] * self._native.size, call)
+
+    def reduce_scatter(self, source: int, to: int, count: int, dtype: int, op: int, factor: float, mode: int) -> Any:
+        """As of the native group."""
+        call = partial(self._native.reduce_scatter, source, to, count, dtype, op, factor, mode)
+        return self._watched("reduce_scatter", count * _engine.SIZES[dtype] * self._native.size, call)
 
     def all_reduce_array(self, array: Any, op: int, factor: float) -> bool:
         """As of the native group."""
@@ -69,38 +81,42 @@ class AdaptiveGroup:
         self.all_reduce(address, count, dtype, op, factor, _engine.BLOCKING)
         return True
 
-    def _count(self, nbytes: int) -> bool:
+    def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
         if nbytes < LARGE:
-            return False
+            return call()
         # A window is looked at when the next is full: by then its calls are over, also where they overlap.
         if len(self._calls) == 2 * WINDOW:
             window = self._calls[:WINDOW]
             del self._calls[:WINDOW]
             self._look_at(window)
-        self._calls.append(_Call(self._native.sequence, nbytes))
-        return True
+        self._calls.append(_Call(self._native.sequence, collective, nbytes))
+        operation = call()
+        if operation is not None:
+            self._under_way.append(operation)
+        return operation
 
     def _look_at(self, window: Sequence[_Call]) -> None:
         taken = self._agreed(window)
         if (taken < 0).any():  # some rank has forgotten some call, or is still at it
             return
-        expected = sum(self._assumed.seconds(call.nbytes) for call in window)
+        expected = sum(self._assumed.seconds(call.collective, call.nbytes) for call in window)
         ratio = float(taken.sum()) / expected
         if self._pace.changed(ratio):
             self._adapt(ratio)
 
     def _agreed(self, window: Sequence[_Call]) -> np.ndarray:
         """Seconds of every call on the rank that waited least; negative where some rank cannot tell."""
-        mine = (event for event in map(Event._make, self._events()) if event.channel == self._native.channel)
-        events = {event.sequence: event for event in mine if event.collective == "all_reduce"}
+        mine = (event for event in map(Event._make, self._events(self._seen)) if event.channel == self._native.channel)
+        events = {(event.sequence, event.collective): event for event in mine}
         seconds = np.full(len(window), -1.0)
         before = 0
         for index, call in enumerate(window):
-            event = events.get(call.sequence)
+            event = events.get((call.sequence, call.collective))
             if event is not None and event.end_ns > 0:
                 # What overlaps with the call before counts once.
                 seconds[index] = (event.end_ns - max(event.start_ns, before)) / 1e9
                 before = event.end_ns
+                self._seen = event.id
         dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
         self._native.all_reduce(seconds.ctypes.data, len(seconds), dtype, least, 1.0, _engine.BLOCKING)
         return seconds
@@ -117,8 +133,8 @@ class AdaptiveGroup:
         self._calls.clear()
         if self._native.rank == 0:
             log.warning(
-                "all_reduce takes %.2g times what its plan should take: the links were measured, in %.1f s, and plans "
-                "made again: %s",
+                "collectives take %.2g times what their plans should take: the links were measured, in %.1f s, and "
+                "plans made again: %s",
                 ratio,
                 time.monotonic() - start,
                 news,

@@ -15,15 +15,21 @@ class Assumed:
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self._seconds: dict[int, float] = {}
+        self._seconds: dict[tuple[str, int], float] = {}
 
-    def seconds(self, nbytes: int) -> float:
-        """What an all-reduce of so many bytes should take."""
-        if nbytes not in self._seconds:
+    def seconds(self, collective: str, nbytes: int) -> float:
+        """What an all-reduce, all-gather or reduce-scatter of so many bytes, all ranks' together, should take."""
+        key = collective, nbytes
+        if key not in self._seconds:
             topology = self.placement.topology
-            choice = pick("all_reduce", topology, nbytes)
-            self._seconds[nbytes] = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).seconds
-        return self._seconds[nbytes]
+            whole = collective == "all_reduce"
+            choice = pick("all_reduce" if whole else "all_gather", topology, nbytes)
+            if whole:
+                line = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).line
+            else:  # and a reduce-scatter is that backwards
+                line = cost(choice.plan, topology, nbytes, nbytes).all_gather
+            self._seconds[key] = line.seconds(nbytes)
+        return self._seconds[key]
 
     def measured(self, found: Placement) -> tuple[Placement, str]:
         """The same tree with the machines' links as they were found, and which of them are others, in words."""

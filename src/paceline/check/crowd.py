@@ -44,9 +44,9 @@ def loaded(
         group.barrier()
         if mine is None or group.rank != machines[own][0]:
             continue
-        part, to = parts[mine], schedules[mine][turn % len(schedules[mine])]
+        part, sends_to = parts[mine], schedules[mine][turn % len(schedules[mine])]
         place = part.index(own)
-        target, source = part[to[place]], part[to.index(place)]
+        target, source = part[sends_to[place]], part[sends_to.index(place)]
         got[turn] = _both_ways(
             group,
             (machines[target][0], _size(alone[own, target], seconds)),

@@ -41,7 +41,7 @@ _HINDERED = 0.9
 """Transfers below this share of what the machines' own links carry are hindered."""
 _USUAL = 0.6
 """Quantile of what hindered rounds carried that is the link's speed: in some of them other links hinder more."""
-_FULL = 0.85
+_FULL = 0.75
 """A link that carries this share of its speed is busy: no two measurements are equal."""
 _MOSTLY = 0.5
 """Of what a side's transfers lose, so much must be lost when their link is busy."""
