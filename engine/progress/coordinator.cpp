@@ -27,6 +27,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
     : engine_(std::move(engine)),
       control_(std::move(control)),
       policy_name_(std::move(policy)),
+      polls_(!needs_board(policy_name_)),
       options_(options),
       seat_{control_->rank, std::move(machine_of)},
       partial_(static_cast<std::size_t>(control_->size())),
@@ -248,6 +249,7 @@ void Coordinator::follow_up() {
   engine_->step(*this);
   submitting_ = false;
   if (over()) engine_->retire();
+  if (engine_->listening_ && wake < engine_->alarm_at_) engine_->set_alarm(wake);
   engine_->leave_to_server(has_work() || trouble());
 }
 
@@ -255,9 +257,13 @@ void Coordinator::announce(Requested& requested) {
   const auto lock = engine_->enter();
   if (requested.notify) return;
   requested.notify = true;
-  if (!requested.over()) return;
-  engine_->finished_.push_back(requested.id);
-  engine_->wake_server();
+  if (requested.over()) {
+    engine_->finished_.push_back(requested.id);
+    engine_->wake_server();
+  } else if (!requested.join && !requested.issued && !closed_) {
+    policy_->wanted(*requested.request, seconds_of(Clock::now()));
+    follow_up();
+  }
 }
 
 void Coordinator::awaited(const Requested& requested) {
