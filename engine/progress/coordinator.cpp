@@ -79,14 +79,17 @@ void Coordinator::open(std::uint64_t board_offset) {
   follow_up();
 }
 
-void Coordinator::check_open(const std::string& asked) const {
+void Coordinator::check_open(std::string_view what, std::string_view name) const {
+  const auto refuse = [&](ErrorKind kind, const std::string& why) {
+    std::string asked(what);
+    if (!name.empty()) asked.append(" \"").append(name).append("\"");
+    throw Failure(kind, asked + " cannot start: " + why);
+  };
   if (!policy_) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
-  if (closed_ || engine_->closed_)
-    throw Failure(ErrorKind::aborted, asked + " cannot start: its coordinator is closed");
+  if (closed_ || engine_->closed_) refuse(ErrorKind::aborted, "its coordinator is closed");
   for (const auto& stream : streams_)
-    if (stream->group->error)
-      throw Failure(stream->group->error.kind, asked + " cannot start: " + stream->group->error.message);
-  if (control_->error) throw Failure(control_->error.kind, asked + " cannot start: " + control_->error.message);
+    if (stream->group->error) refuse(stream->group->error.kind, stream->group->error.message);
+  if (control_->error) refuse(control_->error.kind, control_->error.message);
 }
 
 void Coordinator::check(const Wish& wish) const {
@@ -135,8 +138,7 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
   requested->counts = wish.counts;
   const auto now = Clock::now();
   const auto lock = engine_->enter();
-  check_open(std::string(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)]) + " \"" +
-             std::string(wish.name) + '"');
+  check_open(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)], wish.name);
   auto found = names_.find(wish.name);
   if (found == names_.end()) found = names_.emplace(wish.name, Name{}).first;
   Name& name = found->second;
