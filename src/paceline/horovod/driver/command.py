@@ -14,6 +14,7 @@ from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.resting import Resting
 from paceline.horovod.driver.rounds import PATIENCE, Limits, Rounds
 from paceline.horovod.hosts import Slots, is_here
+from paceline.launch import tree
 from paceline.launch.job import Command, Job
 from paceline.launch.remote import Ssh
 from paceline.launch.run import say
@@ -36,7 +37,7 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
     mark = new_mark()
     source: Discovery | FixedHosts
     if options.host_discovery_script:
-        source = Discovery(options.host_discovery_script, options.slots, {**env, "PACELINE_LAUNCH": mark})
+        source = Discovery(options.host_discovery_script, options.slots, {**env, tree.MARK: mark})
     else:
         source = FixedHosts(hosts or {"localhost": limits.ranks})
     try:
