@@ -466,6 +466,19 @@ TEST(small_worlds_in_every_order) {
   }
 }
 
+// Of polling policies these are too many: random ones are in test_policies.cpp.
+TEST(four_ranks_in_every_order) {
+  for (const std::vector<int>& place : {std::vector{0, 0, 0, 0}, {0, 0, 1, 1}}) {
+    Case made = steps({"a", "a", "a", "a"});
+    made.machine_of = place;
+    made.done_at_once = true;
+    check_all(place[3] == 0 ? "one request" : "one request, two machines", made);
+    if (place[3] != 0) continue;
+    made.steps[2][0][0] = request("a", 8);
+    check_all("a disagreement", made);
+  }
+}
+
 TEST(orders_and_deviations_in_every_order) {
   for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}}) {
     Case made = steps({"a a", "a a"});
