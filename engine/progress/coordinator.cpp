@@ -79,9 +79,9 @@ void Coordinator::open(std::uint64_t board_offset) {
   follow_up();
 }
 
-void Coordinator::check_open(std::string_view what, std::string_view name) const {
+void Coordinator::check_open(std::string_view request, std::string_view name) const {
   const auto refuse = [&](ErrorKind kind, const std::string& why) {
-    std::string asked(what);
+    std::string asked(request);
     if (!name.empty()) asked.append(" \"").append(name).append("\"");
     throw Failure(kind, asked + " cannot start: " + why);
   };

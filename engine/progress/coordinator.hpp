@@ -136,7 +136,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
   void check(const Wish& wish) const;
-  void check_open(std::string_view what, std::string_view name = {}) const;
+  void check_open(std::string_view request, std::string_view name = {}) const;
   RequestPtr request_for(const Name& name, const Wish& wish) const;
   void hand_in(Name& name, std::shared_ptr<Requested> requested, Now now);
   void add(Requested& requested, Now now);

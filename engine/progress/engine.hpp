@@ -81,6 +81,8 @@ class Engine final : private Inbox {
   // Ids of operations in mode `notify` that are over; waits for at least one. Empty once the engine is closed.
   std::vector<std::uint64_t> serve();
   void abort(Group& group, const std::string& reason);
+  // See Link::set_pace; of the links to other machines.
+  void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
   void close();
 
