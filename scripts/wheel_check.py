@@ -1,8 +1,7 @@
 """Build the wheel as `pip wheel .` does, install it with what it declares, and all-reduce between two processes.
 
-The two processes see an empty PATH and no framework. Objects of the engine that were built here for the editable
-install are taken over, as far as they are made by the same commands; what depends on the build's own environment is
-made anew.
+The two processes see an empty PATH and no framework. Objects of the engine that the editable install built are taken
+over where the same commands make them; what depends on the build's own environment is made anew.
 """
 
 from __future__ import annotations
@@ -67,7 +66,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
         if BUILT.exists():
-            shutil.copytree(BUILT, folder / "build")
+            # All but where that build was and what with: a new build would find it stale, and begin without objects.
+            stale = shutil.ignore_patterns("CMakeCache.txt", ".skbuild-info.json")
+            shutil.copytree(BUILT, folder / "build", ignore=stale)
         pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=folder / "build")
         (wheel,) = folder.glob("paceline-*.whl")
         venv.create(folder / "venv", with_pip=True)

@@ -30,13 +30,22 @@ bool waits_for_cut(EntryKind kind) {
   return kind == EntryKind::issue || kind == EntryKind::fail || kind == EntryKind::tune;
 }
 
+// Rank 0 does not hear who waits on other machines; and alone there is nobody to wake up.
+bool is_one_machine(const Seat& seat) {
+  return seat.size() > 1 && std::ranges::count(seat.machine_of, seat.machine_of[0]) == seat.size();
+}
+
 // A word of having joined: the epoch, from 1, and a position in the log.
 constexpr unsigned kPositionBits = 40;
 
 }  // namespace
 
 Board::Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory)
-    : rank_(seat.rank), memory_(memory), dictionary_(memory.slots()), window_(options.fusion_bytes) {
+    : rank_(seat.rank),
+      memory_(memory),
+      dictionary_(memory.slots()),
+      window_(options.fusion_bytes),
+      holding_(is_one_machine(seat) ? options.cycle_seconds : 0, memory) {
   std::vector<bool> seen;
   for (int rank = 0; rank < seat.size(); ++rank) {
     const auto machine = static_cast<std::size_t>(seat.machine_of[static_cast<std::size_t>(rank)]);
@@ -56,7 +65,8 @@ Board::Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory
     orderer_ = std::make_unique<Orderer>(seat, dictionary_, [this](const Words& entry) { log(entry); });
 }
 
-void Board::submit(RequestPtr request, double) {
+void Board::submit(RequestPtr request, double now) {
+  holding_.tell(now);
   if (under_way_ >= memory_.slots())
     throw Failure(ErrorKind::invalid, "there is no room for \"" + request->name + "\": " + std::to_string(under_way_) +
                                           " requests are under way, and no more may be; wait for some of them first");
@@ -68,6 +78,23 @@ void Board::submit(RequestPtr request, double) {
                                           " bytes; at most " + std::to_string(longest) + " are possible");
   ++under_way_;
   place(std::move(request));
+  settle();
+}
+
+void Board::wake(double now) {
+  holding_.tell(now);
+  holding_.woke();
+  settle();
+}
+
+void Board::look(double now) {
+  holding_.tell(now);
+  settle();
+}
+
+void Board::wanted(const Request& request, double now) {
+  holding_.tell(now);
+  if (has(request) || window_.has(request)) holding_.awaited(request);
   settle();
 }
 
@@ -147,6 +174,7 @@ bool Board::gather(std::uint32_t slot, Report& report) const {
 void Board::check(std::uint32_t slot) {
   Report report;
   if (!gather(slot, report) || !memory_.claim(slot, report.round)) return;
+  dictionary_[slot].claimed = report.round;
   written_.clear();
   if (alone())
     put_verdict(written_, dictionary_[slot], report, report.disagreement);
@@ -214,6 +242,10 @@ void Board::settle() {
   if (read_since_ring_ < memory_.longest()) return;
   read_since_ring_ = 0;
   ring_ = true;
+}
+
+bool Board::holds() const {
+  return joins_ == 0 && window_.bytes() < window_.fusion_bytes() && holding_.holds(window_.bytes());
 }
 
 bool Board::place_evicted() {
@@ -285,6 +317,7 @@ void Board::apply_over(std::span<const std::uint64_t> entry) {
     auto rest = entry.subspan(3);
     error = take_text(rest).value_or("");
   }
+  if (window_.empty()) holding_.begin(state.claimed == round);
   RequestPtr request = state.mine ? state.mine : *description;
   if (state.mine) {
     --under_way_;
@@ -299,6 +332,9 @@ void Board::cut() {
   cutting_ = false;
   batches_.clear();
   window_.cut(batches_);
+  holding_.end();
+  for (const Issue& batch : batches_)
+    for (const RequestPtr& request : batch.requests) holding_.issued(*request);
   give(batches_);
   was_cut();
 }
@@ -466,9 +502,13 @@ void Board::flush_messages() {
 std::optional<Action> Board::next() {
   settle();
   if (orders() && !cutting_ && !window_.empty() && (busy_ == 0 || window_.bytes() >= window_.fusion_bytes())) {
-    cutting_ = true;
-    log({{pack({EntryKind::cut, 0, 1, 0})}});
-    settle();
+    if (!holds()) {
+      cutting_ = true;
+      log({{pack({EntryKind::cut, 0, 1, 0})}});
+      settle();
+    } else if (const auto until = holding_.sleep()) {
+      return Sleep{*until};
+    }
   }
   if (std::exchange(ring_, false) && locals_.size() > 1) return Ring{};
   flush_messages();

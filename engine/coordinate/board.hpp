@@ -2,8 +2,9 @@
 //
 // On one machine each rank marks in shared memory what it has handed in. Whoever makes the marks of a request complete
 // writes that into a log, which all ranks follow; what stands between two cuts of the log becomes batches, the same on
-// all ranks, and whoever is idle and sees requests that are not cut off yet writes a cut. So a single request goes out
-// at once, and what becomes ready while a batch is carried out goes out together.
+// all ranks, and whoever is idle and sees requests that are not cut off yet writes a cut. So a request that somebody
+// waits for goes out at once, and what becomes ready while a batch is carried out goes out together. As long as nobody
+// on the machine waits, requests are gathered a little (see Holding), on a job of one machine.
 //
 // Between machines, whoever makes a machine's marks complete sends one message to rank 0, which alone writes the log
 // and sends what it writes to the lowest rank of every other machine, which puts it into that machine's log.
@@ -25,6 +26,7 @@
 #include "coordinate/board_memory.hpp"
 #include "coordinate/dictionary.hpp"
 #include "coordinate/entry.hpp"
+#include "coordinate/holding.hpp"
 #include "coordinate/make.hpp"
 #include "coordinate/orderer.hpp"
 #include "coordinate/policy.hpp"
@@ -41,9 +43,10 @@ class Board : public Policy {
   void join(double now) override;
   void receive(int from, std::span<const std::byte> message, double now) override;
   void synchronised(std::span<const std::uint64_t>, double) override {}
-  void wake(double) override {}
-  void look(double) override { settle(); }
-  void awaited(const Request&, double) override {}
+  void wake(double now) override;
+  void look(double now) override;
+  void awaited(const Request& request, double now) override { wanted(request, now); }
+  void wanted(const Request& request, double now) override;
   void busy(std::uint64_t bytes) override { busy_ = bytes; }
   void tune(std::uint64_t fusion_bytes) override;
   std::optional<Action> next() override;
@@ -83,6 +86,7 @@ class Board : public Policy {
   void place(RequestPtr request);
   void arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number);
   bool gather(std::uint32_t slot, Report& report) const;
+  bool holds() const;
   void check(std::uint32_t slot);
   void log(std::span<const std::uint64_t> entry);
   void notify(EntryKind kind);
@@ -117,6 +121,7 @@ class Board : public Policy {
   std::vector<RequestPtr> evicted_;                  // handed in; to be described anew
   std::uint32_t under_way_ = 0;
   Window window_;
+  Holding holding_;
   std::uint64_t busy_ = 0;
 
   std::uint64_t position_ = 0;  // in the log

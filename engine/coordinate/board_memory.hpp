@@ -34,6 +34,11 @@ class BoardMemory {
   virtual void join(int rank, std::uint64_t word) = 0;
   virtual std::uint64_t joined(int rank) const = 0;
 
+  // How many local ranks wait for something that they have handed in, and stop waiting. One that begins to and then
+  // looks into the log sees what was appended there by whoever did not see it in `wanted` afterwards.
+  virtual void want(bool begins) = 0;
+  virtual bool wanted() const = 0;
+
   // The log: entries of one or more words. False if there is no room before others have read on.
   virtual bool append(std::span<const std::uint64_t> entry) = 0;
   // The entry at `position`, which goes to the one after it; false if there is none yet. Only words that `rank` will

@@ -19,6 +19,7 @@ struct SlotState {
   std::uint32_t round = 1;       // that is going on
   std::uint64_t defined_at = 0;  // place in the log
   RequestPtr mine;               // handed in by this rank in this round
+  std::uint32_t claimed = 0;     // the last round that this rank found complete
   std::uint32_t older = kNoSlot;
   std::uint32_t newer = kNoSlot;
 

@@ -14,8 +14,8 @@ namespace paceline {
 struct PolicyOptions {
   std::uint64_t fusion_bytes = std::uint64_t{64} << 20;
   Synchronise::Wait wait = Synchronise::Wait::spin;  // cycle, global_sleep
-  double cycle_seconds = 0.005;                      // cycle, global_sleep, nonblocking
-  std::uint32_t cache_capacity = 1024;               // the same
+  double cycle_seconds = 0.005;                      // cycle, global_sleep, nonblocking; board: see Holding
+  std::uint32_t cache_capacity = 1024;               // cycle, global_sleep, nonblocking
   std::uint32_t sleep_every = 1;                     // global_sleep: cycles from one agreed time of sleep to the next
 };
 

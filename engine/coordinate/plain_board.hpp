@@ -38,6 +38,9 @@ class PlainBoard : public BoardMemory {
   void join(int rank, std::uint64_t word) override { joined_[static_cast<std::size_t>(rank)] = word; }
   std::uint64_t joined(int rank) const override { return joined_[static_cast<std::size_t>(rank)]; }
 
+  void want(bool begins) override { wanted_ += begins ? 1 : -1; }
+  bool wanted() const override { return wanted_ > 0; }
+
   bool append(std::span<const std::uint64_t> entry) override {
     if (log_.size() + entry.size() > words_) forget();
     if (log_.size() + entry.size() > words_) return false;
@@ -56,6 +59,7 @@ class PlainBoard : public BoardMemory {
   const std::uint32_t slots_;
   const std::size_t words_;
   std::vector<std::uint64_t> joined_;
+  int wanted_ = 0;
   std::vector<std::uint64_t> read_;  // each rank's place in the log
   std::vector<std::uint32_t> claimed_;
   std::vector<std::uint64_t> marks_;

@@ -113,6 +113,8 @@ class Policy {
   virtual void look(double now) = 0;
   // A caller waits for this request, handed in before, and hands in nothing more until it is over.
   virtual void awaited(const Request& request, double now) = 0;
+  // Somebody wants to hear of it when this request is over, though no caller is held up.
+  virtual void wanted(const Request&, double /*now*/) {}
   // As many bytes of batches issued are not finished; a policy may gather more requests meanwhile. To be said at every
   // change: after an Issue before the next action is taken; and 0 lets go what was gathered.
   virtual void busy(std::uint64_t bytes) = 0;

@@ -30,6 +30,7 @@ SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
                                           " bytes on a cache line, got " + std::to_string(memory.size()));
   std::byte* at = memory.data();
   tail_ = reinterpret_cast<Atom*>(at);
+  wanted_ = tail_ + 1;
   at += kLine;
   lines_ = reinterpret_cast<Line*>(at);
   at += static_cast<std::size_t>(shape.ranks) * kLine;
@@ -58,6 +59,17 @@ bool SharedBoard::claim(std::uint32_t slot, std::uint32_t round) {
 void SharedBoard::join(int rank, std::uint64_t word) { lines_[rank].joined.store(word); }
 
 std::uint64_t SharedBoard::joined(int rank) const { return lines_[rank].joined.load(); }
+
+// A store and then a look at something else, on both sides: only fences keep them in this order.
+void SharedBoard::want(bool begins) {
+  wanted_->fetch_add(begins ? 1 : ~std::uint64_t{0});
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool SharedBoard::wanted() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return wanted_->load(std::memory_order_relaxed) > 0;
+}
 
 bool SharedBoard::has_room(std::uint64_t end) {
   // Signed: `end` may be old, and others may have read beyond it.

@@ -32,6 +32,8 @@ class SharedBoard : public BoardMemory {
   bool claim(std::uint32_t slot, std::uint32_t round) override;
   void join(int rank, std::uint64_t word) override;
   std::uint64_t joined(int rank) const override;
+  void want(bool begins) override;
+  bool wanted() const override;
   bool append(std::span<const std::uint64_t> entry) override;
   bool read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) override;
 
@@ -55,6 +57,7 @@ class SharedBoard : public BoardMemory {
   const BoardShape shape_;
   const std::size_t stride_;  // words of a slot: who claimed it, a mark of each rank, padding
   Atom* tail_;
+  Atom* wanted_;  // on the tail's cache line
   Line* lines_;
   Atom* slots_;
   Cell* cells_;

@@ -21,6 +21,12 @@ void Window::add(RequestPtr request, std::int32_t priority, std::string error) {
   bundles_.erase(gathered);
 }
 
+bool Window::has(const Request& request) const {
+  const auto is_it = [&](const Item& item) { return item.request.get() == &request; };
+  return std::ranges::any_of(items_, is_it) ||
+         std::ranges::any_of(bundles_, [&](const auto& bundle) { return std::ranges::any_of(bundle.second, is_it); });
+}
+
 void Window::release(std::vector<Item> bundle) {
   std::int32_t priority = bundle[0].priority;
   const std::string* error = &bundle[0].error;

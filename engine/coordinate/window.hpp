@@ -17,8 +17,10 @@ class Window {
   // `error`: what it fails with; empty if it does not.
   void add(RequestPtr request, std::int32_t priority, std::string error);
 
-  // Whether there is anything to cut, and how many bytes: bundles that are not complete wait on.
+  // Whether there is anything to cut, this request in particular, and how many bytes: bundles that are not complete
+  // wait on.
   bool empty() const { return items_.empty(); }
+  bool has(const Request& request) const;
   std::uint64_t bytes() const { return bytes_; }
 
   // From here on batches are of at most so many bytes.

@@ -87,6 +87,10 @@ class Link {
   // Streaming links: asks for an offered message.
   virtual void grant(const Arrival& offer, StreamSink& sink) = 0;
 
+  // What this link may bring in, bytes per second, when all that are in use at once bring in as much. Where that is
+  // little it keeps the peer from sending more ahead than a switch on the way holds for it.
+  virtual void set_pace(double) {}
+
   virtual int descriptor() const = 0;
   virtual bool wants_write() const { return false; }
   virtual void on_readable(Inbox& inbox) = 0;  // the descriptor is readable (or writable, where wanted)

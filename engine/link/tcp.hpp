@@ -39,6 +39,7 @@ class TcpLink final : public Link {
   int descriptor() const override { return socket_.get(); }
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
   void on_readable(Inbox& inbox) override;
+  void set_pace(double bytes_per_second) override;
   bool flush() override;
   void hang_up() override;
   void forget_after_fork() override { socket_.reset(); }
@@ -73,6 +74,7 @@ class TcpLink final : public Link {
   Descriptor socket_;
   std::span<std::byte> scratch_;
   bool lost_ = false;
+  bool held_ = false;  // the window is as `set_pace` wants it
   std::uint64_t next_id_ = 1;
   std::uint32_t frames_out_ = 0;
   std::uint32_t frames_in_ = 0;

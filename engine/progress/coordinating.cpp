@@ -48,7 +48,7 @@ bool Coordinator::advance(Now now) {
   bool moved = hear(now);
   moved |= end_synchronise(now);
   if (now >= policy_wakes_) {
-    if (sleeps_) {
+    if (sleeps_ && polls_) {
       ++totals_.sleeps;
       totals_.oversleep_ns += ns_between(policy_wakes_, now);
     }
@@ -58,19 +58,24 @@ bool Coordinator::advance(Now now) {
   }
   policy_->look(seconds_of(now));
   moved |= act(now);
+  CpuMeter* const meter = engine_->meter_;
+  const bool apart = busy_ > 0 && meter != nullptr && meter->work() == CpuMeter::Work::coordination;
+  if (apart) meter->turn_to(CpuMeter::Work::other);
   while (carry()) {
     moved = true;
     if (!act(now)) break;
   }
+  if (std::exchange(rings_, false)) ring();
   if (now >= asks_) ask(now);
   wake = std::min({policy_wakes_, asks_, miss(now)});
   const bool synchronises = synchronising_ != nullptr && wait_ != Synchronise::Wait::test;
-  rest = synchronises && wait_ == Synchronise::Wait::spin    ? Rest::spin
-         : synchronises && wait_ == Synchronise::Wait::yield ? Rest::yield
-         : policy_wakes_ != Now::max() && busy_ == 0         ? Rest::sleep
-                                                             : Rest::well;
+  rest = synchronises && wait_ == Synchronise::Wait::spin      ? Rest::spin
+         : synchronises && wait_ == Synchronise::Wait::yield   ? Rest::yield
+         : polls_ && policy_wakes_ != Now::max() && busy_ == 0 ? Rest::sleep
+                                                               : Rest::well;
   carry_weight(busy_ > 0 && rest != Rest::spin && rest != Rest::yield);
-  idle_ = pending_.empty() && busy_ == 0 && synchronising_ == nullptr && policy_wakes_ == Now::max();
+  if (apart && !carries_) meter->turn_to(CpuMeter::Work::coordination);
+  idle_ = pending_.empty() && busy_ == 0 && synchronising_ == nullptr && (!polls_ || policy_wakes_ == Now::max());
   return moved;
 }
 
@@ -260,7 +265,16 @@ void Coordinator::carry_out(paceline::Send& action, Now now) {
   }
 }
 
+// Who hands in begins with its part before others wake up: they find it there, and do not sleep again until it is.
 void Coordinator::carry_out(Ring&, Now) {
+  if (submitting_) {
+    rings_ = true;
+  } else {
+    ring();
+  }
+}
+
+void Coordinator::ring() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (const Member& member : control_->members)
     if (member.link != nullptr && member.link->arena() != nullptr) member.link->wake();

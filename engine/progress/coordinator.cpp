@@ -27,6 +27,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
     : engine_(std::move(engine)),
       control_(std::move(control)),
       policy_name_(std::move(policy)),
+      polls_(!needs_board(policy_name_)),
       options_(options),
       seat_{control_->rank, std::move(machine_of)},
       partial_(static_cast<std::size_t>(control_->size())),
@@ -78,14 +79,17 @@ void Coordinator::open(std::uint64_t board_offset) {
   follow_up();
 }
 
-void Coordinator::check_open(const std::string& asked) const {
+void Coordinator::check_open(std::string_view request, std::string_view name) const {
+  const auto refuse = [&](ErrorKind kind, const std::string& why) {
+    std::string asked(request);
+    if (!name.empty()) asked.append(" \"").append(name).append("\"");
+    throw Failure(kind, asked + " cannot start: " + why);
+  };
   if (!policy_) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
-  if (closed_ || engine_->closed_)
-    throw Failure(ErrorKind::aborted, asked + " cannot start: its coordinator is closed");
+  if (closed_ || engine_->closed_) refuse(ErrorKind::aborted, "its coordinator is closed");
   for (const auto& stream : streams_)
-    if (stream->group->error)
-      throw Failure(stream->group->error.kind, asked + " cannot start: " + stream->group->error.message);
-  if (control_->error) throw Failure(control_->error.kind, asked + " cannot start: " + control_->error.message);
+    if (stream->group->error) refuse(stream->group->error.kind, stream->group->error.message);
+  if (control_->error) refuse(control_->error.kind, control_->error.message);
 }
 
 void Coordinator::check(const Wish& wish) const {
@@ -134,8 +138,7 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
   requested->counts = wish.counts;
   const auto now = Clock::now();
   const auto lock = engine_->enter();
-  check_open(std::string(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)]) + " \"" +
-             std::string(wish.name) + '"');
+  check_open(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)], wish.name);
   auto found = names_.find(wish.name);
   if (found == names_.end()) found = names_.emplace(wish.name, Name{}).first;
   Name& name = found->second;
@@ -248,6 +251,7 @@ void Coordinator::follow_up() {
   engine_->step(*this);
   submitting_ = false;
   if (over()) engine_->retire();
+  if (engine_->listening_ && wake < engine_->alarm_at_) engine_->set_alarm(wake);
   engine_->leave_to_server(has_work() || trouble());
 }
 
@@ -255,9 +259,13 @@ void Coordinator::announce(Requested& requested) {
   const auto lock = engine_->enter();
   if (requested.notify) return;
   requested.notify = true;
-  if (!requested.over()) return;
-  engine_->finished_.push_back(requested.id);
-  engine_->wake_server();
+  if (requested.over()) {
+    engine_->finished_.push_back(requested.id);
+    engine_->wake_server();
+  } else if (!requested.join && !requested.issued && !closed_) {
+    policy_->wanted(*requested.request, seconds_of(Clock::now()));
+    follow_up();
+  }
 }
 
 void Coordinator::awaited(const Requested& requested) {

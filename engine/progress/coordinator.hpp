@@ -136,7 +136,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
   void check(const Wish& wish) const;
-  void check_open(const std::string& what) const;
+  void check_open(std::string_view request, std::string_view name = {}) const;
   RequestPtr request_for(const Name& name, const Wish& wish) const;
   void hand_in(Name& name, std::shared_ptr<Requested> requested, Now now);
   void add(Requested& requested, Now now);
@@ -160,6 +160,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void carry_out(Ring& action, Now now);
   void carry_out(Cancel& action, Now now);
   void carry_out(Say& action, Now now);
+  void ring() const;
   void tell(int to, std::int32_t tag, std::span<const std::byte> message);
 
   Stream& stream_of(std::uint32_t channel);
@@ -172,6 +173,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Group> control_;
   const std::string policy_name_;
+  const bool polls_;  // its policy wakes up again and again, also when there is nothing to do
   const PolicyOptions options_;
   const Seat seat_;
   int leader_ = 0;  // the first rank of this machine
@@ -189,6 +191,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::vector<std::unique_ptr<Stream>> streams_;  // the first is channel 0's
   std::uint64_t busy_ = 0;
   bool submitting_ = false;
+  bool rings_ = false;  // others, in the end
   bool carries_ = false;
   std::uint64_t cpu_before_ = 0;
   bool failing_ = false;

@@ -299,6 +299,12 @@ void Engine::abort(Group& group, const std::string& reason) {
   retire();
 }
 
+void Engine::set_pace(Group& group, double bytes_per_second) {
+  auto lock = enter();
+  for (const Member& member : group.members)
+    if (member.link != nullptr) member.link->set_pace(bytes_per_second);
+}
+
 void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
   auto lock = enter();
   group.timeout = timeout;

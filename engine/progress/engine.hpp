@@ -81,6 +81,8 @@ class Engine final : private Inbox {
   // Ids of operations in mode `notify` that are over; waits for at least one. Empty once the engine is closed.
   std::vector<std::uint64_t> serve();
   void abort(Group& group, const std::string& reason);
+  // See Link::set_pace; of the links to other machines.
+  void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
   void close();
 
@@ -132,9 +134,9 @@ class Engine final : private Inbox {
                                     std::shared_ptr<Operation> operation, std::size_t bytes, Mode mode);
   void wait_locked(std::unique_lock<std::mutex>& lock, Operation& operation);
   // True if it slept.
-  bool pause(std::unique_lock<std::mutex>& lock, Backoff& backoff);
+  bool pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMeter& meter);
   void check_interrupt(std::unique_lock<std::mutex>& lock, Operation& operation);
-  void park(std::unique_lock<std::mutex>& lock);
+  void park(std::unique_lock<std::mutex>& lock, CpuMeter& meter);
   // Nobody waits: the thread in serve looks after what is under way, now or when there is news.
   void leave_to_server(bool now);
   void settle_exposed();  // before `foreground_` changes
@@ -148,7 +150,7 @@ class Engine final : private Inbox {
   void poll_sockets();
   void handle_sockets(std::span<const epoll_event> events);
   void hush(std::span<const epoll_event> events);
-  bool news_while_parking();
+  bool news_while_parking(CpuMeter& meter);
   void set_interest(bool reading, bool parking);
   void set_parked(bool parked);
   bool step_operations();
@@ -211,7 +213,7 @@ class Engine final : private Inbox {
   int coordinators_ = 0;
   int carrying_ = 0;  // coordinators that move data
   std::uint64_t coordination_cpu_ns_ = 0;
-  CpuMeter* meter_ = nullptr;  // of the thread that is in `progress`
+  CpuMeter* meter_ = nullptr;  // of the thread of the loop that holds the lock
   bool closed_ = false;
 };
 

@@ -66,7 +66,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
       lock.unlock();
       ::sched_yield();
       lock.lock();
-    } else if (!operation.over() && pause(lock, backoff) && interrupted_) {
+    } else if (!operation.over() && pause(lock, backoff, meter) && interrupted_) {
       check_interrupt(lock, operation);
     }
   }
@@ -87,12 +87,12 @@ std::vector<std::uint64_t> Engine::serve() {
   Backoff backoff(server_budget_);
   CpuMeter meter(coordination_cpu_ns_);
   while (finished_.empty() && !closed_) {
-    meter.turn_to(coordinators_ == 0 || moves_data() ? CpuMeter::Work::other : CpuMeter::Work::coordination);
+    const bool coordinates = coordinators_ > 0 && !moves_data();
+    meter.turn_to(coordinates ? CpuMeter::Work::coordination : CpuMeter::Work::other);
     if (foreground_ > 0) {
       aside_.wait_for(lock, kStepAside);
     } else if (active_.empty()) {
-      park(lock);
-      meter.count();
+      park(lock, meter);
       backoff.reset();
     } else if (progress(meter)) {
       backoff.reset();
@@ -101,15 +101,17 @@ std::vector<std::uint64_t> Engine::serve() {
         ::sched_yield();
         lock.lock();
       }
-    } else if (!active_.empty() && pause(lock, backoff)) {
-      meter.count();
+    } else if (coordinates && rest() == Rest::well) {
+      park(lock, meter);  // nobody waits, and who has news rings
+    } else if (!active_.empty()) {
+      pause(lock, backoff, meter);
     }
   }
   if (closed_) return {};
   return std::exchange(finished_, {});
 }
 
-bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
+bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMeter& meter) {
   const Rest wanted = rest();
   const auto next = wanted == Rest::well    ? backoff.next([] { return false; })
                     : wanted == Rest::sleep ? Backoff::Next::park
@@ -125,7 +127,7 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff) {
       ::sched_yield();
       lock.lock();
       return false;
-    case Backoff::Next::park: park(lock); return true;
+    case Backoff::Next::park: park(lock, meter); return true;
   }
   return false;
 }
@@ -142,24 +144,25 @@ Rest Engine::rest() const {
 }
 
 // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
-void Engine::park(std::unique_lock<std::mutex>& lock) {
+void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   const bool expecting = !active_.empty();
   if (listening_) {
     if (server_listens_) {
       wake_listener();  // nobody rings for the server while callers wait: take its place
-    } else if (expecting && news_while_parking()) {
+    } else if (expecting && news_while_parking(meter)) {
       return;
     }
     others_.wait_for(lock, kLongestPark);
     return;
   }
-  if (expecting && news_while_parking()) return;
+  if (expecting && news_while_parking(meter)) return;
   set_interest(expecting, true);
   listening_ = true;
   server_listens_ = foreground_ == 0;
   idle_listener_ = !expecting;
   std::array<epoll_event, 64> events;
   if (expecting) set_alarm(next_clock());
+  meter.count();
   lock.unlock();
   const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   lock.lock();
@@ -173,16 +176,21 @@ void Engine::park(std::unique_lock<std::mutex>& lock) {
     handle_sockets(seen);
   }
   poll_links();
+  meter_ = &meter;
   step_operations();
+  meter_ = nullptr;
   check_clocks();
   retire();
 }
 
 // Asks peers to ring, then looks around: something may have come before they could know that we sleep.
-bool Engine::news_while_parking() {
+bool Engine::news_while_parking(CpuMeter& meter) {
   set_parked(true);
   const bool news = poll_links();
-  if (!step_operations() && !news) return false;
+  meter_ = &meter;
+  const bool moved = step_operations();
+  meter_ = nullptr;
+  if (!moved && !news) return false;
   set_parked(false);
   retire();
   return true;

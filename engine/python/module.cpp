@@ -257,6 +257,10 @@ void bind_group(nb::module_& m) {
              self.engine->set_plans(*self.group, std::move(plans));
            })
       .def(
+          "set_pace",
+          [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "set_timeout",
           [](PyGroup& self, double seconds) {
             self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds));

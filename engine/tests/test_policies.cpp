@@ -59,8 +59,11 @@ const std::vector<std::vector<int>> kPlaces = {{0}, {0, 0}, {0, 0, 0, 0}, {0, 1}
 
 }  // namespace
 
+// Nothing is held back.
+const PolicyOptions kAtOnce{.cycle_seconds = 0};
+
 TEST(a_single_request_goes_out_with_the_last_mark) {
-  PolicyWorld world("board", {}, {0, 0}, plain());
+  PolicyWorld world("board", kAtOnce, {0, 0}, plain());
   world.submit(0, share(request("t")));
   CHECK(issues(world, 0) == 0);
   world.submit(1, share(request("t")));
@@ -71,7 +74,7 @@ TEST(a_single_request_goes_out_with_the_last_mark) {
 }
 
 TEST(what_becomes_ready_during_a_batch_goes_out_together) {
-  PolicyWorld world("board", {}, {0, 0}, plain());
+  PolicyWorld world("board", kAtOnce, {0, 0}, plain());
   std::mt19937 random(1);
   for (const char* name : {"a", "b", "c", "d"}) world.submit(0, share(request(name)));
   for (const char* name : {"d", "c", "b", "a"}) world.submit(1, share(request(name)));
@@ -80,6 +83,60 @@ TEST(what_becomes_ready_during_a_batch_goes_out_together) {
   CHECK(issues(world, 0) == 2);
   CHECK(world.rank(0).issued.at(0)[1].requests.size() == 3);
   world.check_over();
+}
+
+TEST(what_nobody_waits_for_is_gathered_for_a_while) {
+  PolicyWorld world("board", {.cycle_seconds = 0.5}, {0, 0}, plain());
+  for (const char* name : {"a", "b", "c"}) world.submit(0, share(request(name)));
+  for (const char* name : {"c", "b", "a"}) world.submit(1, share(request(name)));
+  CHECK(issues(world, 0) == 0);
+  CHECK(issues(world, 1) == 0);
+  CHECK(!world.rank(0).rung);
+  // Who made the first of them ready looks to the time, and nobody else.
+  const std::vector<WorldEvent> alarm{{WorldEvent::Kind::wake, 1, 0}};
+  CHECK(world.events() == alarm);
+  CHECK(world.rank(1).until == 1);
+  world.happen(alarm[0]);
+  CHECK(issues(world, 1) == 1);
+  CHECK(world.rank(1).issued.at(0)[0].requests.size() == 3);
+  CHECK(world.rank(0).rung);
+  std::mt19937 random(1);
+  let_all_happen(world, random);
+  world.check_over();
+}
+
+TEST(what_somebody_waits_for_is_not_held_back) {
+  for (const bool early : {true, false})
+    for (const int waiter : {0, 1}) {
+      if (early && waiter == 1) continue;
+      PolicyWorld world("board", {.cycle_seconds = 0.5}, {0, 0}, plain());
+      world.submit(0, share(request("a")));
+      if (early) world.await(0, "a");
+      world.submit(1, share(request("a")));
+      if (!early) {
+        CHECK(issues(world, 0) + issues(world, 1) == 0);
+        world.await(waiter, "a");
+      }
+      CHECK(issues(world, early ? 1 : waiter) == 1);
+      CHECK(world.rank(early ? 0 : 1 - waiter).rung);
+      std::mt19937 random(1);
+      let_all_happen(world, random);
+      // Nobody waits any more.
+      world.submit(0, share(request("a")));
+      world.submit(1, share(request("a")));
+      CHECK(issues(world, 1) == 1);
+      let_all_happen(world, random);
+      world.check_over();
+    }
+}
+
+TEST(what_is_enough_for_a_batch_is_not_held_back) {
+  PolicyWorld world("board", {.cycle_seconds = 0.5}, {0, 0}, plain());
+  for (const int rank : {0, 1}) world.submit(rank, share(request("small")));
+  CHECK(issues(world, 1) == 0);
+  for (const int rank : {0, 1}) world.submit(rank, share(request("large", 1 << 18)));
+  CHECK(issues(world, 1) == 1);
+  CHECK(world.rank(1).issued.at(0)[0].requests.size() == 2);
 }
 
 namespace {
@@ -333,7 +390,7 @@ TEST(a_bundle_is_issued_when_all_of_it_is_ready) {
 }
 
 TEST(urgent_requests_go_first) {
-  PolicyWorld world("board", {}, {0, 0}, plain());
+  PolicyWorld world("board", kAtOnce, {0, 0}, plain());
   std::mt19937 random(3);
   for (int rank = 0; rank < 2; ++rank) {
     world.submit(rank, share(request("first")));

@@ -49,7 +49,9 @@ RequestPtr request(const std::string& name) {
 // One rank that hands in `names` in each step in an order of its own; gives the names as they were issued.
 std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int steps, int names, bool joins) {
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
-  const auto policy = make_policy("board", {}, {rank, std::vector<int>(static_cast<std::size_t>(ranks))}, &memory);
+  // No time passes here.
+  const auto policy =
+      make_policy("board", {.cycle_seconds = 0}, {rank, std::vector<int>(static_cast<std::size_t>(ranks))}, &memory);
   std::vector<std::string> issued;
   std::size_t left = 0;
   bool joined = false;
@@ -120,7 +122,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   CHECK(child >= 0);
   if (child == 0) {
     SharedBoard board(memory.span(), shape);
-    const auto policy = make_policy("board", {}, {1, {0, 0}}, &board);
+    const auto policy = make_policy("board", {.cycle_seconds = 0}, {1, {0, 0}}, &board);
     for (int i = 0;; ++i) {
       policy->submit(request("t" + std::to_string(i % 32)), 0);
       while (policy->next()) {
@@ -134,7 +136,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
     }
   }
   SharedBoard board(memory.span(), shape);
-  const auto policy = make_policy("board", {}, {0, {0, 0}}, &board);
+  const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, &board);
   std::uint64_t handed_in = 0;
   for (; handed_in < 200; ++handed_in) {
     policy->submit(request("t" + std::to_string(handed_in % 32)), 0);

@@ -21,6 +21,7 @@ from paceline.native import Arena, Engine, EngineModule
 from paceline.observe.lookout import Lookout
 from paceline.partition import Partition
 from paceline.places import Places, given
+from paceline.plan.streams import stream_rate
 from paceline.records import Records
 from paceline.rendezvous import (
     Link,
@@ -276,6 +277,8 @@ class Runtime:
         entries = (plans or self._plans)(here.topology, here.ranks, self.settings.algorithm)
         failed = partial(self._group_failed, channel)
         group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
+        if not membership.one_machine:
+            group.set_pace(stream_rate(here, entries, membership.rank))
         self._memberships[channel] = membership
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
@@ -292,12 +295,17 @@ class Runtime:
         from paceline.adapt.group import AdaptiveGroup
         from paceline.adapt.links import links
 
+        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
+            entries = self._plans(found.topology, found.ranks, None)
+            native.set_pace(stream_rate(found, entries, membership.rank))
+            return entries
+
         return AdaptiveGroup(
             native,
             placement,
             engine.events,
             lambda native: links(self, native, membership.members, timeout),
-            lambda found: self._plans(found.topology, found.ranks, None),
+            plan_again,
         )
 
     def _group_failed(self, channel: int, message: str) -> None:

@@ -144,7 +144,7 @@ def check_large(rank: int, size: int) -> list[list[float]]:
     """Too large to be gathered: the ranks exchange parts; they may wait for the outcomes in any order."""
     import paceline.horovod.torch as hvd
 
-    counts = (20011, 40000, 33333)
+    counts = (150011, 140000, 77777)
     dtypes = (torch.float16, torch.float32, torch.float64)
     everyone = [
         [torch.randn(n, generator=torch.Generator().manual_seed(n + other)).to(dtype) for other in range(size)]
@@ -161,7 +161,7 @@ def check_large(rank: int, size: int) -> list[list[float]]:
         assert outcomes[number].dtype == dtypes[number]
         np.testing.assert_allclose(outcomes[number].double(), right, rtol=eps, atol=eps)
     with pytest.raises(hvd.HorovodInternalError, match="uneven"):
-        hvd.allreduce(torch.ones(40000 + rank), name="uneven", op=hvd.Adasum)
+        hvd.allreduce(torch.ones(140000 + rank), name="uneven", op=hvd.Adasum)
     if rank == size - 1:  # this rank joins: the others go on without it
         hvd.join()
     else:

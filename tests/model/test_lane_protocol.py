@@ -11,7 +11,7 @@ import pytest
 MODEL = Path(__file__).parents[2] / "engine" / "execute" / "lane.pml"
 DEADLINE = 300
 
-pytestmark = pytest.mark.needs_package("spin")
+pytestmark = [pytest.mark.needs_package("spin"), pytest.mark.timeout(DEADLINE)]
 
 
 def errors(folder: Path, *definitions: str) -> tuple[int, str]:

@@ -19,7 +19,9 @@ class Options:
     `Coordinator.set_order`), `cycle` (polls, as Horovod v0.16.3), `global_sleep` and `nonblocking` (its variants).
     wait: how `cycle` and `global_sleep` wait for each other: "spin" or "yield".
     fusion_bytes: the most that small tensors are gathered to, to be reduced as one.
-    cycle_seconds, cache_capacity: of the polling policies: seconds between polls, names whose requests are remembered.
+    cycle_seconds: of the polling policies: between polls. Of `board`: how long requests that are ready are gathered
+        while no rank waits for one; 0 for not at all.
+    cache_capacity: of the polling policies: names whose requests are remembered.
     sleep_every: of `global_sleep`: after how many cycles ranks agree again on how long to sleep.
     autotune: of `board`: find a better `fusion_bytes` in the first steps, and keep it.
     """

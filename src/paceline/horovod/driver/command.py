@@ -12,8 +12,9 @@ from paceline.horovod.driver.board import Board
 from paceline.horovod.driver.hosts import Discovery, FixedHosts
 from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.rounds import Limits, Rounds
+from paceline.horovod.driver.rounds import PATIENCE, Limits, Rounds
 from paceline.horovod.hosts import Slots, is_here
+from paceline.launch import tree
 from paceline.launch.job import Command, Job
 from paceline.launch.remote import Ssh
 from paceline.launch.run import say
@@ -36,7 +37,7 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
     mark = new_mark()
     source: Discovery | FixedHosts
     if options.host_discovery_script:
-        source = Discovery(options.host_discovery_script, options.slots, {**env, "PACELINE_LAUNCH": mark})
+        source = Discovery(options.host_discovery_script, options.slots, {**env, tree.MARK: mark})
     else:
         source = FixedHosts(hosts or {"localhost": limits.ranks})
     try:
@@ -72,8 +73,8 @@ def _limits(options: argparse.Namespace, hosts: Slots) -> Limits:
     if hosts and sum(hosts.values()) < ranks:
         raise ValueError(f"-np {ranks} is more than the {sum(hosts.values())} slots of the hosts")
     least = options.min_num_proc or ranks
-    given = {"patience": options.elastic_timeout} if options.elastic_timeout is not None else {}
-    return Limits(ranks, least, options.max_num_proc, resets=options.reset_limit, awaits_hosts=scripted, **given)
+    patience = PATIENCE if options.elastic_timeout is None else options.elastic_timeout
+    return Limits(ranks, least, options.max_num_proc, patience, options.reset_limit, scripted)
 
 
 def _address(options: argparse.Namespace, hosts: Slots) -> str:

@@ -15,6 +15,8 @@ from itertools import count
 from paceline.horovod.driver.resting import Resting
 from paceline.horovod.exceptions import HostUpdateResult
 
+PATIENCE = 600.0
+"""Seconds, as in Horovod."""
 _FUTILE = 3
 """Rounds in a row in which nobody was lost and the ranks could not meet all the same."""
 
@@ -30,7 +32,7 @@ class Limits:
     ranks: int
     least: int
     most: int | None = None
-    patience: float = 600.0
+    patience: float = PATIENCE
     resets: int | None = None
     awaits_hosts: bool = False
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
 
 
-_GATHERED_BYTES = 1 << 16
+_GATHERED_BYTES = 1 << 19
 """Of all ranks' gradients for one tensor: so many are rather gathered everywhere, in one step."""
 
 
