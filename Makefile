@@ -35,7 +35,7 @@ lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 
-cpp-test: $(VENV)/test.stamp ## C++ tests of the engine
+cpp-test: $(VENV)/test.stamp $(VENV)/engine.stamp ## C++ tests of the engine
 	$(WITH_TOOLS) scripts/cpp-tests plain
 
 sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer

@@ -266,7 +266,7 @@ bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
   const int failure = lane_->read(rank, from, to, part.size());
   if (failure == 0) return true;
   trouble_ = {ErrorKind::peer_lost,
-              group->name_of(rank) + " died: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+              group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
   return false;
 }
 

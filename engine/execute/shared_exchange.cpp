@@ -124,7 +124,7 @@ bool SharedExchange::fetch_from(int rank) {
     std::memcpy(to, from, size);
   } else if (const int failure = lane_->read(rank, (block.place & ~kOutside) + fetched_, to, size); failure != 0) {
     trouble_ = {ErrorKind::peer_lost,
-                group->name_of(rank) + " died: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+                group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
     return false;
   }
   fetched_ += size;

@@ -127,6 +127,19 @@ std::string Engine::gone(const Group& group, int rank, const std::string& reason
   return text + (last.empty() ? "; it had not been heard of" : "; last heard of in " + last);
 }
 
+// A rank whose memory cannot be read need not have died: it may have said goodbye and given its memory back.
+Error Engine::explained(const Operation& operation) const {
+  const Group& group = *operation.group;
+  if (operation.trouble().kind == ErrorKind::peer_lost) {
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const Member& member = group.members[static_cast<std::size_t>(rank)];
+      if (member.peer >= 0 && peers_[static_cast<std::size_t>(member.peer)]->left && operation.involves(rank))
+        return {ErrorKind::peer_lost, gone(group, rank, "")};
+    }
+  }
+  return operation.trouble();
+}
+
 void Engine::lost(int handle, const std::string& reason) {
   Peer& peer = *peers_[static_cast<std::size_t>(handle)];
   if (peer.lost) return;

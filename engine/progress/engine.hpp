@@ -169,6 +169,7 @@ class Engine final : private Inbox {
   void drop_group(Group& group);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
+  Error explained(const Operation& operation) const;  // its trouble
   std::string gone(const Group& group, int rank, const std::string& reason) const;
   static std::vector<int> absent(const Operation& operation);
   std::string last_heard(const Group& group, int rank) const;

@@ -321,7 +321,7 @@ bool Engine::step(Operation& operation) {
   if (apart) meter_->turn_to(CpuMeter::Work::coordination);
   if (operation.trouble()) {
     poll_links();  // a peer that is gone may have left the reason behind
-    if (!operation.over()) fail_group(*operation.group, operation.trouble());
+    if (!operation.over()) fail_group(*operation.group, explained(operation));
   } else if (operation.complete()) {
     if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
     if (!operation.over()) operation.finish();
