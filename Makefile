@@ -13,13 +13,15 @@ TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_F
 PYTHON_FILES := src tests scripts
 
 SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan thread
-# Python tests of one process each, which do not mind what else runs.
+# Python tests of one process each, which do not mind what else runs; and those that mostly wait for slow links.
 ALONE := tests/model tests/order tests/plan tests/topology
+SLOW_LINKS := tests/adapt tests/check
+SUITE_PART := python tests/torch_suite/run.py --select representative
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test sanitize sanitize-and-alone pytest pytest-ranks torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -27,7 +29,7 @@ help: ## list the commands
 demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same with Gloo beside it
 	$(BIN)/paceline demo
 
-test: system lint cpp-test wheel-check sanitize-and-alone torch-suite-part pytest-ranks ## everything that a change must pass
+test: system lint cpp-test wheel-check sanitize-and-alone torch-suite-and-slow-links pytest-ranks ## everything that a change must pass
 
 lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
@@ -45,7 +47,7 @@ sanitize-and-alone: $(VENV)/test.stamp $(VENV)/engine.stamp
 	$(WITH_TOOLS) scripts/together '$(SANITIZE)' 'python -m pytest $(ALONE) $(ARGS)'
 
 pytest-ranks: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) $(BIN)/python -m pytest $(addprefix --ignore=,$(ALONE)) $(ARGS)
+	$(WITH_TOOLS) $(BIN)/python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS)) $(ARGS)
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
@@ -54,7 +56,10 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select all $(ARGS)
 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
-	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select representative
+	$(WITH_TOOLS) $(BIN)/$(SUITE_PART)
+
+torch-suite-and-slow-links: $(VENV)/test.stamp $(VENV)/engine.stamp
+	$(WITH_TOOLS) scripts/together '$(SUITE_PART)' 'python -m pytest $(SLOW_LINKS) $(ARGS)'
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
 	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
