@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
 
@@ -262,12 +261,7 @@ SharedOperation::Result SharedAllReduce::work_staged() {
 // False if the other rank is gone.
 bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
   if (part.size() == 0) return true;
-  const std::uint64_t from = addresses_[static_cast<std::size_t>(rank)] + part.begin;
-  const int failure = lane_->read(rank, from, to, part.size());
-  if (failure == 0) return true;
-  trouble_ = {ErrorKind::peer_lost,
-              group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
-  return false;
+  return read_from(rank, addresses_[static_cast<std::size_t>(rank)] + part.begin, to, part.size());
 }
 
 SharedOperation::Result SharedAllReduce::work_fetched() {

@@ -122,9 +122,7 @@ bool SharedExchange::fetch_from(int rank) {
       return false;
     }
     std::memcpy(to, from, size);
-  } else if (const int failure = lane_->read(rank, (block.place & ~kOutside) + fetched_, to, size); failure != 0) {
-    trouble_ = {ErrorKind::peer_lost,
-                group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+  } else if (!read_from(rank, (block.place & ~kOutside) + fetched_, to, size)) {
     return false;
   }
   fetched_ += size;

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <cstring>
+
 #include "execute/group.hpp"
 
 namespace paceline {
@@ -104,6 +106,14 @@ bool SharedOperation::has_work() const {
     case Phase::gathering: return missing().empty();
     default: return true;
   }
+}
+
+bool SharedOperation::read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
+  const int failure = lane_->read(rank, address, to, bytes);
+  if (failure == 0) return true;
+  trouble_ = {ErrorKind::peer_lost,
+              group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+  return false;
 }
 
 }  // namespace paceline

@@ -34,6 +34,9 @@ class SharedOperation : public Operation {
   // The ranks that `work` waits for.
   virtual std::vector<int> behind() const { return {}; }
 
+  // Reads what lies in the process of `rank`; false, and trouble, if that is gone.
+  bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
+
   Lane* lane_ = nullptr;
   std::uint64_t turn_ = 0;
 

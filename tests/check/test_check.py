@@ -77,18 +77,24 @@ def test_a_file_that_cannot_be_written() -> None:
     assert code == 1 and "paceline check: cannot write /nowhere/found.yaml: No such file or directory" in err
 
 
+def said_in_lab(topology: str, where: list[int], out: Path) -> str:
+    """What rank 0 of a check says that runs on these machines and ends well; its outputs lie beside `out`."""
+    with (
+        Lab(parse(topology, "this test")) as lab,
+        Job(commands(lab, where, out), tree.new_mark(environment()), output=out.parent) as job,
+    ):
+        code = job.wait(100)
+    text = (out.parent / "rank-0.out").read_text()
+    assert code == 0, text + "".join(path.read_text() for path in sorted(out.parent.glob("*.err")))
+    return text
+
+
 @pytest.mark.requires_root_network
 def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
     up, down = [200, 200, 100], [200, 100, 200]  # Mbit/s
     where = [0, 1, 0, 2]  # the ranks of a machine need not be numbered in a row
     out = tmp_path / "found.yaml"
-    with (
-        Lab(parse(THREE, "this test")) as lab,
-        Job(commands(lab, where, out), tree.new_mark(environment()), output=tmp_path) as job,
-    ):
-        code = job.wait(90)
-    text = (tmp_path / "rank-0.out").read_text()
-    assert code == 0, text + "".join(path.read_text() for path in sorted(tmp_path.glob("*.err")))
+    text = said_in_lab(THREE, where, out)
     topology = read(out)
     links = [machine.uplink for machine, _ in topology.machines()]
     assert [link.up * 8e-6 for link in links] == pytest.approx(up, rel=0.1)
@@ -107,13 +113,7 @@ def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
 def test_switches_whose_links_are_shared_are_found(tmp_path: Path) -> None:
     where = [0, 2, 1, 3]
     out = tmp_path / "found.yaml"
-    with (
-        Lab(parse(RACKS, "this test")) as lab,
-        Job(commands(lab, where, out), tree.new_mark(environment()), output=tmp_path) as job,
-    ):
-        code = job.wait(100)
-    text = (tmp_path / "rank-0.out").read_text()
-    assert code == 0, text + "".join(path.read_text() for path in sorted(tmp_path.glob("*.err")))
+    text = said_in_lab(RACKS, where, out)
     switches = {
         tuple(machine.name for machine in node.children): node.uplink
         for node in read(out).root.children
