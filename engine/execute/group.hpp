@@ -36,6 +36,7 @@ class Group {
   std::chrono::duration<double> timeout{};
   std::map<std::string, std::vector<Plan>, std::less<>> plans;
   const char* link_name = "";
+  double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0: nobody knows
   Matcher matcher;
   Error error;  // the first one; every later operation fails with it
   // What a coordinator has of its own is not spoken of: it speaks for it.

@@ -87,9 +87,10 @@ class Link {
   // Streaming links: asks for an offered message.
   virtual void grant(const Arrival& offer, StreamSink& sink) = 0;
 
-  // What this link may bring in, bytes per second, when all that are in use at once bring in as much. Where that is
-  // little it keeps the peer from sending more ahead than a switch on the way holds for it.
-  virtual void set_pace(double) {}
+  // What this link may bring in, bytes per second, when all that are in use at once bring in as much: in the group that
+  // uses most of them, and in the one that uses fewest. Where that is little it keeps the peer from sending more ahead
+  // than a switch on the way holds for it.
+  virtual void set_pace(double /*least*/, double /*most*/) {}
 
   virtual int descriptor() const = 0;
   virtual bool wants_write() const { return false; }

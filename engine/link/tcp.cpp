@@ -112,11 +112,14 @@ void TcpLink::finished(Outgoing& out) {
 
 // Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
 // windows together are what it carries in a round trip and holds. The kernel would find that out by losing packets.
-void TcpLink::set_pace(double bytes_per_second) {
+// Where few streams come together each has to bring in more, for which it needs no queue.
+void TcpLink::set_pace(double least, double most) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (lost_ || ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-  const double window = bytes_per_second * (kQueueSeconds + info.tcpi_rtt * 1e-6);
+  round_trip_us_ = std::min(round_trip_us_, info.tcpi_rtt);
+  const double round_trip = round_trip_us_ * 1e-6;
+  const double window = std::max(least * (kQueueSeconds + round_trip), most * round_trip);
   if (window < kLargestWindow) {
     // The kernel takes twice what it is told, for its bookkeeping too.
     const int half = static_cast<int>(std::max(window, kSmallestWindow) * kBookkeeping / 2);

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <deque>
+#include <limits>
 #include <span>
 #include <unordered_map>
 
@@ -39,7 +40,7 @@ class TcpLink final : public Link {
   int descriptor() const override { return socket_.get(); }
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
   void on_readable(Inbox& inbox) override;
-  void set_pace(double bytes_per_second) override;
+  void set_pace(double least, double most) override;
   bool flush() override;
   void hang_up() override;
   void forget_after_fork() override { socket_.reset(); }
@@ -74,7 +75,8 @@ class TcpLink final : public Link {
   Descriptor socket_;
   std::span<std::byte> scratch_;
   bool lost_ = false;
-  bool held_ = false;  // the window is as `set_pace` wants it
+  bool held_ = false;                                                        // the window is as `set_pace` wants it
+  std::uint32_t round_trip_us_ = std::numeric_limits<std::uint32_t>::max();  // the shortest one seen
   std::uint64_t next_id_ = 1;
   std::uint32_t frames_out_ = 0;
   std::uint32_t frames_in_ = 0;

@@ -5,6 +5,8 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <system_error>
 #include <thread>
 
@@ -165,7 +167,8 @@ void Engine::drop_group(Group& group) {
     forsaking_.push_back(std::move(group.lane));
   }
   closed_channels_.insert(group.channel);
-  groups_.erase(group.channel);
+  const auto dropped = groups_.extract(group.channel);
+  if (group.pace != 0) pace_links(group);
 }
 
 std::unique_lock<std::mutex> Engine::enter() {
@@ -301,8 +304,23 @@ void Engine::abort(Group& group, const std::string& reason) {
 
 void Engine::set_pace(Group& group, double bytes_per_second) {
   auto lock = enter();
-  for (const Member& member : group.members)
-    if (member.link != nullptr) member.link->set_pace(bytes_per_second);
+  group.pace = std::isfinite(bytes_per_second) ? bytes_per_second : 0;
+  pace_links(group);
+}
+
+// Groups may go over the same link, and which of them does so next is not known.
+void Engine::pace_links(const Group& of) {
+  for (const Member& member : of.members) {
+    if (member.link == nullptr) continue;
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    for (const auto& [channel, group] : groups_) {
+      if (group->pace == 0 || group->rank_of(member.peer) < 0) continue;
+      least = std::min(least, group->pace);
+      most = std::max(most, group->pace);
+    }
+    member.link->set_pace(least, most);
+  }
 }
 
 void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {

@@ -81,7 +81,7 @@ class Engine final : private Inbox {
   // Ids of operations in mode `notify` that are over; waits for at least one. Empty once the engine is closed.
   std::vector<std::uint64_t> serve();
   void abort(Group& group, const std::string& reason);
-  // See Link::set_pace; of the links to other machines.
+  // What each link to another machine may bring in for this group, see Link::set_pace; infinite where that is unknown.
   void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
   void close();
@@ -167,6 +167,7 @@ class Engine final : private Inbox {
                                     std::chrono::duration<double> timeout,
                                     std::map<std::string, std::vector<Plan>, std::less<>> plans);
   void drop_group(Group& group);
+  void pace_links(const Group& of);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   Error explained(const Operation& operation) const;  // its trouble

@@ -110,36 +110,6 @@ TEST(a_giant_length_allocates_nothing) {
   CHECK(wired.inbox.losses == 1);
 }
 
-// By the room that the kernel has for what comes before it is read.
-TEST(a_paced_link_takes_little_ahead) {
-  const auto taken_ahead = [](std::initializer_list<double> paces) {
-    Descriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    CHECK(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    CHECK(::listen(listener.get(), 1) == 0);
-    CHECK(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    Descriptor peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    CHECK(::connect(peer.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
-    Descriptor end(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    const int fd = end.get();
-    TcpLink link(0, std::move(end), std::span(Wired::scratch));
-    for (const double pace : paces) link.set_pace(pace);
-    int buffer = 0;
-    socklen_t length = sizeof buffer;
-    CHECK(::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, &length) == 0);
-    return buffer;
-  };
-  const int usual = taken_ahead({});
-  const int narrow = taken_ahead({2e6});
-  CHECK(narrow < usual && narrow >= 16 << 10 && narrow < 64 << 10);
-  CHECK(taken_ahead({1}) >= 16 << 10);
-  CHECK(taken_ahead({1e12}) == usual);
-  CHECK(taken_ahead({1e12, 2e6}) < usual);
-}
-
 TEST(garbage_in_shared_memory_ends_the_link_only) {
   int pair[2];
   CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
