@@ -27,9 +27,9 @@ Combination::Combination(Context& context, const Instruction& instruction, std::
   }
 }
 
-bool Combination::step(bool sent) {
+bool Combination::step() {
   if (done_) return false;
-  return in_place_ ? step_in_place(sent) : step_streams();
+  return in_place_ ? step_in_place() : step_streams();
 }
 
 const std::byte* Combination::locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block) {
@@ -42,9 +42,8 @@ const std::byte* Combination::locate(Receive& receive, std::size_t offset, std::
 }
 
 // All inputs in one pass, block by block: each block is read once from every peer and written once.
-bool Combination::step_in_place(bool sent) {
+bool Combination::step_in_place() {
   if (!std::ranges::all_of(receives_, [](const Receive& r) { return r.state == Receive::State::here; })) return false;
-  if (context_->program->combine_after_sends && !sent) return false;
   const std::span<std::byte> workspace = context_->workspace;
   const Fold& fold = context_->program->fold;
   const std::size_t per_input = workspace.size() / std::max<std::size_t>(1, receives_.size());

@@ -12,12 +12,13 @@ class Combination {
   // `receives` are idle and stay where they are until this is done.
   Combination(Context& context, const Instruction& instruction, std::span<Receive> receives);
 
-  // Moves on by a bounded amount of work; true if anything moved. `sent`: whether the sends of its stage are done.
-  bool step(bool sent);
+  // Moves on by a bounded amount of work; true if anything moved. Nothing is written before the first call.
+  bool step();
   bool done() const { return done_; }
+  bool after_sends() const { return action_->after_sends; }
 
  private:
-  bool step_in_place(bool sent);
+  bool step_in_place();
   bool step_streams();
   const std::byte* locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block);
   std::span<const Input> inputs() const {

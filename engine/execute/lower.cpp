@@ -62,48 +62,58 @@ void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte*
 
 // Chunks differ by one element at most.
 template <typename Lower>
-void Lowering::cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower) {
-  program_.unasked = plan.between_machines();
-  const std::size_t width = size_of(dtype);
-  const auto chunks = static_cast<std::int64_t>(plan.chunks(count * width));
-  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::size_t begin = Fraction{chunk, chunks}.of(count);
-    lower(data + begin * width, Fraction{chunk + 1, chunks}.of(count) - begin);
+void Lowering::cut(std::size_t chunks, std::size_t count, Lower&& lower) {
+  const auto all = static_cast<std::int64_t>(chunks);
+  for (std::int64_t chunk = 0; chunk < all; ++chunk) {
+    const std::size_t begin = Fraction{chunk, all}.of(count);
+    lower(begin, Fraction{chunk + 1, all}.of(count) - begin);
     program_.end_track();
   }
 }
 
-void Lowering::scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
+const std::byte* Lowering::own(Copy& copy, std::size_t begin, std::size_t bytes) {
+  if (copy.source == nullptr) return copy.data + begin;
+  const auto missing = copy.combined.gaps(begin, begin + bytes);
+  if (missing.size() == 1 && missing[0].end - missing[0].begin == bytes) return copy.source + copy.rows.at(begin);
+  for (const auto& part : missing)
+    add_local(Instruction::Kind::copy, copy.data + part.begin, copy.source + copy.rows.at(part.begin),
+              part.end - part.begin);
+  copy.combined.add(begin, begin + bytes);
+  return copy.data + begin;
+}
+
+void Lowering::scatter_half(const Plan& plan, Copy& copy, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
   for (const Level& level : plan.levels) {
     for (const Reduce& reduce : level) {
-      const std::size_t begin = reduce.begin.of(count) * width;
-      const std::size_t bytes = reduce.end.of(count) * width - begin;
-      if (bytes == 0) continue;
-      if (reduce.owner == rank_) {
-        add_combine(data + begin, bytes, data + begin, reduce.holders);
-      } else if (std::ranges::find(reduce.holders, rank_) != reduce.holders.end()) {
-        add_send(data + begin, bytes, reduce.owner);
-      }
+      const bool holds = std::ranges::find(reduce.holders, rank_) != reduce.holders.end();
+      if (!holds && reduce.owner != rank_) continue;
+      copy.rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
+        const std::byte* mine = holds ? own(copy, begin, bytes) : nullptr;
+        if (reduce.owner != rank_) return add_send(mine, bytes, reduce.owner);
+        add_combine(copy.data + begin, bytes, mine, reduce.holders);
+        program_.instructions.back().after_sends = !holds;  // it may have given its own copy away
+        copy.combined.add(begin, begin + bytes);
+      });
     }
     program_.end_stage();
   }
 }
 
-void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+void Lowering::gather_half(const Plan& plan, std::byte* data, const Rows& rows, std::size_t count, DType dtype,
+                           int root) {
   const std::size_t width = size_of(dtype);
   const auto actual = [&](int planned) { return (planned + root) % size_; };
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
     for (const Reduce& reduce : *level) {
-      const std::size_t begin = reduce.begin.of(count) * width;
-      const std::size_t bytes = reduce.end.of(count) * width - begin;
-      if (bytes == 0) continue;
       const int owner = actual(reduce.owner);
       for (const int planned : reduce.holders) {
         const int holder = actual(planned);
-        if (holder == owner) continue;
-        if (owner == rank_) add_send(data + begin, bytes, holder);
-        if (holder == rank_) add_receive(data + begin, bytes, owner);
+        if (holder == owner || (owner != rank_ && holder != rank_)) continue;
+        rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
+          if (owner == rank_) return add_send(data + rows.at(begin), bytes, holder);
+          add_receive(data + rows.at(begin), bytes, owner);
+        });
       }
     }
     program_.end_stage();
@@ -138,34 +148,19 @@ void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes,
 // The average is taken where each range was last combined, before it is sent on.
 void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
-  std::vector<std::pair<std::size_t, std::size_t>> covered;  // by later levels; sorted, disjoint
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
-    if (covered.size() == 1 && covered[0] == std::pair<std::size_t, std::size_t>(0, count)) return;
-    auto next = covered;
+  Intervals later;  // what later levels combine
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend() && !later.gaps(0, count).empty(); ++level) {
+    Intervals all = later;
     for (const Reduce& reduce : *level) {
-      std::size_t begin = reduce.begin.of(count);
+      const std::size_t begin = reduce.begin.of(count);
       const std::size_t end = reduce.end.of(count);
-      if (begin == end) continue;
-      next.emplace_back(begin, end);
+      all.add(begin, end);
       if (reduce.owner != rank_) continue;
-      for (const auto& [from, to] : covered) {
-        if (to <= begin || from >= end) continue;
-        if (from > begin)
-          add_local(Instruction::Kind::divide, data + begin * width, nullptr, (from - begin) * width, size_);
-        begin = std::max(begin, to);
-      }
-      if (begin < end)
-        add_local(Instruction::Kind::divide, data + begin * width, nullptr, (end - begin) * width, size_);
+      for (const auto& part : later.gaps(begin, end))
+        add_local(Instruction::Kind::divide, data + part.begin * width, nullptr, (part.end - part.begin) * width,
+                  size_);
     }
-    std::ranges::sort(next);
-    covered.clear();
-    for (const auto& piece : next) {
-      if (!covered.empty() && piece.first <= covered.back().second) {
-        covered.back().second = std::max(covered.back().second, piece.second);
-      } else {
-        covered.push_back(piece);
-      }
-    }
+    later = std::move(all);
   }
 }
 
@@ -174,79 +169,118 @@ void Lowering::one_shot(std::byte* data, std::size_t bytes) {
     if (peer != rank_) add_send(data, bytes, peer);
   std::vector<int> everybody(static_cast<std::size_t>(size_));
   std::iota(everybody.begin(), everybody.end(), 0);
+  program_.end_stage();
   add_combine(data, bytes, data, everybody);
-  program_.combine_after_sends = true;
+  program_.instructions.back().after_sends = true;
 }
 
 void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor) {
   const bool one_level = plan.one_shot || plan.levels.size() == 1;
+  const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
+  program_.unasked = plan.between_machines();
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
-  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
-    const std::size_t bytes = elements * size_of(dtype);
+  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+    std::byte* chunk = data + begin * width;
+    const std::size_t bytes = elements * width;
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
     if (plan.one_shot) return one_shot(chunk, bytes);
-    scatter_half(plan, chunk, elements, dtype);
+    const Rows whole{bytes, bytes};
+    Copy copy{chunk, nullptr, whole, {}};
+    scatter_half(plan, copy, elements, dtype);
     if (op == Op::avg && !one_level) divide_owned(plan, chunk, elements, dtype);
-    gather_half(plan, chunk, elements, dtype, 0);
+    gather_half(plan, chunk, whole, elements, dtype, 0);
   });
 }
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
-    if (plan.between_machines()) return turned_tree(plan, chunk, elements * size_of(dtype), root);
-    gather_half(plan, chunk, elements, dtype, root);
+  const std::size_t width = size_of(dtype);
+  program_.unasked = plan.between_machines();
+  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+    std::byte* chunk = data + begin * width;
+    const std::size_t bytes = elements * width;
+    if (plan.between_machines()) return turned_tree(plan, chunk, bytes, root);
+    gather_half(plan, chunk, {bytes, bytes}, elements, dtype, root);
   });
 }
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
-  const std::size_t bytes = count * size_of(dtype);
-  add_local(Instruction::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
-  gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
-  program_.end_track();
+  const std::size_t width = size_of(dtype);
+  const auto size = static_cast<std::size_t>(size_);
+  const auto me = static_cast<std::size_t>(rank_);
+  program_.unasked = plan.between_machines();
+  cut(plan.chunks(count * width * size), count, [&](std::size_t begin, std::size_t elements) {
+    std::byte* chunk = data + begin * width;
+    const bool whole = elements == count;
+    const Rows rows = whole ? Rows{count * width * size, 0} : Rows{elements * width, count * width};
+    add_local(Instruction::Kind::copy, chunk + me * count * width, source + begin * width, elements * width);
+    gather_half(plan, chunk, rows, elements * size, dtype, 0);
+  });
+}
+
+std::size_t Lowering::scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size) {
+  const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(size);
+  if (plan.levels.size() <= 1) return op == Op::premul_sum ? bytes : 0;
+  const std::size_t chunks = plan.chunks(bytes);
+  return std::min(chunks, kTracks) * ((count + chunks - 1) / chunks) * (bytes / std::max<std::size_t>(1, count));
 }
 
 void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype,
-                              Op op, double factor, std::byte* scratch) {
-  const std::size_t bytes = count * size_of(dtype);
-  const std::size_t all = bytes * static_cast<std::size_t>(size_);
-  std::byte* own = scratch + static_cast<std::size_t>(rank_) * bytes;
+                              Op op, double factor, std::span<std::byte> scratch) {
+  const std::size_t width = size_of(dtype);
+  const auto size = static_cast<std::size_t>(size_);
+  const auto me = static_cast<std::size_t>(rank_);
+  const std::size_t block = count * width;
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  if (op == Op::premul_sum) {
-    add_local(Instruction::Kind::scale, scratch, source, all, factor);
-    source = scratch;
-  }
-  if (plan.levels.size() > 1) {
-    add_local(Instruction::Kind::copy, scratch, source, all);
-    scatter_half(plan, scratch, count * static_cast<std::size_t>(size_), dtype);
-    if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
-    add_local(Instruction::Kind::copy, to, own, bytes);
+  if (plan.levels.size() <= 1) {
+    if (op == Op::premul_sum) {
+      add_local(Instruction::Kind::scale, scratch.data(), source, block * size, factor);
+      source = scratch.data();
+    }
+    if (op == Op::avg) program_.fold.divisor = size_;
+    if (block > 0) scatter_at_once(source, to, block);
     program_.end_track();
     return;
   }
-  if (op == Op::avg) program_.fold.divisor = size_;
+  program_.unasked = plan.between_machines();
+  const std::size_t chunks = plan.chunks(block * size);
+  const std::size_t room = scratch.size() / std::min(chunks, kTracks);
+  cut(chunks, count, [&](std::size_t begin, std::size_t elements) {
+    const std::size_t bytes = elements * width;
+    Copy copy{scratch.data() + program_.track_ends.size() % kTracks * room, source + begin * width, {bytes, block}, {}};
+    if (chunks == 1) copy.rows = {block * size, 0};
+    if (op == Op::premul_sum) {
+      for (std::size_t rank = 0; rank < size; ++rank)
+        add_local(Instruction::Kind::scale, copy.data + rank * bytes, copy.source + rank * block, bytes, factor);
+      copy.source = nullptr;
+    }
+    scatter_half(plan, copy, elements * size, dtype);
+    std::byte* own = copy.data + me * bytes;
+    if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
+    add_local(Instruction::Kind::copy, to + begin * width, own, bytes);
+  });
+}
+
+void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes) {
   std::vector<int> everybody(static_cast<std::size_t>(size_));
   std::iota(everybody.begin(), everybody.end(), 0);
-  if (bytes > 0) {
-    for (int distance = 1; distance < size_; ++distance) {
-      const int peer = (rank_ + distance) % size_;
-      add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
-    }
-    add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
+  for (int distance = 1; distance < size_; ++distance) {
+    const int peer = (rank_ + distance) % size_;
+    add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
   }
-  program_.end_track();
+  add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
 }
 
 void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
-                      std::byte* scratch) {
+                      std::span<std::byte> scratch) {
   const std::size_t bytes = count * size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
                    op == Op::avg ? static_cast<double>(size_) : 1.0};
   const std::byte* source = data;
   if (op == Op::premul_sum) {
-    add_local(Instruction::Kind::scale, scratch, data, bytes, factor);
-    source = scratch;
+    add_local(Instruction::Kind::scale, scratch.data(), data, bytes, factor);
+    source = scratch.data();
   }
   if (bytes > 0) {
     if (rank_ != root) {

@@ -4,8 +4,10 @@
 #include <span>
 
 #include "execute/flow.hpp"
+#include "execute/intervals.hpp"
 #include "execute/plan.hpp"
 #include "execute/program.hpp"
+#include "execute/rows.hpp"
 
 namespace paceline {
 
@@ -19,13 +21,16 @@ class Lowering {
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
   // The plan's levels read backwards, from `root` instead of the rank that they end at; each chunk is a track.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  // The plan's levels read backwards; rank j owns block j; each chunk, the same part of every block, is a track.
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
-  // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, in which rank j owns block j, in
-  // `scratch` (size·count elements); or, where it has one level, at once and in rank order, for which `scratch` is
-  // used by PREMUL_SUM only.
+  // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, cut alike; or, where it has one
+  // level, at once and in rank order. `scratch` has `scratch_bytes`.
   void reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
-                      double factor, std::byte* scratch);
-  void reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root, std::byte* scratch);
+                      double factor, std::span<std::byte> scratch);
+  static std::size_t scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size);
+  // `scratch` is for PREMUL_SUM only, and as large as the data.
+  void reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
+              std::span<std::byte> scratch);
   // sends[i] goes to rank i and recvs[i] comes from rank i; who takes part follows from the collective.
   void exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root);
   // Dissemination barrier (Hensgen, Finkel, Manber 1988): ceil(log2 size) rounds.
@@ -38,12 +43,25 @@ class Lowering {
   void add_receive(std::byte* data, std::size_t bytes, int peer);
   void add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders);
   void add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes, double factor = 1);
+  // This rank's copy of a chunk while it is reduced: in `data`, contiguous, what has been combined, and the rest in
+  // `source`, as `rows` say; all of it in `data` if there is no source.
+  struct Copy {
+    std::byte* data;
+    const std::byte* source;
+    Rows rows;
+    Intervals combined;
+  };
+
+  // Makes a track of what lower(begin, elements) adds for each chunk.
   template <typename Lower>
-  void cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower);
-  void scatter_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
+  void cut(std::size_t chunks, std::size_t count, Lower&& lower);
+  // Where this rank's copy of a range is at this point of the program; brought together if it is in both places.
+  const std::byte* own(Copy& copy, std::size_t begin, std::size_t bytes);
+  void scatter_half(const Plan& plan, Copy& copy, std::size_t count, DType dtype);
+  void scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes);
   // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
   // the plan's rank 0 is `root`.
-  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  void gather_half(const Plan& plan, std::byte* data, const Rows& rows, std::size_t count, DType dtype, int root);
   // The same tree with another root: the data climb from it to the plan's own, then go down to those who were not on
   // that way. They cross the plan's edges and no other, so that they still enter a machine or a switch only once.
   void turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root);

@@ -8,7 +8,6 @@ namespace paceline {
 
 void MessageOperation::clear() {
   program.clear();
-  scratch.clear();
   for (Track& track : tracks_) track.forget();
   oldest_ = next_ = 0;
 }
@@ -30,13 +29,13 @@ void MessageOperation::begin() {
   context_.workspace = workspace_;
   context_.read_remotely = false;
   context_.trouble = {};
-  const std::size_t window = std::min(kWindow, program.track_ends.size());
+  const std::size_t window = std::min(kTracks, program.track_ends.size());
   if (tracks_.size() < window) tracks_.resize(window);
   begin_tracks();
 }
 
 void MessageOperation::begin_tracks() {
-  const std::size_t end = std::min(program.track_ends.size(), oldest_ + kWindow);
+  const std::size_t end = std::min(program.track_ends.size(), oldest_ + kTracks);
   while (next_ < end) {
     track(next_).begin(context_, next_);
     ++next_;

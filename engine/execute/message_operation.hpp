@@ -12,11 +12,13 @@ namespace paceline {
 
 class MessageOperation final : public Operation {
  public:
-  // Tracks in flight: one begins when the oldest is complete.
-  static constexpr std::size_t kWindow = 4;
-
   Program program;
-  std::vector<std::byte> scratch;
+
+  // Memory for the program to use; what is in it is of no use.
+  std::span<std::byte> scratch(std::size_t bytes) {
+    if (scratch_.size() < bytes) scratch_.resize(bytes);
+    return std::span(scratch_).first(bytes);
+  }
 
   bool step() override;
   bool complete() const override { return oldest_ == program.track_ends.size(); }
@@ -32,14 +34,15 @@ class MessageOperation final : public Operation {
   void clear() override;
 
  private:
-  Track& track(std::size_t index) { return tracks_[index % kWindow]; }
-  const Track& track(std::size_t index) const { return tracks_[index % kWindow]; }
+  Track& track(std::size_t index) { return tracks_[index % kTracks]; }
+  const Track& track(std::size_t index) const { return tracks_[index % kTracks]; }
   void begin_tracks();
 
   Context context_;
-  std::vector<Track> tracks_;  // as many as were ever in flight together, at most kWindow
-  std::size_t oldest_ = 0;     // of the tracks in flight
-  std::size_t next_ = 0;       // the first that has not begun
+  std::vector<std::byte> scratch_;  // kept: new memory has to be cleared
+  std::vector<Track> tracks_;       // as many as were ever in flight together, at most kTracks
+  std::size_t oldest_ = 0;          // of the tracks in flight
+  std::size_t next_ = 0;            // the first that has not begun
 };
 
 }  // namespace paceline

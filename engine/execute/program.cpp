@@ -8,7 +8,7 @@ void Program::clear() {
   stage_ends.clear();
   track_ends.clear();
   fold = {DType::uint8, Op::sum};
-  combine_after_sends = unasked = false;
+  unasked = false;
 }
 
 void Program::end_stage() {

@@ -11,6 +11,9 @@
 
 namespace paceline {
 
+// Tracks in flight: one begins when the oldest is complete.
+inline constexpr std::size_t kTracks = 4;
+
 struct Input {
   int peer = -1;  // group rank, or -1: `own`
   const std::byte* own = nullptr;
@@ -28,6 +31,7 @@ struct Instruction {
   double factor = 1;
   std::uint32_t first_input = 0;
   std::uint32_t inputs = 0;
+  bool after_sends = false;  // it writes where sends of earlier stages read, and waits until they have been
 };
 
 struct Program {
@@ -36,8 +40,6 @@ struct Program {
   std::vector<std::uint32_t> stage_ends;  // in `instructions`
   std::vector<std::uint32_t> track_ends;  // in `stage_ends`
   Fold fold{DType::uint8, Op::sum};
-  // A combine writes where a send of its stage reads: it waits until the send has been copied.
-  bool combine_after_sends = false;
   // The messages under way at once are few and small enough for every receiver to hold those that it is not ready for.
   bool unasked = false;
 

@@ -18,7 +18,7 @@ void Track::forget() {
   receives_.clear();
   combinations_.clear();
   stage_ = end_ = 0;
-  sends_used_ = receives_used_ = stage_receives_ = 0;
+  sends_used_ = receives_used_ = stage_receives_ = stage_sends_ = 0;
 }
 
 void Track::begin(Context& context, std::size_t index) {
@@ -75,6 +75,7 @@ void Track::post_combine(const Instruction& instruction) {
 void Track::post_stage() {
   combinations_.clear();
   stage_receives_ = receives_used_;
+  stage_sends_ = sends_used_;
   const Program& program = *context_->program;
   const DType dtype = program.fold.dtype;
   for (std::uint32_t i = program.first_instruction(stage_); i < program.stage_ends[stage_]; ++i) {
@@ -113,7 +114,8 @@ bool Track::step() {
       Receive& receive = receives_[i];
       if (receive.state == Receive::State::here && !receive.in_place && receive.fold == nullptr) moved |= pull(receive);
     }
-    for (Combination& combination : combinations_) moved |= combination.step(sent());
+    for (Combination& combination : combinations_)
+      if (!combination.after_sends() || sent(stage_sends_)) moved |= combination.step();
     if (context_->trouble || !stage_complete()) break;
     if (++stage_ < end_) post_stage();
     moved = true;
@@ -128,13 +130,13 @@ bool Track::stage_complete() const {
                      [](const Receive& r) { return r.state == Receive::State::done; });
 }
 
-bool Track::sent() const {
-  return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends_used_),
+bool Track::sent(std::size_t sends) const {
+  return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends),
                      [](const Message& send) { return send.done; });
 }
 
 bool Track::has_work() const {
-  if (stage_ == end_) return sent();
+  if (stage_ == end_) return sent(sends_used_);
   return stage_complete() ||
          std::ranges::any_of(receives_, [](const Receive& r) { return r.state == Receive::State::here; });
 }

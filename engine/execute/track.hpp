@@ -14,7 +14,7 @@ class Track {
   void begin(Context& context, std::size_t index);
   // Moves on by a bounded amount of work; true if anything moved.
   bool step();
-  bool complete() const { return stage_ == end_ && sent(); }
+  bool complete() const { return stage_ == end_ && sent(sends_used_); }
   // Whether `step` has something to do that does not wait for anybody.
   bool has_work() const;
   // Group rank that sent the first message.
@@ -32,7 +32,7 @@ class Track {
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
   bool pull(Receive& receive);
   bool stage_complete() const;
-  bool sent() const;
+  bool sent(std::size_t sends) const;  // the first so many
 
   Context* context_ = nullptr;
   std::size_t stage_ = 0;
@@ -43,6 +43,7 @@ class Track {
   std::size_t sends_used_ = 0;
   std::size_t receives_used_ = 0;
   std::size_t stage_receives_ = 0;  // the first of this stage
+  std::size_t stage_sends_ = 0;
   std::vector<Combination> combinations_;
 };
 

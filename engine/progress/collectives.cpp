@@ -150,9 +150,8 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = "direct";
-    if (op == Op::premul_sum) operation.scratch.resize(bytes);
     Lowering(operation.program, group.rank, group.size())
-        .reduce(data, count, dtype, op, factor, root, operation.scratch.data());
+        .reduce(data, count, dtype, op, factor, root, operation.scratch(op == Op::premul_sum ? bytes : 0));
   });
 }
 
@@ -203,11 +202,10 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
-    const bool at_once = plan.levels.size() <= 1;
-    operation.algorithm = at_once ? "direct" : plan.algorithm;
-    if (!at_once || op == Op::premul_sum) operation.scratch.resize(bytes);
+    operation.algorithm = plan.levels.size() <= 1 ? "direct" : plan.algorithm;
+    const auto scratch = operation.scratch(Lowering::scratch_bytes(plan, count, dtype, op, group.size()));
     Lowering(operation.program, group.rank, group.size())
-        .reduce_scatter(plan, source, to, count, dtype, op, factor, operation.scratch.data());
+        .reduce_scatter(plan, source, to, count, dtype, op, factor, scratch);
   });
 }
 

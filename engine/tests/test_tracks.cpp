@@ -35,11 +35,34 @@ Plan binomial_plan(int size) {
   return plan;
 }
 
-Plans cut(Plan all_reduce, int size, std::size_t chunk) {
+// The same machines; rank i ends as the owner of block i, some of which it has given away before.
+Plan blocks_of_two_and_three() {
+  Plan plan = two_and_three();
+  plan.levels[1].clear();
+  const int parts[][5] = {{0, 6, 0, 2, 0},   {6, 10, 0, 2, 1},  {10, 12, 0, 3, 1}, {12, 15, 0, 3, 2},
+                          {15, 18, 1, 3, 2}, {18, 20, 1, 3, 3}, {20, 24, 1, 4, 3}, {24, 30, 1, 4, 4}};
+  for (const auto& [begin, end, a, b, owner] : parts)
+    plan.levels[1].push_back(reduce_of(begin, end, 30, {a, b}, owner));
+  return plan;
+}
+
+// Of what rank 0 sends in the second level a part has been combined before, and the rest has not.
+Plan blocks_in_two_states() {
+  return {-1,
+          "two_states",
+          false,
+          {{reduce_of(0, 3, 6, {0, 1}, 0)},
+           {reduce_of(2, 4, 6, {0, 2}, 2), reduce_of(0, 2, 6, {0, 2}, 0), reduce_of(4, 6, 6, {0, 1, 2}, 2)},
+           {reduce_of(2, 3, 6, {2}, 1), reduce_of(3, 4, 6, {1, 2}, 1)}}};
+}
+
+Plans cut(Plan all_reduce, int size, std::size_t chunk, Plan all_gather = {}) {
   all_reduce.chunk_bytes = chunk;
   Plan broadcast = binomial_plan(size);
   broadcast.chunk_bytes = chunk;
-  return {{"all_reduce", {all_reduce}}, {"all_gather", {ring_plan(size)}}, {"broadcast", {broadcast}}};
+  if (all_gather.levels.empty()) all_gather = ring_plan(size);
+  all_gather.chunk_bytes = chunk;
+  return {{"all_reduce", {all_reduce}}, {"all_gather", {all_gather}}, {"broadcast", {broadcast}}};
 }
 
 Wire mixed(int i, int j) { return (i < 2) == (j < 2) ? Wire::shm : Wire::tcp; }
@@ -99,6 +122,28 @@ void check_broadcast(Rank& r, std::size_t count) {
   }
 }
 
+void check_blocks(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  const std::size_t all = count * static_cast<std::size_t>(r.size);
+  const std::size_t block = count * size_of(dtype);
+  const auto own = static_cast<std::ptrdiff_t>(block) * r.rank;
+  auto data = numbers(dtype, all, r.rank);
+  const auto given = data;
+  std::vector<std::byte> part(block);
+  reduce_scatter(*r.engine, *r.group, data.data(), part.data(), count, dtype, op, kFactor, Mode::blocking);
+  CHECK(data == given);
+  const auto whole = expected(dtype, op, kFactor, all, r.size);
+  CHECK(std::equal(part.begin(), part.end(), whole.begin() + own));
+  all_gather(*r.engine, *r.group, part.data(), data.data(), count, dtype, Mode::blocking);
+  CHECK(data == whole);
+  // In place.
+  data = given;
+  std::byte* const mine = data.data() + own;
+  reduce_scatter(*r.engine, *r.group, data.data(), mine, count, dtype, op, kFactor, Mode::blocking);
+  all_gather(*r.engine, *r.group, mine, data.data(), count, dtype, Mode::blocking);
+  CHECK(data == whole);
+}
+
 constexpr std::size_t kCounts[] = {0, 1, 3, 255, 1024, 1025, 6143, 40'009, 300'007};
 
 void check_counts(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
@@ -110,6 +155,20 @@ void check_counts(int size, const std::function<Wire(int, int)>& wire, const Pla
       check_all_reduce(r, DType::float32, Op::sum, count);
       check_all_reduce(r, DType::float64, Op::avg, count);
       check_broadcast(r, count);
+    }
+  });
+}
+
+void check_blocks(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
+  constexpr std::size_t kEnoughChunks = 200;
+  World world(size, wire, cut(ring_plan(size), size, chunk, plan));
+  world.run([&](Rank& r) {
+    for (const std::size_t count : kCounts) {
+      if (count * sizeof(double) * static_cast<std::size_t>(size) > kEnoughChunks * chunk) continue;
+      check_blocks(r, DType::float32, Op::sum, count);
+      check_blocks(r, DType::float64, Op::avg, count);
+      check_blocks(r, DType::int32, Op::max, count);
+      check_blocks(r, DType::float32, Op::premul_sum, count);
     }
   });
 }
@@ -127,6 +186,16 @@ TEST(every_count_on_every_wire) {
     check_counts(3, [](int, int) { return Wire::tcp; }, ring_plan(3), chunk);
     check_counts(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, direct_plan(3), chunk);
     check_counts(4, [](int, int) { return Wire::tcp; }, flat_plan(4), chunk);
+  }
+}
+
+TEST(every_count_of_blocks_on_every_wire) {
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, std::size_t{500'000}, kLong}) {
+    check_blocks(5, mixed, blocks_of_two_and_three(), chunk);
+    check_blocks(5, staged, blocks_of_two_and_three(), chunk);
+    check_blocks(3, [](int, int) { return Wire::tcp; }, blocks_in_two_states(), chunk);
+    check_blocks(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, blocks_in_two_states(), chunk);
+    check_blocks(4, [](int, int) { return Wire::tcp; }, ring_plan(4), chunk);
   }
 }
 

@@ -1,4 +1,4 @@
-"""All-reduce and broadcast in chunks, by every planner, on random sizes; with exact results.
+"""All-reduce, broadcast, all-gather and reduce-scatter in chunks, on random sizes; with exact results.
 
 Arguments: how ranks are spread over machines, e.g. "0011", and a seed.
 """
@@ -46,6 +46,14 @@ def main(machines: str, seed: int) -> None:
             array = inputs[world.rank].copy()
             group.broadcast(array, root)
             assert np.array_equal(array, inputs[root]), (*case, root)
+            everything = np.empty(count * world.size, inputs[0].dtype)
+            group.all_gather(everything, inputs[world.rank])
+            assert np.array_equal(everything, np.concatenate(inputs)), case
+            size = count // world.size
+            part = np.empty(size, inputs[0].dtype)
+            group.reduce_scatter(part, inputs[world.rank][: size * world.size], op)
+            mine = slice(world.rank * size, (world.rank + 1) * size)
+            assert equal(part, expected(op, inputs)[mine]), case
         group.close()
 
 

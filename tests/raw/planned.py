@@ -16,12 +16,13 @@ from paceline.plan.wire import to_wire
 
 
 def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
-    """The same ranks; all-reduce goes by `plan` and broadcast by a binomial tree, in chunks of `chunk` bytes."""
+    """The same ranks; all-reduce goes by `plan`, broadcast by a binomial tree and all-gather by a ring, in chunks of
+    `chunk` bytes."""
     channel = np.array([secrets.randbits(62)])
     group.broadcast(channel, 0)
     entries = {
         "all_reduce": [(-1, plan.name, False, chunk, to_wire(plan))],
-        "all_gather": [(-1, "ring", False, 0, to_wire(ring(group.size)))],
+        "all_gather": [(-1, "ring", False, chunk, to_wire(ring(group.size)))],
         "broadcast": [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))],
     }
     home, ranks = runtime(), list(range(group.size))

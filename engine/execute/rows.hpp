@@ -1,0 +1,28 @@
+// The same part of each of several equal blocks that lie one behind the other: a chunk of an all-gather or a
+// reduce-scatter. A plan sees these parts as one piece.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace paceline {
+
+struct Rows {
+  std::size_t width = 0;   // bytes of a part
+  std::size_t stride = 0;  // from one part to the next
+
+  // Where byte `offset` of the piece lies, from the beginning of the first part on.
+  std::size_t at(std::size_t offset) const { return offset / width * stride + offset % width; }
+
+  // Calls each(begin, bytes) for what lies in each part of [begin, end).
+  template <typename Each>
+  void split(std::size_t begin, std::size_t end, Each&& each) const {
+    while (begin < end) {
+      const std::size_t bytes = std::min(end - begin, width - begin % width);
+      each(begin, bytes);
+      begin += bytes;
+    }
+  }
+};
+
+}  // namespace paceline
