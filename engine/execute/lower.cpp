@@ -100,20 +100,20 @@ void Lowering::scatter_half(const Plan& plan, Copy& copy, std::size_t count, DTy
   }
 }
 
-void Lowering::gather_half(const Plan& plan, std::byte* data, const Rows& rows, std::size_t count, DType dtype,
-                           int root) {
+void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
   const auto actual = [&](int planned) { return (planned + root) % size_; };
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
     for (const Reduce& reduce : *level) {
+      const std::size_t begin = reduce.begin.of(count) * width;
+      const std::size_t bytes = reduce.end.of(count) * width - begin;
+      if (bytes == 0) continue;
       const int owner = actual(reduce.owner);
       for (const int planned : reduce.holders) {
         const int holder = actual(planned);
-        if (holder == owner || (owner != rank_ && holder != rank_)) continue;
-        rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
-          if (owner == rank_) return add_send(data + rows.at(begin), bytes, holder);
-          add_receive(data + rows.at(begin), bytes, owner);
-        });
+        if (holder == owner) continue;
+        if (owner == rank_) add_send(data + begin, bytes, holder);
+        if (holder == rank_) add_receive(data + begin, bytes, owner);
       }
     }
     program_.end_stage();
@@ -186,11 +186,10 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
     if (plan.one_shot) return one_shot(chunk, bytes);
-    const Rows whole{bytes, bytes};
-    Copy copy{chunk, nullptr, whole, {}};
+    Copy copy{chunk, nullptr, {bytes, 0}, {}};
     scatter_half(plan, copy, elements, dtype);
     if (op == Op::avg && !one_level) divide_owned(plan, chunk, elements, dtype);
-    gather_half(plan, chunk, whole, elements, dtype, 0);
+    gather_half(plan, chunk, elements, dtype, 0);
   });
 }
 
@@ -199,24 +198,18 @@ void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, D
   program_.unasked = plan.between_machines();
   cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
     std::byte* chunk = data + begin * width;
-    const std::size_t bytes = elements * width;
-    if (plan.between_machines()) return turned_tree(plan, chunk, bytes, root);
-    gather_half(plan, chunk, {bytes, bytes}, elements, dtype, root);
+    if (plan.between_machines()) return turned_tree(plan, chunk, elements * width, root);
+    gather_half(plan, chunk, elements, dtype, root);
   });
 }
 
+// Whoever has received goes on at once, so that levels overlap as far as it matters: cut, it takes a fifth more CPU
+// time, and no less of any other.
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
-  const std::size_t width = size_of(dtype);
-  const auto size = static_cast<std::size_t>(size_);
-  const auto me = static_cast<std::size_t>(rank_);
-  program_.unasked = plan.between_machines();
-  cut(plan.chunks(count * width * size), count, [&](std::size_t begin, std::size_t elements) {
-    std::byte* chunk = data + begin * width;
-    const bool whole = elements == count;
-    const Rows rows = whole ? Rows{count * width * size, 0} : Rows{elements * width, count * width};
-    add_local(Instruction::Kind::copy, chunk + me * count * width, source + begin * width, elements * width);
-    gather_half(plan, chunk, rows, elements * size, dtype, 0);
-  });
+  const std::size_t bytes = count * size_of(dtype);
+  add_local(Instruction::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
+  gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
+  program_.end_track();
 }
 
 std::size_t Lowering::scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size) {

@@ -21,10 +21,10 @@ class Lowering {
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
   // The plan's levels read backwards, from `root` instead of the rank that they end at; each chunk is a track.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
-  // The plan's levels read backwards; rank j owns block j; each chunk, the same part of every block, is a track.
+  // The plan's levels read backwards; rank j owns block j.
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
-  // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, cut alike; or, where it has one
-  // level, at once and in rank order. `scratch` has `scratch_bytes`.
+  // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, each chunk, the same part of
+  // every block, as a track; or, where it has one level, at once and in rank order. `scratch` has `scratch_bytes`.
   void reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
                       double factor, std::span<std::byte> scratch);
   static std::size_t scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size);
@@ -61,7 +61,7 @@ class Lowering {
   void scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes);
   // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
   // the plan's rank 0 is `root`.
-  void gather_half(const Plan& plan, std::byte* data, const Rows& rows, std::size_t count, DType dtype, int root);
+  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   // The same tree with another root: the data climb from it to the plan's own, then go down to those who were not on
   // that way. They cross the plan's edges and no other, so that they still enter a machine or a switch only once.
   void turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root);

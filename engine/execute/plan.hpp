@@ -35,7 +35,7 @@ struct Plan {
   bool one_shot = false;
   std::vector<Level> levels;
   // Larger buffers are cut into chunks of at most about this size, and the plan serves each as if it were the buffer;
-  // 0: never.
+  // 0: never. All-gather is not cut, the reduce-scatter by the same plan is.
   std::size_t chunk_bytes = 0;
   const char* algorithm = "";  // the name as events show it, which stays when the group goes
 

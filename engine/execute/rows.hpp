@@ -1,5 +1,5 @@
-// The same part of each of several equal blocks that lie one behind the other: a chunk of an all-gather or a
-// reduce-scatter. A plan sees these parts as one piece.
+// The same part of each of several equal blocks that lie one behind the other: a chunk of a reduce-scatter. A plan sees
+// these parts as one piece.
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@ from paceline.plan.wire import to_wire
 
 
 def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
-    """The same ranks; all-reduce goes by `plan`, broadcast by a binomial tree and all-gather by a ring, in chunks of
-    `chunk` bytes."""
+    """The same ranks; all-reduce goes by `plan`, broadcast by a binomial tree and reduce-scatter by a ring, in
+    chunks of `chunk` bytes."""
     channel = np.array([secrets.randbits(62)])
     group.broadcast(channel, 0)
     entries = {

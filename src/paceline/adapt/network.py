@@ -24,9 +24,11 @@ class Assumed:
             topology = self.placement.topology
             whole = collective == "all_reduce"
             choice = pick("all_reduce" if whole else "all_gather", topology, nbytes)
-            costs = cost(choice.plan, topology, nbytes, choice.chunk or nbytes)
-            # A reduce-scatter is an all-gather backwards.
-            self._seconds[key] = (costs.line if whole else costs.all_gather).seconds(nbytes)
+            if whole:
+                line = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).line
+            else:  # and a reduce-scatter is that backwards
+                line = cost(choice.plan, topology, nbytes, nbytes).all_gather
+            self._seconds[key] = line.seconds(nbytes)
         return self._seconds[key]
 
     def measured(self, found: Placement) -> tuple[Placement, str]:

@@ -45,7 +45,6 @@ _PREFERRED = ("paceline", "flexreduce")
 class _Candidate:
     name: str
     line: Line
-    chunk: int
     plan: Callable[[], Plan]
 
 
@@ -61,8 +60,8 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         lines = one.lines(topology)
         if all(fits(step.level) for step in lines.steps):
             line = cost(lines, network, SIZES[-1]).line
-            candidates.append(_Candidate(one.name, line, chunk, partial(one.plan, topology)))
-    choices = _cheapest(candidates, ranks)
+            candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
+    choices = _cheapest(candidates, ranks, chunk)
     if len(ranks) > ONE_SHOT_RANKS:
         return choices
     reason = f"Up to {ONE_SHOT_BYTES} bytes latency decides: one hop, each of {len(ranks)} ranks takes what it needs."
@@ -74,12 +73,10 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
     network = Network(topology)
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
-    candidates = []
-    for plan in plans:
-        chunk = chunk_bytes(network) if len(plan.levels) > 1 else 0  # one level overlaps with nothing
-        line = cost(relabel(plan, places), network, SIZES[-1], chunk or SIZES[-1]).all_gather
-        candidates.append(_Candidate(plan.name, line, chunk, partial(_same, plan)))
-    return _cheapest(candidates, range(len(ranks)))
+    # All-gathers are not cut: every level takes its time, whatever the size.
+    lines = [cost(relabel(plan, places), network, SIZES[-1], chunk=SIZES[-1]).all_gather for plan in plans]
+    candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
+    return _cheapest(candidates, range(len(ranks)), chunk_bytes(network))
 
 
 def _same(plan: Plan) -> Plan:
@@ -94,7 +91,7 @@ def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     return (Choice(tree, NO_LIMIT, reason, chunk=chunk_bytes(Network(topology))),)
 
 
-def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
+def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     made: dict[str, Plan] = {}
     best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
@@ -108,9 +105,7 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        choices.append(
-            Choice(made[chosen], limit, reason, chunk=candidate.chunk, nbytes=usual, predicted=tuple(predicted))
-        )
+        choices.append(Choice(made[chosen], limit, reason, chunk=chunk, nbytes=usual, predicted=tuple(predicted)))
     return tuple(choices)
 
 
