@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from losing import NAMED_WITHIN
 
 from paceline.lab.lab import Lab
 from paceline.topology import parse
@@ -36,7 +37,7 @@ def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> Non
         ranks = [
             stack.enter_context(
                 subprocess.Popen(
-                    [*lab.exec(machine), sys.executable, str(PROGRAM), str(TIMEOUT)],
+                    [*lab.exec(machine), sys.executable, str(PROGRAM)],
                     env={
                         **os.environ,
                         **lab.environment(machine),
@@ -44,6 +45,8 @@ def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> Non
                         "WORLD_SIZE": str(len(PLACES)),
                         "MASTER_ADDR": lab.machines[0].address,
                         "MASTER_PORT": "28541",
+                        "PACELINE_TIMEOUT": str(TIMEOUT),
+                        "PACELINE_START_TIMEOUT": "60",
                     },
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -62,7 +65,7 @@ def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> Non
     assert [process.returncode for process in ranks] == [7] * len(PLACES), said
     told = [json.loads(out) for out, _ in said]
     assert all(report["kind"] in ("Timeout", "PeerLost") for report in told), told
-    assert all(report["waited"] < TIMEOUT + 3 for report in told), told
+    assert all(report["waited"] < TIMEOUT + NAMED_WITHIN for report in told), told
     for report in told[:3]:
         # Beside it there may be one who waits for it and whom the speaker waits for.
         assert "rank 3 (host gamma, pid " in report["message"].partition("it waits for ")[2], told
