@@ -199,9 +199,8 @@ void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, D
 }
 
 void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
-    turned_tree(plan, chunk, elements * size_of(dtype), root);
-  });
+  cut(plan, data, count, dtype,
+      [&](std::byte* chunk, std::size_t elements) { turned_tree(plan, chunk, elements * size_of(dtype), root); });
 }
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
