@@ -15,8 +15,8 @@ from paceline.doctor.report import show, to_json
 from paceline.settings import Settings
 
 EXPECTED = (
-    "machine|Python|torch|engine|CPUs|waiting|threads|cores|memory|within this machine|cross-process reads|blocks|"
-    "/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
+    "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
+    "blocks|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
 ).split("|")
 HERE = Surroundings({}, Settings())
 
