@@ -106,6 +106,8 @@ class Settings:
     metrics_token: str | None = None
     elastic: ElasticSeat | None = None
     """Set by the launcher of an elastic job, which says who this rank is in each round."""
+    elastic_timeout: float | None = None
+    """For the launcher of an elastic job: seconds that a round waits for ranks and hosts."""
 
     @property
     def one_machine(self) -> bool:
@@ -179,6 +181,7 @@ class Settings:
             metrics=metrics,
             metrics_token=token,
             elastic=_given(env, "PACELINE_ELASTIC", _elastic),
+            elastic_timeout=_given(env, "HOROVOD_ELASTIC_TIMEOUT", _timeout),
         )
 
 
