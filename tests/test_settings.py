@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from paceline.environment import first_host
 from paceline.partition import OFF, Wish
-from paceline.settings import STORE_PORTS, ConfigurationError, ElasticSeat, Settings, derived_ports
+from paceline.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
+from paceline.values import ElasticSeat
 
 read = Settings.from_environment
 

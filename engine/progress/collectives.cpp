@@ -121,7 +121,9 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
-  const Plan& plan = group.plan_for("broadcast", bytes);
+  // In a network it matters where a rank is: none can stand in for another.
+  const bool turned = root != 0 && group.plans.contains("turned_broadcast");
+  const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
   if (in_one_shot(group, plan, bytes)) {
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
@@ -139,7 +141,9 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).broadcast(plan, data, count, dtype, root);
+    Lowering lowering(operation.program, group.rank, group.size());
+    if (turned) return lowering.turned_broadcast(plan, data, count, dtype, root);
+    lowering.broadcast(plan, data, count, dtype, root);
   });
 }
 

@@ -43,7 +43,7 @@ def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path:
 @pytest.mark.parametrize("machines", ["011"])
 @pytest.mark.parametrize("seed", [3])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
-    trial("stop", machines, policy, seed, tmp_path, timeout=2)
+    trial("stop", machines, policy, seed, tmp_path, timeout=3)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits_and_the_others_hear_of_it(tmp_path: Path) -> None:

@@ -5,16 +5,15 @@ import secrets
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cores import CpuBudget, physical_cores
-from paceline.launch import torchrun, tree
+from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import Command, Ended, Job, wrapped
+from paceline.launch.job import Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
@@ -189,10 +188,7 @@ def _direct_job(request: Request, environment: Mapping[str, str], report: str, c
 
 
 def _torchrun_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
-    line = torchrun.command(request.arguments, request.ranks, environment, report=report, cores=cores)
-    # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
-    agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environment, "torchrun")
-    return Job([agent], tree.new_mark(environment), stderr=None if report == "-" else subprocess.PIPE)
+    return torchrun.TorchrunJob(request.arguments, request.ranks, environment, report=report, cores=cores)
 
 
 def _listen_to_agent(job: Job, collector: Collector) -> Voice | None:

@@ -59,6 +59,7 @@ class Acceptor(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="paceline-acceptor", daemon=True)
 
     def start(self) -> None:
+        """Listen, and answer from now on."""
         for door in self._doors:
             door.setblocking(False)
             self._selector.register(door, selectors.EVENT_READ)

@@ -44,6 +44,7 @@ class Arrivals:
             return self._changed.wait_for(lambda: ranks <= self._links.keys(), seconds)
 
     def missing(self, ranks: set[int]) -> list[int]:
+        """Those of `ranks` that have not arrived."""
         with self._changed:
             return sorted(ranks - self._links.keys())
 
