@@ -21,7 +21,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "coordinate/board_memory.hpp"
 #include "coordinate/dictionary.hpp"

@@ -15,8 +15,10 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "coordinate/entry.hpp"
 #include "coordinate/make.hpp"

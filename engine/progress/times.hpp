@@ -1,6 +1,7 @@
 // Times in the units in which they are handed on.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "execute/operation.hpp"
