@@ -178,7 +178,7 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   const bool one_level = plan.one_shot || plan.levels.size() == 1;
   const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  program_.unasked = plan.between_machines();
+  program_.unasked = plan.chunk_bytes > 0;
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
   cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
     std::byte* chunk = data + begin * width;
@@ -195,11 +195,16 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  program_.unasked = plan.between_machines();
+  program_.unasked = plan.chunk_bytes > 0;
+  cut(plan.chunks(count * width), count,
+      [&](std::size_t begin, std::size_t elements) { gather_half(plan, data + begin * width, elements, dtype, root); });
+}
+
+void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+  const std::size_t width = size_of(dtype);
+  program_.unasked = plan.chunk_bytes > 0;
   cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
-    std::byte* chunk = data + begin * width;
-    if (plan.between_machines()) return turned_tree(plan, chunk, elements * width, root);
-    gather_half(plan, chunk, elements, dtype, root);
+    turned_tree(plan, data + begin * width, elements * width, root);
   });
 }
 
@@ -236,7 +241,7 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
     program_.end_track();
     return;
   }
-  program_.unasked = plan.between_machines();
+  program_.unasked = plan.chunk_bytes > 0;
   const std::size_t chunks = plan.chunks(block * size);
   const std::size_t room = scratch.size() / std::min(chunks, kTracks);
   cut(chunks, count, [&](std::size_t begin, std::size_t elements) {

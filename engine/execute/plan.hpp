@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,9 +45,6 @@ struct Plan {
     return chunk_bytes == 0 || bytes <= chunk_bytes ? 1 : (bytes + chunk_bytes - 1) / chunk_bytes;
   }
 
-  // Only there are buffers cut, and only there does it matter where a rank is.
-  bool between_machines() const { return chunk_bytes > 0; }
-
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
   bool one_pass(int size) const {
     if (levels.size() != 1) return false;
@@ -54,5 +53,8 @@ struct Plan {
     return true;
   }
 };
+
+// Of a group, by collective; for each in the order of the sizes that they serve.
+using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
 
 }  // namespace paceline

@@ -62,7 +62,10 @@ Plans cut(Plan all_reduce, int size, std::size_t chunk, Plan all_gather = {}) {
   broadcast.chunk_bytes = chunk;
   if (all_gather.levels.empty()) all_gather = ring_plan(size);
   all_gather.chunk_bytes = chunk;
-  return {{"all_reduce", {all_reduce}}, {"all_gather", {all_gather}}, {"broadcast", {broadcast}}};
+  return {{"all_reduce", {all_reduce}},
+          {"all_gather", {all_gather}},
+          {"broadcast", {broadcast}},
+          {"turned_broadcast", {broadcast}}};
 }
 
 Wire mixed(int i, int j) { return (i < 2) == (j < 2) ? Wire::shm : Wire::tcp; }

@@ -17,7 +17,8 @@ class Choice:
     everything for itself as if it were the owner. chunk: a larger buffer is cut into equal chunks of at most this many
     bytes (at least 4096; 0: never), each served by the plan on its own, so that their levels overlap; all-gather is not
     cut, and a chunk of a reduce-scatter is the same part of every rank's block. predicted: what this and the other
-    candidates should take, in seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was compared.
+    candidates should take, in seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was
+    compared.
     """
 
     plan: Plan
