@@ -1,6 +1,7 @@
 """How large the chunks are into which a large buffer is cut, so that its levels overlap.
 
-A chunk is what the slowest link carries in a few milliseconds. Measured with 500, 250, 200 and 100 Mbit/s: longer ones
+A chunk is what the slowest link carries in a few milliseconds and a round trip: so many are under way that links stay
+busy while data go there and results come back. Measured with 500, 250, 200 and 100 Mbit/s: longer ones
 leave that link idle at the start and at the end, and with four of them under way fill a switch's queue until it drops
 packets; shorter ones cost every rank more time per byte, which is what counts where links are fast.
 """
@@ -20,8 +21,17 @@ _PER_RANK = 1 << 14
 def chunk_bytes(network: Network) -> int:
     """Bytes of a chunk, a power of two."""
     speeds = [min(network.up[index], network.down[index]) for index in _between_machines(network)]
-    wanted = min(_LARGEST, max(_SMALLEST, min(speeds, default=math.inf) * _SECONDS))
+    seconds = _SECONDS + _round_trip(network)
+    wanted = min(_LARGEST, max(_SMALLEST, min(speeds, default=math.inf) * seconds))
     return 1 << round(math.log2(max(wanted, _PER_RANK * network.world)))
+
+
+def _round_trip(network: Network) -> float:
+    """Seconds between the farthest machines and back, as if the root were between them."""
+    way = [0.0] * len(network.nodes)
+    for index in _between_machines(network):  # parents first
+        way[index] = way[network.parent[index]] + float(network.latency[index])
+    return 4 * max(way)
 
 
 def _between_machines(network: Network) -> list[int]:
