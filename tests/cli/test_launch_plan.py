@@ -176,6 +176,12 @@ def test_requests_that_cannot_be_carried_out(words: str, options: dict[str, obje
         check(request, {}, request.direct)
 
 
+def test_settings_that_no_rank_would_take() -> None:
+    with pytest.raises(ValueError, match="PACELINE_PORTS='many' should be a port range"):
+        check(Request(split(["-m", "x"]), "2"), {"PACELINE_PORTS": "many"}, False)
+    check(Request(split(["-m", "x"]), "2", cores="static"), {"PACELINE_CORES": "overridden", "RANK": "none"}, False)
+
+
 SUMMARY = """
 Failures:
 [1]:

@@ -19,6 +19,7 @@ from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
 from paceline.launch.supervise import Signals, supervise
 from paceline.partition import Partition, parse, partition
+from paceline.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def watch(
 def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
     """Raises ValueError, one sentence that says what would be right, if the request can't be carried out."""
     arguments = request.arguments
+    ours = {name for name in environ if name.startswith("PACELINE_") and name != "PACELINE_CORES"}  # see `division`
+    Settings.from_environment({name: environ[name] for name in ours})  # what each rank would refuse with a traceback
     if not arguments.program:
         raise ValueError("name the program to run, for example: paceline run -n 4 train.py")
     if request.ranks.isdigit() and int(request.ranks) < 1:

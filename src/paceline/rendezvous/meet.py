@@ -19,6 +19,7 @@ from paceline.errors import RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly, FailedElsewhere
 from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.handshake import PROTOCOL, new_ticket
 from paceline.rendezvous.link import Link, Native, Pairing
 from paceline.rendezvous.linking import link_all
@@ -103,6 +104,10 @@ def meet(
         raise
     except RendezvousError as error:
         reason = f"{me}: {error}"
+        _tell(assembly, reason)
+        raise RendezvousError(reason) from error
+    except OSError as error:
+        reason = f"{me}: cannot link with the others: {explain(error)}"
         _tell(assembly, reason)
         raise RendezvousError(reason) from error
     except BaseException as error:
