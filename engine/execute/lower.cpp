@@ -63,7 +63,7 @@ void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte*
 // Chunks differ by one element at most.
 template <typename Lower>
 void Lowering::cut(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Lower&& lower) {
-  program_.unasked = plan.between_machines();
+  program_.unasked = plan.chunk_bytes > 0;
   const std::size_t width = size_of(dtype);
   const auto chunks = static_cast<std::int64_t>(plan.chunks(count * width));
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -194,10 +194,13 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
 }
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  cut(plan, data, count, dtype, [&](std::byte* chunk, std::size_t elements) {
-    if (plan.between_machines()) return turned_tree(plan, chunk, elements * size_of(dtype), root);
-    gather_half(plan, chunk, elements, dtype, root);
-  });
+  cut(plan, data, count, dtype,
+      [&](std::byte* chunk, std::size_t elements) { gather_half(plan, chunk, elements, dtype, root); });
+}
+
+void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+  cut(plan, data, count, dtype,
+      [&](std::byte* chunk, std::size_t elements) { turned_tree(plan, chunk, elements * size_of(dtype), root); });
 }
 
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {

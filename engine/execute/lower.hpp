@@ -17,8 +17,10 @@ class Lowering {
 
   // Reduce-scatter by the plan's levels, then their mirror image; each chunk is a track.
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
-  // The plan's levels read backwards, from `root` instead of the rank that they end at; each chunk is a track.
+  // The plan's levels read backwards; each chunk is a track. From another root than 0 ranks count on from it, or the
+  // same tree is turned.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  void turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
   void all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype);
   // Block j of everybody is combined by rank j: by the levels of an all-gather's plan, in which rank j owns block j, in
   // `scratch` (size·count elements); or, where it has one level, at once and in rank order, for which `scratch` is

@@ -45,9 +45,6 @@ struct Plan {
     return chunk_bytes == 0 || bytes <= chunk_bytes ? 1 : (bytes + chunk_bytes - 1) / chunk_bytes;
   }
 
-  // Only there are buffers cut, and only there does it matter where a rank is.
-  bool between_machines() const { return chunk_bytes > 0; }
-
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
   bool one_pass(int size) const {
     if (levels.size() != 1) return false;

@@ -68,6 +68,10 @@ bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
   return group.lane != nullptr && plan.one_shot && bytes <= kOneShotBytes;
 }
 
+bool in_one_pass(const Group& group, const Plan& plan, std::size_t bytes) {
+  return group.lane != nullptr && bytes > 0 && plan.one_pass(group.size());
+}
+
 // Everybody fetches what is for it from where the others have it.
 template <typename Build>
 Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
@@ -92,7 +96,7 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
       combine(group, operation, data, 0, bytes, dtype, op);
     });
   }
-  if (group.lane != nullptr && bytes > 0 && plan.one_pass(group.size())) {
+  if (in_one_pass(group, plan, bytes)) {
     std::shared_ptr<SharedAllReduce> fresh;
     return engine.run(group, fresh, what, bytes, mode, [&](SharedAllReduce& operation) {
       operation.data = data;
@@ -107,12 +111,19 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   });
 }
 
+bool begins_together(const Group& group, std::size_t bytes) {
+  const Plan& plan = group.plan_for("all_reduce", bytes);
+  return in_one_shot(group, plan, bytes) || in_one_pass(group, plan, bytes);
+}
+
 Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int root, Mode mode) {
   check_rank(group, root, "the root");
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
-  const Plan& plan = group.plan_for("broadcast", bytes);
+  // In a network it matters where a rank is: none can stand in for another.
+  const bool turned = root != 0 && group.plans.contains("turned_broadcast");
+  const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
   if (in_one_shot(group, plan, bytes)) {
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
@@ -130,7 +141,9 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).broadcast(plan, data, count, dtype, root);
+    Lowering lowering(operation.program, group.rank, group.size());
+    if (turned) return lowering.turned_broadcast(plan, data, count, dtype, root);
+    lowering.broadcast(plan, data, count, dtype, root);
   });
 }
 

@@ -39,7 +39,10 @@ Plans cut(Plan all_reduce, int size, std::size_t chunk) {
   all_reduce.chunk_bytes = chunk;
   Plan broadcast = binomial_plan(size);
   broadcast.chunk_bytes = chunk;
-  return {{"all_reduce", {all_reduce}}, {"all_gather", {ring_plan(size)}}, {"broadcast", {broadcast}}};
+  return {{"all_reduce", {all_reduce}},
+          {"all_gather", {ring_plan(size)}},
+          {"broadcast", {broadcast}},
+          {"turned_broadcast", {broadcast}}};
 }
 
 Wire mixed(int i, int j) { return (i < 2) == (j < 2) ? Wire::shm : Wire::tcp; }

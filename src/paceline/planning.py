@@ -19,15 +19,15 @@ def plans(
     """Every plan that a group on `topology` needs, by collective; the arguments are those of `choose`.
 
     "all_reduce" is the reduce-scatter half, mirrored by the engine; in "all_gather", of the same form, rank i
-    owns block i; "broadcast" is to be read backwards from rank 0. From other roots ranks count on where all share a
-    machine; between machines (plans with a chunk) the data climb the tree from the root, then go down the rest of it.
+    owns block i; "broadcast" is to be read backwards from rank 0. From another root, where there are entries for
+    "turned_broadcast", the data climb one's tree from that root, then go down the rest of it; elsewhere ranks count on.
     """
     # Not cached: the engine takes it over when a group is made, and a ring of 64 ranks weighs 0.5 MB.
     chosen = {collective: choose(collective, topology, ranks, algorithm) for collective in COLLECTIVES}
     for collective, choices in chosen.items():
         for choice in choices:
             log.info("%s of %d ranks: %s", collective, topology.world, choice.reason)
-    return {collective: list(map(_entry, choices)) for collective, choices in chosen.items()}
+    return {collective: list(map(_entry, choices)) for collective, choices in chosen.items() if choices}
 
 
 def _entry(choice: Choice) -> PlanEntry:

@@ -85,6 +85,8 @@ class Settings:
     metrics_token: str | None = None
     elastic: values.ElasticSeat | None = None
     """Set by the launcher of an elastic job, which says who this rank is in each round."""
+    elastic_timeout: float | None = None
+    """For the launcher of an elastic job: seconds that a round waits for ranks and hosts."""
 
     @property
     def one_machine(self) -> bool:
@@ -156,6 +158,7 @@ class Settings:
             metrics=metrics,
             metrics_token=token,
             elastic=said(values.elastic_seat, "PACELINE_ELASTIC"),
+            elastic_timeout=said(values.timeout, "HOROVOD_ELASTIC_TIMEOUT"),
         )
 
 

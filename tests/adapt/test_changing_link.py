@@ -1,21 +1,23 @@
-"""A link that becomes slower while ranks use it: they find out, agree, measure and plan again; no result is wrong."""
+"""A link that becomes slower while ranks use it, and links that nobody told them of: they find out, agree, measure and
+plan again; no result is wrong."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from on_a_changing_link import COUNT
+from on_lab import ended, heard, ranks_on
 
 from paceline.lab.lab import Lab
-from paceline.topology import Link, read
+from paceline.topology import Link, parse, read
 
 PROGRAM = Path(__file__).with_name("on_a_changing_link.py")
 BEFORE, AFTER = 4, 44
+CALLS = 8
+"""Too few for anybody to measure once more."""
+NBYTES = 4 * COUNT
 MBIT = 1e6 / 8
 TOPOLOGY = """
 name: three
@@ -23,6 +25,19 @@ children:
   - {machine: alpha, ranks: 1, uplink: 500 Mbit/s}
   - {machine: beta, ranks: 1, uplink: 500 Mbit/s}
   - {machine: gamma, ranks: 1, uplink: 500 Mbit/s}
+"""
+RACKS = """
+children:
+  - switch: east
+    uplink: 100 Mbit/s
+    children:
+      - {machine: alpha, ranks: 1, uplink: 100 Mbit/s}
+      - {machine: beta, ranks: 1, uplink: 100 Mbit/s}
+  - switch: west
+    uplink: 100 Mbit/s
+    children:
+      - {machine: gamma, ranks: 1, uplink: 100 Mbit/s}
+      - {machine: delta, ranks: 1, uplink: 100 Mbit/s}
 """
 NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) Mbit/s down)?")
 
@@ -37,27 +52,13 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
     """left: what the link has of its 500 Mbit/s."""
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)
-    with Lab(read(file), file) as lab, ExitStack() as stack:
-        ranks = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [*lab.exec(machine), sys.executable, str(PROGRAM), collective, str(BEFORE), str(AFTER)],
-                    env={**os.environ, **lab.environment(machine), **_rank(lab, machine)},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for machine in range(3)
-        ]
-        for rank in ranks:
-            stack.callback(rank.kill)
-        first = ranks[0]
-        assert first.stdout is not None
-        assert first.stdout.readline() == "ready\n"
+    with (
+        Lab(read(file), file) as lab,
+        ranks_on(lab, (0, 1, 2), PROGRAM, collective, str(BEFORE), str(AFTER)) as ranks,
+    ):
+        heard(ranks[0], "ready")
         lab.change("beta", Link(left * MBIT, left * MBIT))
-        said = [rank.communicate("go\n", timeout=150)[1] for rank in ranks]
+        _, said = ended(ranks, "go\n")
     assert [rank.returncode for rank in ranks] == [0, 0, 0], said
     found = NEWS.findall(said[0])
     assert found, said[0]
@@ -67,12 +68,20 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
     assert not NEWS.search(said[1] + said[2]), "one rank speaks for all"
 
 
-def _rank(lab: Lab, machine: int) -> dict[str, str]:
-    return {
-        "RANK": str(machine),
-        "WORLD_SIZE": "3",
-        "LOCAL_RANK": "0",
-        "LOCAL_WORLD_SIZE": "1",
-        "MASTER_ADDR": lab.machines[0].address,
-        "MASTER_PORT": "29500",
-    }
+@pytest.mark.requires_root_network
+def test_switches_that_nobody_told_of_are_found_and_planned_for() -> None:
+    """Two racks whose links are half of what their machines could fill. Taken for one switch, every machine owns a
+    quarter, and twice the buffer crosses each rack's link each way; with the racks known, once."""
+    with (
+        Lab(parse(RACKS)) as lab,
+        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "30", str(CALLS)) as ranks,
+    ):
+        heard(ranks[0], "ready")
+        before = {traffic.name: traffic for traffic in lab.traffic()}
+        _, said = ended(ranks, "go\n")
+        after = {traffic.name: traffic for traffic in lab.traffic()}
+    assert [rank.returncode for rank in ranks] == [0] * 4, said
+    assert re.search(r"plans made again: .*switch-1 of alpha beta [0-9.]+ Mbit/s.* \(new\)", said[0]), said[0]
+    for rack in ("east", "west"):
+        crossed = max(after[rack].up - before[rack].up, after[rack].down - before[rack].down)
+        assert crossed / (CALLS * NBYTES) == pytest.approx(1.0, abs=0.2), said[0]

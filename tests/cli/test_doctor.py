@@ -44,6 +44,18 @@ def test_reads_that_are_refused_cost_an_explanation(monkeypatch: pytest.MonkeyPa
     assert finding.value == "refused" and "kernel.yama.ptrace_scope" in finding.advice
 
 
+@pytest.mark.parametrize("got", [True, False])
+def test_huge_pages_are_what_an_array_got_not_what_a_setting_says(monkeypatch: pytest.MonkeyPatch, got: bool) -> None:
+    real = memory.huge_pages(HERE)
+    assert real.value == "not available" or ("has them" in real.value) == memory.shared_array_has_huge_pages()
+    settings = {"enabled": "always [madvise] never", "shmem_enabled": "always advise [never] deny"}
+    monkeypatch.setattr(memory, "_text", lambda path: settings[path.rpartition("/")[2]])
+    monkeypatch.setattr(memory, "shared_array_has_huge_pages", lambda: got)
+    finding = memory.huge_pages(HERE)
+    assert ("has them" if got else "does without") in finding.value
+    assert ("shmem_enabled" in finding.advice) == (not got)
+
+
 @pytest.mark.parametrize(
     ("version", "supported"),
     [("2.11.0", True), ("2.13.0+cpu", True), ("2.15.1", True), ("2.10.9", False), ("2.16.0.dev1", False)],

@@ -11,14 +11,17 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trees import link, machines, trees
+from trees import GBIT, link, machines, trees
 
 from paceline.plan import Plan, choose, pick
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.between import ONE_SHOT_BYTES
+from paceline.plan.broadcast_chain import broadcast_chain
+from paceline.plan.broadcast_tree import broadcast_tree
 from paceline.plan.choose import COLLECTIVES, NO_LIMIT, ONE_SHOT_SLOT
 from paceline.plan.cost import cost
 from paceline.plan.ring import ring
+from paceline.plan.turned import turned
 from paceline.plan.verify import PlanError, verify, verify_blocks
 from paceline.plan.wire import from_wire, to_wire
 from paceline.planning import plans
@@ -78,7 +81,7 @@ def check_entries(topology: Topology, ranks: list[int], one_machine: bool, algor
             owners = verify(plan)
             if collective == "all_gather":
                 verify_blocks(plan)
-            if collective == "broadcast" or (one_shot and collective == "all_reduce"):
+            if "broadcast" in collective or (one_shot and collective == "all_reduce"):
                 assert [owner for _, owner in owners] == [0]
             if one_shot:
                 shown = limit // size if collective == "all_gather" else limit
@@ -139,6 +142,27 @@ def test_thresholds_on_one_machine(collective: str, size: int, expected: dict[in
 def test_choices_between_machines(topology: Topology, expected: dict[int, str]) -> None:
     assert {nbytes: pick("all_reduce", topology, nbytes).name for nbytes in expected} == expected
     assert {pick("all_gather", topology, 1 << 30).name, pick("broadcast", topology, 8).name} == {"tree"}
+
+
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_a_large_broadcast_goes_from_machine_to_machine(count: int) -> None:
+    """In a tree the root's link would carry it once for every step."""
+    topology = machines([1] * count, [0.5] * count, latency=5e-5)
+    names = {nbytes: pick("broadcast", topology, nbytes).name for nbytes in (8, 1 << 30)}
+    assert names == {8: "tree", 1 << 30: "chain"}
+
+
+def test_a_turned_broadcast_is_chosen_by_what_it_costs_from_other_roots() -> None:
+    """Of three machines: from its end the chain's links carry the data once, from its middle they do so twice, as the
+    tree's do from its own root; from others the tree's do so once or twice as well."""
+    topology = machines([1, 1, 1], [0.5] * 3, latency=5e-5)
+    nbytes = 1 << 30
+    for plan in (broadcast_tree(topology, 0), broadcast_chain(topology, 0)):
+        assert [cost(turned(plan, root), topology, nbytes).all_gather.rest for root in range(3)] == pytest.approx(
+            [times / (0.5 * GBIT) for times in {"tree": (2, 1, 1), "chain": (1, 2, 1)}[plan.name]]
+        )
+    predicted = dict(pick("turned_broadcast", topology, nbytes).predicted)
+    assert predicted["tree"] < predicted["chain"]
 
 
 def test_a_single_rank_has_nothing_to_do() -> None:

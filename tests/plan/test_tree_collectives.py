@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -10,14 +11,19 @@ from hypothesis import strategies as st
 from trees import machines, trees
 
 from paceline.plan.blocks import blocks
+from paceline.plan.broadcast_chain import broadcast_chain
 from paceline.plan.broadcast_tree import broadcast_tree
 from paceline.plan.cost import cost
 from paceline.plan.ir import WHOLE, Plan, block
 from paceline.plan.network import Network
 from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring, ring_of_blocks
+from paceline.plan.turned import turned
 from paceline.plan.verify import verify, verify_blocks
 from paceline.topology import Topology
+
+Planner = Callable[[Topology, int], Plan]
+planners = st.sampled_from([broadcast_tree, broadcast_chain])
 
 
 @given(trees(), st.randoms())
@@ -42,52 +48,68 @@ def test_every_block_enters_every_machine_once(sizes: list[int]) -> None:
         assert leaving == pytest.approx((len(sizes) - 1) * size / world)
 
 
-@given(trees(), st.integers(0, 63), st.data())
+@given(planners, trees(), st.integers(0, 63), st.data())
 def test_broadcast_enters_every_machine_and_switch_once_from_any_root(
-    topology: Topology, first: int, data: st.DataObject
+    planner: Planner, topology: Topology, first: int, data: st.DataObject
 ) -> None:
     """From other roots than its own the engine goes along the same edges, turned."""
     own = first % topology.world
-    plan = broadcast_tree(topology, own)
+    plan = planner(topology, own)
     assert verify(plan) == ((WHOLE, own),)
     network = Network(topology)
     inner = {network.name(index): network.span[index] for index, node in enumerate(network.nodes) if node.children}
     root = data.draw(st.integers(0, topology.world - 1))
-    ways = turned(plan, root)
+    ways = edges(turned(plan, root))
     assert sorted(to for _, to in ways) == sorted(set(range(topology.world)) - {root})
     for name, span in inner.items():
         entered = sum(sender not in span and to in span for sender, to in ways)
         assert entered == (root not in span), name
 
 
-@given(trees(), st.integers(0, 63))
-def test_broadcast_loads_links_as_the_model_says(topology: Topology, seed: int) -> None:
+@given(planners, trees(), st.integers(0, 63), st.integers(0, 63))
+def test_a_turned_broadcast_has_the_same_edges_and_is_one_from_its_root(
+    planner: Planner, topology: Topology, first: int, second: int
+) -> None:
+    own, root = first % topology.world, second % topology.world
+    plan = planner(topology, own)
+    other = turned(plan, root)
+    assert verify(other) == ((WHOLE, root),)
+    assert sorted(map(sorted, edges(plan))) == sorted(map(sorted, edges(other)))
+    assert edges(turned(plan, own)) == edges(plan)
+
+
+@given(planners, trees(), st.integers(0, 63))
+def test_broadcast_loads_links_as_the_model_says(planner: Planner, topology: Topology, seed: int) -> None:
     root = seed % topology.world
-    plan = broadcast_tree(topology, root)
+    plan = planner(topology, root)
     network = Network(topology)
     span = {network.name(index): network.span[index] for index in range(len(network.nodes))}
-    ways = turned(plan, root)
+    ways = edges(plan)
     for link in cost(plan, topology, 1).links:
         # What goes up in a reduction comes down in a broadcast.
         assert link.up == sum(sender not in span[link.name] and to in span[link.name] for sender, to in ways)
         assert link.down == sum(sender in span[link.name] and to not in span[link.name] for sender, to in ways)
 
 
-def turned(plan: Plan, root: int) -> list[tuple[int, int]]:
-    """Who sends to whom when the data spread from `root` along the edges of a broadcast's tree."""
-    neighbours: dict[int, list[int]] = {rank: [] for rank in range(plan.world)}
-    for level in plan.levels:
-        for step in level:
-            for holder in set(step.holders) - {step.owner}:
-                neighbours[holder].append(step.owner)
-                neighbours[step.owner].append(holder)
-    ways: list[tuple[int, int]] = []
-    reached = [(root, root)]
-    for rank, parent in reached:
-        onwards = [(rank, other) for other in neighbours[rank] if other != parent]
-        ways += onwards
-        reached += [(other, rank) for _, other in onwards]
-    return ways
+@given(trees(), st.integers(0, 63))
+def test_a_chain_leaves_every_machine_and_switch_once(topology: Topology, seed: int) -> None:
+    network = Network(topology)
+    ways = edges(broadcast_chain(topology, seed % topology.world))
+    for index, node in enumerate(network.nodes):
+        if node.kind in ("machine", "switch"):
+            span = network.span[index]
+            assert sum(sender in span and to not in span for sender, to in ways) <= 1
+
+
+def edges(plan: Plan) -> list[tuple[int, int]]:
+    """Who sends to whom in a broadcast, in that order."""
+    return [
+        (step.owner, holder)
+        for level in reversed(plan.levels)
+        for step in level
+        for holder in step.holders
+        if holder != step.owner
+    ]
 
 
 @pytest.mark.parametrize(("sizes", "steps"), [((2, 3), 1 + 2), ((1, 1, 1, 1), 2), ((4, 4, 4), 2 + 2), ((5,), 3)])

@@ -19,10 +19,12 @@ def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
     """The same ranks; all-reduce goes by `plan` and broadcast by a binomial tree, in chunks of `chunk` bytes."""
     channel = np.array([secrets.randbits(62)])
     group.broadcast(channel, 0)
+    broadcast = [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))]
     entries = {
         "all_reduce": [(-1, plan.name, False, chunk, to_wire(plan))],
         "all_gather": [(-1, "ring", False, 0, to_wire(ring(group.size)))],
-        "broadcast": [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))],
+        "broadcast": broadcast,
+        "turned_broadcast": broadcast,
     }
     home, ranks = runtime(), list(range(group.size))
     native = home.subgroup(group._native.channel, ranks, int(channel[0]), timeout, lambda *_: entries)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from losing import NAMED_WITHIN
+from on_lab import ended, heard, ranks_on
 
 from paceline.lab.lab import Lab
 from paceline.topology import parse
@@ -33,37 +30,14 @@ children:
 def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)
-    with Lab(parse(TOPOLOGY), file) as lab, ExitStack() as stack:
-        ranks = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [*lab.exec(machine), sys.executable, str(PROGRAM)],
-                    env={
-                        **os.environ,
-                        **lab.environment(machine),
-                        "RANK": str(rank),
-                        "WORLD_SIZE": str(len(PLACES)),
-                        "MASTER_ADDR": lab.machines[0].address,
-                        "MASTER_PORT": "28541",
-                        "PACELINE_TIMEOUT": str(TIMEOUT),
-                        "PACELINE_START_TIMEOUT": "60",
-                    },
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            for rank, machine in enumerate(PLACES)
-        ]
-        for process in ranks:
-            stack.callback(process.kill)
-        for process in ranks:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+    waits = {"PACELINE_TIMEOUT": str(TIMEOUT), "PACELINE_START_TIMEOUT": "60"}
+    with Lab(parse(TOPOLOGY), file) as lab, ranks_on(lab, PLACES, PROGRAM, **waits) as ranks:
+        for rank in ranks:
+            heard(rank, "ready")
         lab.cut("gamma")
-        said = [process.communicate(timeout=40) for process in ranks]
-    assert [process.returncode for process in ranks] == [7] * len(PLACES), said
-    told = [json.loads(out) for out, _ in said]
+        outs, errs = ended(ranks, deadline=40)
+    assert [rank.returncode for rank in ranks] == [7] * len(PLACES), errs
+    told = [json.loads(out) for out in outs]
     assert all(report["kind"] in ("Timeout", "PeerLost") for report in told), told
     assert all(report["waited"] < TIMEOUT + NAMED_WITHIN for report in told), told
     for report in told[:3]:

@@ -21,6 +21,7 @@ from paceline import _engine
 from paceline.adapt.network import Assumed
 from paceline.adapt.pace import Pace
 from paceline.topology.discover import Placement
+from paceline.topology.measured import Load
 from paceline.trace.event import Event
 
 log = logging.getLogger("paceline.plan")
@@ -31,8 +32,8 @@ WINDOW = 8
 
 Events = Callable[[int], Sequence[Any]]
 """Of the engine, those with higher numbers than this."""
-Measure = Callable[[Any], Placement]
-"""Collective: measures the links of a native group; the same on all ranks."""
+Measure = Callable[[Any], tuple[Placement, Sequence[Load]]]
+"""Collective: measures the links of a native group, see `links`; the same on all ranks."""
 Plans = Callable[[Placement], Any]
 
 
@@ -126,7 +127,7 @@ class AdaptiveGroup:
             operation.wait()
         self._under_way.clear()
         start = time.monotonic()
-        placement, news = self._assumed.measured(self._measure(self._native))
+        placement, news = self._assumed.measured(*self._measure(self._native))
         self._native.set_plans(self._plans(placement))
         self._assumed = Assumed(placement)
         self._pace.measured()

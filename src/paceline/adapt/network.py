@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
-from paceline.topology import Link
+from paceline.topology import Link, Topology
 from paceline.topology.discover import Placement
+from paceline.topology.measured import Load
 from paceline.topology.relink import relink
 from paceline.topology.words import speeds
+
+_MOST_NAMES = 8
 
 
 class Assumed:
@@ -31,17 +36,21 @@ class Assumed:
             self._seconds[key] = line.seconds(nbytes)
         return self._seconds[key]
 
-    def measured(self, found: Placement) -> tuple[Placement, str]:
-        """The same tree with the machines' links as they were found, and which of them are others, in words."""
-        links: dict[int, Link] = {}
-        for node, places in found.topology.machines():
-            assert node.uplink is not None
-            links.update(dict.fromkeys((found.ranks[place] for place in places), node.uplink))
-        machines = list(self.placement.topology.machines())
-        uplinks = [links[self.placement.ranks[places[0]]] for _, places in machines]
-        news = [
-            f"{node.name} {speeds(uplink)} (taken for {speeds(node.uplink)})"
-            for (node, _), uplink in zip(machines, uplinks, strict=True)
-            if node.uplink is not None
-        ]
-        return Placement(relink(self.placement.topology, uplinks), self.placement.ranks), ", ".join(news)
+    def measured(self, found: Placement, loads: Sequence[Load]) -> tuple[Placement, str]:
+        """The network as it was found, see `relink`, and which of its links are others, in words."""
+        now = relink(self.placement, found, loads)
+        before = dict(_links(self.placement.topology))
+        news = []
+        for name, link in _links(now.topology):
+            known = before.get(name)
+            news.append(f"{name} {speeds(link)} ({'new' if known is None else f'taken for {speeds(known)}'})")
+        return now, ", ".join(news)
+
+
+def _links(topology: Topology) -> Iterator[tuple[str, Link]]:
+    """Of machines and switches, by their names; those of a switch's machines are said too."""
+    for node in topology.root.walk():
+        if node.uplink is not None and node.kind in ("machine", "switch"):
+            machines = [below.name for below in node.walk() if below.kind == "machine"]
+            names = machines[:_MOST_NAMES] + ["…"] * (len(machines) > _MOST_NAMES)
+            yield node.name if node.kind == "machine" else f"{node.name} of {' '.join(names)}", node.uplink

@@ -67,10 +67,20 @@ def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, long
         schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
         loads = loaded(group, machines, parts, schedules, carried, min(longest, left / max(map(len, schedules))))
         found += loads
-        switches = [one.machines for load in loads for one in below(load, carried)]
-        parts = [sorted(one) for one in switches if len(one) >= LEAST_MACHINES]
+        parts = _next(group, len(machines), loads, carried)
         left /= 2
     return tuple(found)
+
+
+def _next(group: Group, machines: int, loads: Sequence[Load], carried: Matrix) -> list[list[int]]:
+    """The machines below each switch that these rounds show, where they are enough; rank 0 looks, for all."""
+    part_of = np.full(machines, -1)
+    if group.rank == 0:
+        switches = [one.machines for load in loads for one in below(load, carried)]
+        for number, one in enumerate(one for one in switches if len(one) >= LEAST_MACHINES):
+            part_of[list(one)] = number
+    group.broadcast(part_of, 0)
+    return [np.flatnonzero(part_of == number).tolist() for number in range(int(part_of.max()) + 1)]
 
 
 def _within(group: Group, ranks: Sequence[int], longest: float) -> tuple[float, float]:

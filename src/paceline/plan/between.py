@@ -12,16 +12,18 @@ from itertools import groupby
 
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.blocks import blocks
+from paceline.plan.broadcast_chain import broadcast_chain
 from paceline.plan.broadcast_tree import broadcast_tree
 from paceline.plan.choice import NO_LIMIT, Choice
 from paceline.plan.chunk import chunk_bytes
-from paceline.plan.cost import Line, cost
+from paceline.plan.cost import Line, cost, mean
 from paceline.plan.direct import direct
 from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
 from paceline.plan.network import Network
 from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring_of_blocks
+from paceline.plan.turned import turned
 from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
@@ -39,6 +41,10 @@ _USUAL = 32 << 20
 _TIE = 1.02
 """What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many."""
 _PREFERRED = ("paceline", "flexreduce")
+_ROOTS = 4
+"""Of all roots that a broadcast can have, so many are looked at, spread over the network."""
+_LONGEST_CHAIN = 64
+"""Machines; in a longer one the first chunk alone would be on its way for a good part of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +91,28 @@ def _same(plan: Plan) -> Plan:
 
 def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     """From rank 0."""
-    tree = relabel(broadcast_tree(topology, list(ranks).index(0)), ranks)
-    steps = len(tree.levels)
-    reason = f"The data enter each machine once, in a tree of {steps} {'step' if steps == 1 else 'steps'}."
-    return (Choice(tree, NO_LIMIT, reason, chunk=chunk_bytes(Network(topology))),)
+    return _broadcast(topology, ranks, lambda plan: [plan])
+
+
+def turned_broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
+    """Trees from rank 0 that are to be turned to another root, by what they cost from such roots on average."""
+    own, world = list(ranks).index(0), len(ranks)
+    roots = sorted({(own + step * world // (_ROOTS + 1)) % world for step in range(1, _ROOTS + 1)} - {own})
+    return _broadcast(topology, ranks, lambda plan: [turned(plan, root) for root in roots])
+
+
+def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], Sequence[Plan]]) -> tuple[Choice, ...]:
+    """`used`: what a plan from rank 0 will be used as."""
+    network, own = Network(topology), list(ranks).index(0)
+    plans = [broadcast_tree(topology, own)]
+    if sum(1 for _ in topology.machines()) <= _LONGEST_CHAIN:
+        plans.append(broadcast_chain(topology, own))
+    # What goes up in a reduction comes down in a broadcast.
+    lines = [[cost(one, network, SIZES[-1]).all_gather for one in used(plan)] for plan in plans]
+    candidates = [
+        _Candidate(plan.name, mean(line), partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)
+    ]
+    return _cheapest(candidates, ranks, chunk_bytes(network))
 
 
 def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int) -> tuple[Choice, ...]:
@@ -115,12 +139,13 @@ def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
 
 
 def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:
-    (name, seconds), (other, others_seconds), *_ = predicted
+    (name, seconds), *others = predicted
     if limit != NO_LIMIT:
         which = f"Up to {show_bytes(limit)}"
     else:
         which = f"Above {show_bytes(above)}" if above else "At any size"
+    beside = "".join(f", with {other} {show_seconds(took)}" for other, took in others[:1])
     return (
-        f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}, "
-        f"with {other} {show_seconds(others_seconds)}."
+        f"{which} {name} is as quick as any, by the cost model: "
+        f"{show_bytes(nbytes)} take {show_seconds(seconds)}{beside}."
     )

@@ -23,7 +23,7 @@ def broadcast_tree(topology: Topology, root: int) -> Plan:
     levels: list[Level] = []
     for _, nodes in network.branches():
         trees = [
-            _binomial([_first(network.span[child], root) for child in network.children[node]], root) for node in nodes
+            binomial_of([first(network.span[child], root) for child in network.children[node]], root) for node in nodes
         ]
         levels += (
             tuple(step for level in side_by_side for step in level)
@@ -32,11 +32,12 @@ def broadcast_tree(topology: Topology, root: int) -> Plan:
     return Plan(network.world, "tree", tuple(level for level in levels if level))
 
 
-def _first(span: range, root: int) -> int:
+def first(span: range, root: int) -> int:
+    """Who of these ranks gets the data first."""
     return root if root in span else span.start
 
 
-def _binomial(ranks: list[int], root: int) -> list[Level]:
+def binomial_of(ranks: list[int], root: int) -> list[Level]:
     """The tree of these ranks; the root, or without it the first, ends with everything."""
     ranks = sorted(ranks, key=lambda rank: (rank != root, rank))
     levels: list[Level] = []

@@ -24,13 +24,16 @@ ONE_SHOT_MOVED = 4 * 1024
 ONE_SHOT_LEAST = 1024
 FLAT_BROADCAST_RANKS = 4
 
-COLLECTIVES = ("all_reduce", "all_gather", "broadcast")
+COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "turned_broadcast")
+"""The last is a broadcast from another rank than 0 whose tree is turned; where there is no choice of it, ranks count on
+from the root."""
 
 
 def choose(
     collective: str, topology: Topology, ranks: Sequence[int] | None = None, algorithm: str | None = None
 ) -> tuple[Choice, ...]:
-    """The choices for a group on `topology`, by rising limit; the last one has no limit.
+    """The choices for a group on `topology`, by rising limit; the last one has no limit. None for a turned broadcast on
+    one machine, where all ranks are alike.
 
     ranks: which rank of the group sits at each place of the topology; without it rank i at place i. algorithm: the
     all-reduce to use between machines, for all sizes. Ranks of one machine share a memory. Raises ValueError for an
@@ -48,7 +51,12 @@ def choose(
     places = range(size) if ranks is None else ranks
     if collective == "all_reduce":
         return between.all_reduce(topology, places, algorithm)
-    return between.all_gather(topology, places) if collective == "all_gather" else between.broadcast(topology, places)
+    planner = {
+        "all_gather": between.all_gather,
+        "broadcast": between.broadcast,
+        "turned_broadcast": between.turned_broadcast,
+    }[collective]
+    return planner(topology, places)
 
 
 def pick(collective: str, topology: Topology, nbytes: int) -> Choice:
@@ -65,6 +73,8 @@ def _on_one_machine(collective: str, size: int) -> tuple[Choice, ...]:
     if collective == "all_gather":
         reason = f"The {size} ranks share a memory: each block is read from where it lies."
         return _one_shot(direct(size), ONE_SHOT_MOVED * size), Choice(direct(size), NO_LIMIT, reason)
+    if collective == "turned_broadcast":
+        return ()
     limit = ONE_SHOT_MOVED if size <= FLAT_BROADCAST_RANKS else ONE_SHOT_SLOT
     return _one_shot(flat(size), limit), _broadcast(size)
 

@@ -12,7 +12,7 @@ busiest link needs for all of its bytes. A buffer of one chunk has a barrier aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -123,6 +123,14 @@ class Line:
     def seconds(self, nbytes: int) -> float:
         """For a buffer of this size."""
         return self.latency + self.first * min(nbytes, self.chunk) + self.rest * max(0, nbytes - self.chunk)
+
+
+def mean(lines: Sequence[Line]) -> Line:
+    """Of lines with the same chunk."""
+    latency, first, rest = (
+        sum(getattr(line, part) for line in lines) / len(lines) for part in ("latency", "first", "rest")
+    )
+    return Line(latency, first, rest, lines[0].chunk)
 
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:

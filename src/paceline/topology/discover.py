@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from statistics import median_low
 
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
+from paceline.topology.nest import free_name, nest, numbered
 from paceline.topology.tree import Link, Node, Topology
 
 NAME = "network"
@@ -76,37 +77,18 @@ def place(
     """
     shared = by_machine(facts)
     taken: set[str] = set()
-    hosts = [_free(facts[ranks[0]].host, taken) for ranks in shared]
-    name = _free(NAME, taken)
+    hosts = [free_name(facts[ranks[0]].host, taken) for ranks in shared]
+    name = free_name(NAME, taken)
     machines = [
         Node("machine", host, uplink if len(shared) > 1 else None, (Node("rank", "", local),) * len(ranks))
         for host, uplink, local, ranks in zip(hosts, uplinks, locals, shared, strict=True)
     ]
     if len(machines) == 1:
-        return Placement(Topology(NAME, _numbered(machines[0], count())), tuple(shared[0]))
+        return Placement(Topology(NAME, numbered(machines[0], count())), tuple(shared[0]))
     parts = {frozenset([number]): machine for number, machine in enumerate(machines)}
-    for number, (below, link) in enumerate(switches, 1):
-        inside = sorted((part for part in parts if part <= below), key=min)
-        parts[below] = Node("switch", _free(f"switch-{number}", taken), link, tuple(parts.pop(part) for part in inside))
-    root = Node("switch", name, None, tuple(parts[part] for part in sorted(parts, key=min)))
+    named = [(below, free_name(f"switch-{number}", taken), link) for number, (below, link) in enumerate(switches, 1)]
+    root = Node("switch", name, None, nest(parts, named))
     order = [hosts.index(node.name) for node in root.walk() if node.kind == "machine"]
     return Placement(
-        Topology(NAME, _numbered(root, count())), tuple(rank for number in order for rank in shared[number])
+        Topology(NAME, numbered(root, count())), tuple(rank for number in order for rank in shared[number])
     )
-
-
-def _numbered(node: Node, numbers: Iterator[int]) -> Node:
-    """The same with ranks named by their numbers."""
-    if node.kind == "rank":
-        return replace(node, name=f"rank {next(numbers)}")
-    return replace(node, children=tuple(_numbered(child, numbers) for child in node.children))
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or with a number where another machine has it already, and from now on nobody else's."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name} ({number})"
-    taken.add(free)
-    return free

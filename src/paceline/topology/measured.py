@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,13 @@ class Load:
     machines: tuple[int, ...]
     to: Integers
     rate: Matrix
+
+    def carried(self, machines: Collection[int]) -> tuple[float, float]:
+        """The most bytes per second, in any round, that these sent to others together, and received from others."""
+        inside = np.isin(self.machines, list(machines))
+        out = np.where(inside & ~inside[self.to], self.rate, 0).sum(axis=1)
+        into = np.where(~inside & inside[self.to], self.rate, 0).sum(axis=1)
+        return float(out.max(initial=0.0)), float(into.max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True)

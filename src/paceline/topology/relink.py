@@ -1,25 +1,95 @@
-"""The same tree with other links between machines."""
+"""A network that was known, after a measurement: its links as they were found, and switches that nobody knew of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
+from paceline.topology.discover import Placement
+from paceline.topology.measured import Load
+from paceline.topology.nest import Below, free_name, nest, numbered
 from paceline.topology.tree import Link, Node, Topology
 
+_NARROW = 0.99
+"""A switch's link below this share of what its children's links carry together was measured, not concluded."""
 
-def relink(topology: Topology, uplinks: Sequence[Link]) -> Topology:
-    """Machine i, in the order of a walk, gets `uplinks[i]`; links of switches and ranks stay as they are.
 
-    Raises ValueError unless there is one link for each machine.
+def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placement:
+    """`known` with the link of every machine, and the switches, that a measurement of the same ranks `found`.
+
+    A known switch whose link hindered nobody this time keeps it, unless the machines below were seen to get more
+    together; it is gone where one that was found crosses it. What is inside of machines stays as it was.
+    loads: what was measured; machines are numbered in the order of their first ranks. Places are numbered anew.
     """
-    machines = sum(1 for _ in topology.machines())
-    if len(uplinks) != machines:
-        raise ValueError(f"{len(uplinks)} links were given for {machines} machines")
-    return replace(topology, root=_relinked(topology.root, iter(uplinks)))
+    before, now = _below(known), _below(found)
+    machines = sorted((ranks for ranks, node in before.items() if node.kind == "machine"), key=min)
+    shown = {ranks: node for ranks, node in now.items() if node.kind == "switch"}
+    switches = dict(shown)
+    for ranks, node in before.items():
+        if node.kind == "switch" and all(ranks <= other or other <= ranks or not ranks & other for other in shown):
+            below = [number for number, machine in enumerate(machines) if machine <= ranks]
+            switches[ranks] = replace(node, uplink=_link(node, shown.get(ranks), _carried(loads, below)))
+    taken = {node.name for node in before.values()}
+    place = {rank: place for place, rank in enumerate(known.ranks)}
+    smallest = sorted(switches, key=lambda ranks: (len(ranks), min(place[rank] for rank in ranks)))
+    children = nest(
+        {_places(ranks, place): replace(before[ranks], uplink=now[ranks].uplink) for ranks in machines},
+        [
+            (
+                _places(ranks, place),
+                switches[ranks].name if ranks in before else free_name(switches[ranks].name, taken),
+                _uplink(switches[ranks]),
+            )
+            for ranks in smallest
+        ],
+    )
+    root = replace(known.topology.root, children=children)
+    ranks_of = {before[ranks].name: sorted(ranks, key=place.__getitem__) for ranks in machines}
+    order = [rank for node in root.walk() if node.kind == "machine" for rank in ranks_of[node.name]]
+    return Placement(Topology(known.topology.name, numbered(root, count())), tuple(order))
 
 
-def _relinked(node: Node, uplinks: Iterator[Link]) -> Node:
-    if node.kind == "machine":
-        return replace(node, uplink=next(uplinks))
-    return replace(node, children=tuple(_relinked(child, uplinks) for child in node.children))
+def _below(placement: Placement) -> dict[Below, Node]:
+    """Machines and switches that join some ranks to others, by these ranks; of several with the same, the lowest."""
+    nodes: dict[Below, Node] = {}
+
+    def walk(node: Node, first: int) -> None:
+        ranks = frozenset(placement.ranks[first : first + node.size])
+        if node.kind in ("machine", "switch") and 0 < len(ranks) < len(placement.ranks):
+            nodes[ranks] = node
+        for child in node.children:
+            walk(child, first)
+            first += child.size
+
+    walk(placement.topology.root, 0)
+    return nodes
+
+
+def _link(known: Node, found: Node | None, carried: tuple[float, float]) -> Link:
+    before = _uplink(known)
+    up, down = max(before.up, carried[0]), max(before.down, carried[1])
+    if found is None:
+        return replace(before, up=up, down=down)
+    link = _uplink(found)
+    below = [_uplink(child) for child in found.children]
+    if link.up < _NARROW * sum(child.up for child in below):
+        up = link.up
+    if link.down < _NARROW * sum(child.down for child in below):
+        down = link.down
+    return Link(up, down, link.latency)
+
+
+def _carried(loads: Sequence[Load], machines: Sequence[int]) -> tuple[float, float]:
+    """The most bytes per second that these sent out and received together, 0 where that was not measured."""
+    most = [load.carried(machines) for load in loads if set(machines) <= set(load.machines)]
+    return max((up for up, _ in most), default=0.0), max((down for _, down in most), default=0.0)
+
+
+def _places(ranks: Below, place: dict[int, int]) -> Below:
+    return frozenset(place[rank] for rank in ranks)
+
+
+def _uplink(node: Node) -> Link:
+    assert node.uplink is not None
+    return node.uplink

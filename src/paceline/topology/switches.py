@@ -123,10 +123,8 @@ def _nested(one: frozenset[int], other: frozenset[int]) -> bool:
 
 def _carried_more(one: Switch, load: Load) -> bool:
     """Whether these machines once sent or received more than their link carries; then it is not theirs."""
-    inside = np.isin(load.machines, list(one.machines))
-    out = np.where(inside & ~inside[load.to], load.rate, 0).sum(axis=1).max()
-    into = np.where(~inside & inside[load.to], load.rate, 0).sum(axis=1).max()
-    return bool(out > one.up / _FULL or into > one.down / _FULL)
+    out, into = load.carried(one.machines)
+    return out > one.up / _FULL or into > one.down / _FULL
 
 
 def _by_load(load: Load, alone: Matrix) -> Iterator[Switch]:

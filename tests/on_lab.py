@@ -1,0 +1,63 @@
+"""Ranks on the machines of a lab, one process each, whom a test talks to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from paceline.lab.lab import Lab
+
+PORT = "28541"
+Process = subprocess.Popen[str]
+
+
+@contextmanager
+def ranks_on(
+    lab: Lab, places: Sequence[int], program: Path, *arguments: str, **settings: str
+) -> Iterator[list[Process]]:
+    """Rank r on machine places[r], with pipes to it and these variables; killed at the end."""
+    with ExitStack() as stack:
+        ranks = []
+        for rank, machine in enumerate(places):
+            env = {
+                **os.environ,
+                **lab.environment(machine),
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(places)),
+                "LOCAL_RANK": str(places[:rank].count(machine)),
+                "LOCAL_WORLD_SIZE": str(places.count(machine)),
+                "MASTER_ADDR": lab.machines[0].address,
+                "MASTER_PORT": PORT,
+                **settings,
+            }
+            ranks.append(
+                stack.enter_context(
+                    subprocess.Popen(
+                        [*lab.exec(machine), sys.executable, str(program), *arguments],
+                        env=env,
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE,
+                        text=True,
+                    )
+                )
+            )
+            stack.callback(ranks[-1].kill)
+        yield ranks
+
+
+def heard(rank: Process, line: str) -> None:
+    """Waits for this line on its standard output."""
+    assert rank.stdout is not None
+    said = rank.stdout.readline()
+    assert said == f"{line}\n", said
+
+
+def ended(ranks: Sequence[Process], word: str | None = None, deadline: float = 150) -> tuple[list[str], list[str]]:
+    """What they wrote until their ends, on standard output and standard error; `word` is said to each of them first."""
+    said = [rank.communicate(word, timeout=deadline) for rank in ranks]
+    return [out for out, _ in said], [err for _, err in said]
