@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "progress/engine.hpp"
+#include "progress/slice.hpp"
 
 namespace paceline {
 namespace {
@@ -79,6 +80,8 @@ void Engine::check_interrupt(std::unique_lock<std::mutex>& lock, Operation& oper
 }
 
 std::vector<std::uint64_t> Engine::serve() {
+  static thread_local const bool asked = (ask_for_short_slices(), true);  // each thread once; granted or not
+  (void)asked;
   auto lock = enter();
   Backoff backoff(server_budget_);
   CpuMeter meter(coordination_cpu_ns_);
