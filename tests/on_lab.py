@@ -16,8 +16,10 @@ Process = subprocess.Popen[str]
 
 
 @contextmanager
-def ranks_on(lab: Lab, places: Sequence[int], program: Path, *arguments: str) -> Iterator[list[Process]]:
-    """Rank r on machine places[r], with pipes to it; killed at the end."""
+def ranks_on(
+    lab: Lab, places: Sequence[int], program: Path, *arguments: str, **settings: str
+) -> Iterator[list[Process]]:
+    """Rank r on machine places[r], with pipes to it and these variables; killed at the end."""
     with ExitStack() as stack:
         ranks = []
         for rank, machine in enumerate(places):
@@ -30,6 +32,7 @@ def ranks_on(lab: Lab, places: Sequence[int], program: Path, *arguments: str) ->
                 "LOCAL_WORLD_SIZE": str(places.count(machine)),
                 "MASTER_ADDR": lab.machines[0].address,
                 "MASTER_PORT": PORT,
+                **settings,
             }
             ranks.append(
                 stack.enter_context(

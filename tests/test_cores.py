@@ -83,6 +83,28 @@ def test_a_path_outside_the_mount_falls_back_to_the_mount_point() -> None:
     assert quota(files) == 1.0
 
 
+GROUPED = {"/proc/sys/kernel/sched_autogroup_enabled": "1\n"}
+V2_FILES = {"/proc/self/cgroup": "0::/user/job\n", "/proc/self/mountinfo": V2_MOUNT.format(root="/")}
+V1_FILES = {"/proc/self/cgroup": "4:cpu:/\n", "/proc/self/mountinfo": V1_MOUNT.format(root="/")}
+
+
+@pytest.mark.parametrize(
+    ("files", "grouped"),
+    [
+        ({}, False),
+        ({"/proc/sys/kernel/sched_autogroup_enabled": "0\n"}, False),
+        (GROUPED, True),
+        ({**GROUPED, **V2_FILES}, True),
+        ({**GROUPED, **V2_FILES, "/sys/fs/cgroup/user/job/cpu.weight": "100\n"}, False),
+        ({**GROUPED, **V2_FILES, "/sys/fs/cgroup/user/cpu.weight": "100\n"}, False),
+        ({**GROUPED, **V1_FILES, "/sys/fs/cgroup/cpu/release_agent": "\n"}, True),
+        ({**GROUPED, **V1_FILES}, False),
+    ],
+)
+def test_sessions_are_grouped_outside_of_cgroups_for_the_cpu(files: dict[str, str], grouped: bool) -> None:
+    assert cores.sessions_are_grouped(files.get) == grouped
+
+
 def test_the_smaller_limit_counts() -> None:
     assert cores.budget([0, 1, 2, 3], None).cpus == 4
     assert cores.budget([0, 1, 2, 3], 2.5).cpus == 2.5

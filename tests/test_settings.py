@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from paceline.environment import first_host
 from paceline.partition import OFF, Wish
-from paceline.settings import STORE_PORTS, ConfigurationError, ElasticSeat, Settings, derived_ports
+from paceline.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
+from paceline.values import ElasticSeat
 
 read = Settings.from_environment
 
@@ -226,6 +227,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("HOROVOD_CYCLE_TIME", "soon"),
         ("HOROVOD_CACHE_CAPACITY", "many"),
         ("HOROVOD_START_TIMEOUT", "never"),
+        ("HOROVOD_ELASTIC_TIMEOUT", "0"),
         ("HOROVOD_STALL_CHECK_DISABLE", "yes"),
         ("HOROVOD_STALL_CHECK_TIME_SECONDS", "-1"),
         ("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "nan"),
@@ -305,6 +307,7 @@ HOROVODS = {
     "HOROVOD_AUTOTUNE_LOG": "tried.csv",
     "HOROVOD_TIMELINE": "t.json",
     "HOROVOD_START_TIMEOUT": "45",
+    "HOROVOD_ELASTIC_TIMEOUT": "30",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "90",
     "HOROVOD_LOG_LEVEL": "trace",
@@ -316,6 +319,7 @@ def test_horovods_variables_mean_the_same_here() -> None:
     assert (found.fusion_bytes, found.cycle_seconds, found.cache_capacity) == (1024, 0.0035, 7)
     assert (found.autotune, found.autotune_log) == (True, "tried.csv")
     assert (found.timeline, found.log_level) == ("t.json", logging.DEBUG)
+    assert found.elastic_timeout == 30.0
     assert (found.start_timeout, found.stall_seconds, found.timeout) == (45.0, 20.0, 90.0)
     assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1"}).stall_seconds == 0.0
     assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "0"}).stall_seconds == 20.0
@@ -329,6 +333,7 @@ def test_pacelines_own_variables_win_over_horovods() -> None:
         "PACELINE_CACHE_CAPACITY": "8",
         "PACELINE_AUTOTUNE": "0",
         "HOROVOD_AUTOTUNE_LOG": "tried.csv",
+        "HOROVOD_ELASTIC_TIMEOUT": "30",
         "PACELINE_TIMELINE": "own.json",
         "PACELINE_START_TIMEOUT": "9",
         "PACELINE_STALL_SECONDS": "10",

@@ -21,7 +21,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "coordinate/board_memory.hpp"
 #include "coordinate/dictionary.hpp"
@@ -50,6 +52,10 @@ class Board : public Policy {
   void busy(std::uint64_t bytes) override { busy_ = bytes; }
   void tune(std::uint64_t fusion_bytes) override;
   std::optional<Action> next() override;
+  void rest(std::vector<std::uint64_t> words) override;
+  std::optional<Rest> rested() override { return std::exchange(rested_, std::nullopt); }
+  std::vector<RequestPtr> take_back() override { return std::exchange(back_, {}); }
+  void resume() override { at_rest_ = false; }
   std::vector<int> missing(const Request& request) const override;
 
  protected:
@@ -63,6 +69,12 @@ class Board : public Policy {
   // Whether this rank has requests that are not on the board: it has not joined as long as it does.
   virtual bool holds_requests() const { return false; }
 
+  // At a place of the log, where nobody has joined: whether all ranks can come to rest there; that they did; or that
+  // they did not, as rank 0 had asked for with these words.
+  virtual bool may_rest() const { return true; }
+  virtual void came_to_rest() {}
+  virtual void could_not_rest(Words /*words*/) {}
+
   // Brings an entry into the log of all.
   void order(std::span<const std::uint64_t> entry);
   // Lets every rank forget what it has handed in under this name, at one place of the log; this rank's, if there is
@@ -75,6 +87,7 @@ class Board : public Policy {
   void settle();
   bool anybody_joins() const { return joins_ > 0; }
   bool joins() const { return joining_; }
+  std::uint32_t rests() const { return rests_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
 
@@ -90,7 +103,6 @@ class Board : public Policy {
   void check(std::uint32_t slot);
   void log(std::span<const std::uint64_t> entry);
   void notify(EntryKind kind);
-  void flush_owed();
 
   // The log.
   bool place_evicted();
@@ -98,6 +110,8 @@ class Board : public Policy {
   void apply_define(std::span<const std::uint64_t> entry);
   void apply_over(std::span<const std::uint64_t> entry);
   void cut();
+  void apply_rest(std::span<const std::uint64_t> entry);
+  void come_to_rest();
   void all_joined(int last);
 
   // Joining.
@@ -145,6 +159,12 @@ class Board : public Policy {
   int joins_ = 0;                     // in the log, of this epoch
   int settles_ = 0;
   int last_joined_ = 0;
+
+  Words resting_;  // words of a rest, as far as they were read
+  bool at_rest_ = false;
+  std::uint32_t rests_ = 0;  // so far; what was said before one of them does not count after it
+  std::optional<Rest> rested_;
+  std::vector<RequestPtr> back_;
 
   bool ring_ = false;
   Words to_orderer_;

@@ -15,8 +15,10 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "coordinate/entry.hpp"
 #include "coordinate/make.hpp"
@@ -41,6 +43,11 @@ class Cycle : public Policy {
   void awaited(const Request&, double) override {}
   void busy(std::uint64_t bytes) override { busy_ = bytes; }
   std::optional<Action> next() override;
+  void rest(std::vector<std::uint64_t> words) override { rest_words_ = std::move(words); }
+  std::optional<Rest> rested() override { return std::exchange(rested_, std::nullopt); }
+  std::vector<RequestPtr> take_back() override;
+  void resume() override { at_rest_ = false; }
+  bool polls() const override { return true; }
   std::vector<int> missing(const Request& request) const override;
 
  private:
@@ -73,6 +80,7 @@ class Cycle : public Policy {
   void count(int from, const RequestPtr& request, std::int32_t priority);
   void answer();
   void put_ready(const std::string& name);
+  void put_rest();
   void carry_out_hits();
   void obey(std::span<const std::uint64_t> words);
   void obey_entry(std::span<const std::uint64_t> entry);
@@ -91,6 +99,7 @@ class Cycle : public Policy {
   std::uint64_t busy_ = 0;
 
   std::vector<RequestPtr> queue_;
+  std::vector<RequestPtr> held_;                 // on rank 0, handed in after `rest`: they wait for what comes then
   std::vector<RequestPtr> taken_;                // from it, by this cycle
   std::map<std::string_view, RequestPtr> sent_;  // to rank 0, not issued yet
   std::vector<std::uint32_t> hits_;              // bits that all ranks have
@@ -112,6 +121,10 @@ class Cycle : public Policy {
   int joins_ = 0;
   int joins_before_ = 0;  // when the cycle began
   int last_joined_ = 0;
+  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: not said yet
+  Words resting_;
+  bool at_rest_ = false;
+  std::optional<Rest> rested_;
   std::vector<Issue> batches_;
   std::deque<Action> actions_;
 };

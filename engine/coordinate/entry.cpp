@@ -1,11 +1,19 @@
 #include "coordinate/entry.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "failure/error.hpp"
 
 namespace paceline {
+
+namespace {
+
+// In `flags` of rest.
+constexpr std::uint8_t kLastPart = 1;
+
+}  // namespace
 
 std::optional<std::span<const std::uint64_t>> take_entry(std::span<const std::uint64_t>& words) {
   if (words.empty()) return std::nullopt;
@@ -84,6 +92,24 @@ Request read_request(std::span<const std::uint64_t>& words) {
 std::string read_text(std::span<const std::uint64_t>& words) {
   if (auto text = take_text(words)) return *std::move(text);
   throw Failure(ErrorKind::invalid, "an entry of the log has no text where it should");
+}
+
+std::vector<Words> rest_entries(std::span<const std::uint64_t> words, std::size_t longest, std::uint32_t number) {
+  std::vector<Words> entries;
+  do {
+    const auto part = words.first(std::min(words.size(), longest - 1));
+    words = words.subspan(part.size());
+    Words& entry = entries.emplace_back();
+    entry.push_back(pack({EntryKind::rest, static_cast<std::uint8_t>(words.empty() ? kLastPart : 0), 0, number}));
+    entry.insert(entry.end(), part.begin(), part.end());
+    close_entry(entry, 0);
+  } while (!words.empty());
+  return entries;
+}
+
+bool take_rest(Words& words, std::span<const std::uint64_t> entry) {
+  words.insert(words.end(), entry.begin() + 1, entry.end());
+  return head_of(entry[0]).flags == kLastPart;
 }
 
 }  // namespace paceline

@@ -28,9 +28,10 @@ enum class EntryKind : std::uint8_t {
   started,     // graph: all ranks have taken it
   deviate,     // graph: a rank cannot go on in order
   tune,        // from here on batches are of at most so many bytes
+  rest,        // here the policy comes to rest; what it is told for that, in parts
 };
 
-inline constexpr EntryKind kLastKind = EntryKind::tune;
+inline constexpr EntryKind kLastKind = EntryKind::rest;
 
 // First word: kind 8 bits, flags 8, words of the whole entry 16, number 32 (a slot, a rank, a machine).
 struct EntryHead {
@@ -65,6 +66,11 @@ std::optional<std::string> take_text(std::span<const std::uint64_t>& words);
 // A request's description: everything but its bytes and its priority, which ranks may differ in.
 void put_request(Words& words, const Request& request);
 std::optional<Request> take_request(std::span<const std::uint64_t>& words);
+
+// What a policy comes to rest with, as entries `rest` of at most `longest` words; `number` is in all of them.
+std::vector<Words> rest_entries(std::span<const std::uint64_t> words, std::size_t longest, std::uint32_t number);
+// Gathers those; true with the last one.
+bool take_rest(Words& words, std::span<const std::uint64_t> entry);
 
 // The same of entries that were checked when they came in: a Failure (invalid) would be a mistake of ours.
 Request read_request(std::span<const std::uint64_t>& words);

@@ -11,6 +11,8 @@ namespace {
 
 // What all ranks are counted for, in `flags` of start and started.
 enum Count : std::uint8_t { order_taken, run_drained };
+// In `flags` of deviate: not because of what was handed in.
+constexpr std::uint8_t kOnPurpose = 1;
 
 std::uint64_t digest_of(const std::vector<std::vector<std::string>>& buffers) {
   std::uint64_t digest = 0xcbf29ce484222325;  // FNV-1a
@@ -41,7 +43,7 @@ Graph::Place* Graph::find(const std::string& name) {
   return found == by_name_.end() ? nullptr : &places_[found->second];
 }
 
-void Graph::set_order(const std::vector<std::vector<std::string>>& buffers) {
+void Graph::check_order(const std::vector<std::vector<std::string>>& buffers) {
   std::vector<std::string_view> names;
   for (const auto& buffer : buffers) {
     if (buffer.empty()) throw Failure(ErrorKind::invalid, "an order of requests has a buffer without any");
@@ -50,6 +52,10 @@ void Graph::set_order(const std::vector<std::vector<std::string>>& buffers) {
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
     throw Failure(ErrorKind::invalid, "an order of requests names \"" + std::string(*twice) + "\" twice");
+}
+
+void Graph::set_order(const std::vector<std::vector<std::string>>& buffers) {
+  check_order(buffers);
   const std::uint64_t digest = digest_of(buffers);
   waiting_order_ = buffers;
   starting_ = true;
@@ -123,16 +129,49 @@ void Graph::join(double now) {
 void Graph::deviate() {
   if (deviating_ || next_ >= limit_) return;
   deviating_ = true;
-  order({{pack({EntryKind::deviate, 0, 3, static_cast<std::uint32_t>(rank())}), run_, next_}});
+  const std::uint8_t why = rest_words_ ? kOnPurpose : 0;
+  order({{pack({EntryKind::deviate, why, 3, static_cast<std::uint32_t>(rank())}), run_word(), next_}});
+}
+
+// Nobody rests while a run is going on: first it is ended, as by a step that deviates.
+void Graph::rest(std::vector<std::uint64_t> words) {
+  rest_words_ = std::move(words);
+  retire();
+  settle();
+}
+
+void Graph::retire() {
+  if (!rest_words_ || starting_) return;
+  if (running_ || !drained_) return deviate();
+  Board::rest(*std::exchange(rest_words_, std::nullopt));
+}
+
+// A new run has begun before that was read.
+void Graph::could_not_rest(Words words) {
+  if (rank() == 0) rest(std::move(words));
+}
+
+void Graph::all_have_joined() {
+  forget_run();
+  retire();
+}
+
+void Graph::came_to_rest() {
+  forget_run();
+  awaited_.clear();
+  wants_to_join_ = deviating_ = false;
 }
 
 void Graph::ordered(std::span<const std::uint64_t> entry) {
   const EntryHead head = head_of(entry[0]);
   if (head.kind == EntryKind::deviate) {
-    if (entry[1] == run_ && entry[2] < limit_) deviated(entry[2], static_cast<int>(head.number));
+    if (entry[1] >> 32 != rests()) return;
+    if (entry[1] == run_word() && entry[2] < limit_)
+      deviated(entry[2], static_cast<int>(head.number), head.flags == kOnPurpose);
     if (head.number != static_cast<std::uint32_t>(rank())) return;
     deviating_ = false;
     issue_full();
+    retire();
     if (!std::exchange(wants_to_join_, false)) return;
     join(0);
   } else if (head.kind == EntryKind::start) {
@@ -143,14 +182,14 @@ void Graph::ordered(std::span<const std::uint64_t> entry) {
 }
 
 // At this place of the log all ranks take back what they have issued in this run from number `from` on.
-void Graph::deviated(std::uint64_t from, int by) {
+void Graph::deviated(std::uint64_t from, int by, bool on_purpose) {
   if (running_) {
-    ++counters_.deviations;
-    if (!said_)
+    if (!on_purpose) ++counters_.deviations;
+    if (!said_ && !on_purpose)
       give(Say{"rank " + std::to_string(by) +
                " did not hand in its requests as the order of them says; until a whole step does, they are negotiated" +
                " (this is said once)"});
-    said_ = true;
+    said_ = said_ || !on_purpose;
     running_ = false;
     negotiated_any_ = false;
     for (Place& place : places_) place.negotiated = 0;
@@ -183,7 +222,7 @@ void Graph::tell_drained() {
 void Graph::started(std::uint8_t what, std::uint64_t number, bool differ) {
   if (what == run_drained) {
     drained_ = drained_ || number == run_;
-    return;
+    return retire();
   }
   starting_ = false;
   if (differ) {
@@ -193,6 +232,7 @@ void Graph::started(std::uint8_t what, std::uint64_t number, bool differ) {
   }
   waiting_order_.clear();
   for (RequestPtr& request : std::exchange(held_, {})) submit(std::move(request), 0);
+  retire();
 }
 
 void Graph::take_order() {

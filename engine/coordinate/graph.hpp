@@ -11,6 +11,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,18 +25,24 @@ class Graph : public Board {
  public:
   Graph(const PolicyOptions& options, const Seat& seat, BoardMemory& memory);
 
+  // Throws Failure (invalid) for an order that names something twice, or has an empty buffer.
+  static void check_order(const std::vector<std::vector<std::string>>& buffers);
   void set_order(const std::vector<std::vector<std::string>>& buffers) override;
   // Ranks issue in order without the log, so nothing can change for all at once.
   void tune(std::uint64_t) override { refuse_to_tune(); }
   void submit(RequestPtr request, double now) override;
   void join(double now) override;
   void awaited(const Request& request, double now) override;
+  void rest(std::vector<std::uint64_t> words) override;
 
  protected:
   void ordered(std::span<const std::uint64_t> entry) override;
   void round_over(const RequestPtr& request, bool failed) override;
   void was_cut() override;
-  void all_have_joined() override { forget_run(); }
+  void all_have_joined() override;
+  bool may_rest() const override { return !running_ && drained_; }
+  void came_to_rest() override;
+  void could_not_rest(Words words) override;
   bool holds_requests() const override { return filled_ > 0 || wants_to_join_ || deviating_ || !held_.empty(); }
 
  private:
@@ -58,11 +65,13 @@ class Graph : public Board {
   void hand_in(Place& place, RequestPtr request);
   void issue_full();
   void deviate();
-  void deviated(std::uint64_t from, int by);
+  void deviated(std::uint64_t from, int by, bool on_purpose);
+  void retire();
   void tell_drained();
   bool complete_steps() const;
   void begin_run();
   std::uint64_t first_issue(std::uint64_t buffer) const;
+  std::uint64_t run_word() const { return std::uint64_t{rests()} << 32 | run_; }
 
   const std::uint64_t fusion_bytes_;
   std::vector<std::vector<std::string>> waiting_order_;  // until all ranks have it
@@ -86,6 +95,7 @@ class Graph : public Board {
   bool drained_ = true;       // all ranks have
   bool negotiated_any_ = false;
   bool wants_to_join_ = false;
+  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: not said yet
   bool said_ = false;
   std::vector<const Request*> awaited_;  // and not issued
   std::vector<RequestPtr> together_;

@@ -24,6 +24,12 @@ void Holding::stop_waiting(const Request& request) {
   if (std::erase(awaited_, &request) > 0 && awaited_.empty()) memory_.want(false);
 }
 
+void Holding::forget() {
+  if (!awaited_.empty()) memory_.want(false);
+  awaited_.clear();
+  looks_ = sleeps_ = false;
+}
+
 bool Holding::holds(std::uint64_t bytes) const {
   return seconds_ > 0 && awaited_.empty() && bytes < kWorthIt && now_ < due_ && !memory_.wanted();
 }

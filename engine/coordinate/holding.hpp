@@ -33,6 +33,9 @@ class Holding {
   // A caller of this rank waits.
   void awaited(const Request& request);
 
+  // Nobody waits any more.
+  void forget();
+
   // Whether a window of so many bytes is held back.
   bool holds(std::uint64_t bytes) const;
   // Once for each Sleep that is needed: until when.

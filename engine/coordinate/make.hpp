@@ -27,13 +27,13 @@ struct Seat {
   int size() const { return static_cast<int>(machine_of.size()); }
 };
 
-// Whether a policy of this name shares a board; the others take none.
-bool needs_board(const std::string& name);
+// How many boards a policy of this name shares with the other ranks of its machine.
+std::size_t boards_of(const std::string& name);
 
-// One of board, graph, cycle, global_sleep, nonblocking. The board outlives the policy; its local ranks are those of
-// the seat's machine, in the order of the group. Throws Failure (invalid) for another name, or what does not fit
-// together.
+// One of board, graph, cycle, global_sleep, nonblocking, and switching (see there). The boards outlive the policy;
+// their local ranks are those of the seat's machine, in the order of the group. Throws Failure (invalid) for another
+// name, or what does not fit together.
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicyOptions& options, const Seat& seat,
-                                    BoardMemory* board);
+                                    const std::vector<BoardMemory*>& boards);
 
 }  // namespace paceline

@@ -88,6 +88,8 @@ struct Counters {
   std::uint64_t issues = 0;      // batches
   std::uint64_t issued = 0;      // requests in them
   std::uint64_t deviations = 0;  // times that `graph` fell back to negotiation
+
+  Counters& operator+=(const Counters& other);
 };
 
 class Policy {
@@ -128,10 +130,36 @@ class Policy {
 
   virtual std::optional<Action> next() = 0;
 
+  // So that another policy can take over (see Switching). On rank 0, at any time: comes to rest at one moment, the same
+  // on all ranks between two Issues on channel 0. Once `next` has nothing more, each rank is told so by `rested`, with
+  // the `words` that rank 0 gave; or rank 0 alone that it is refused, because somebody has joined. Then `take_back`
+  // gives what this rank has handed in, until then, that was not issued, and forgets that, and any join. Nothing else
+  // is called before `resume`: from there on, on all ranks, everything is as before.
+  struct Rest {
+    bool refused = false;
+    std::vector<std::uint64_t> words = {};
+  };
+  virtual void rest(std::vector<std::uint64_t> words) = 0;
+  virtual std::optional<Rest> rested() = 0;
+  virtual std::vector<RequestPtr> take_back() = 0;
+  virtual void resume() = 0;
+
+  // For `switching`, on rank 0: another policy is used from some moment on, the same on all ranks, `graph` with this
+  // order. Nothing happens if it is in use, or while another change is under way. It is refused if a rank has joined.
+  struct Use {
+    std::string name;
+    bool refused = false;  // what was last asked for
+  };
+  virtual void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
+  virtual Use in_use() const { return {}; }
+
+  // Whether it wakes up again and again, also when there is nothing to do.
+  virtual bool polls() const { return false; }
+
   // Group ranks that, as far as this rank knows, have not handed in this request of its own.
   virtual std::vector<int> missing(const Request& request) const = 0;
 
-  const Counters& counters() const { return counters_; }
+  virtual Counters counters() const { return counters_; }
 
  protected:
   [[noreturn]] static void refuse_to_tune();

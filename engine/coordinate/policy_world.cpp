@@ -9,12 +9,13 @@ PolicyWorld::PolicyWorld(const std::string& policy, const PolicyOptions& options
                          const BoardMaker& make_board)
     : machine_of_(machine_of), ranks_(machine_of.size()) {
   for (int rank = 0; rank < size(); ++rank) {
-    const auto machine = static_cast<std::size_t>(machine_of[static_cast<std::size_t>(rank)]);
-    if (machine >= boards_.size()) boards_.resize(machine + 1);
-    if (needs_board(policy) && !boards_[machine])
-      boards_[machine] = make_board(static_cast<int>(machine),
-                                    static_cast<int>(std::ranges::count(machine_of, static_cast<int>(machine))));
-    at(rank).policy = make_policy(policy, options, {rank, machine_of}, boards_[machine].get());
+    const int machine = machine_of[static_cast<std::size_t>(rank)];
+    auto& boards = boards_[machine];
+    while (boards.size() < boards_of(policy))
+      boards.push_back(make_board(machine, static_cast<int>(std::ranges::count(machine_of, machine))));
+    std::vector<BoardMemory*> shared;
+    for (const auto& board : boards) shared.push_back(board.get());
+    at(rank).policy = make_policy(policy, options, {rank, machine_of}, shared);
   }
   for (int rank = 0; rank < size(); ++rank) drain(rank);
 }
@@ -49,6 +50,11 @@ void PolicyWorld::set_order(int number, const std::vector<std::vector<std::strin
 void PolicyWorld::tune(int number, std::uint64_t fusion_bytes) {
   at(number).policy->tune(fusion_bytes);
   drain(number);
+}
+
+void PolicyWorld::use(const std::string& name, const std::vector<std::vector<std::string>>& buffers) {
+  at(0).policy->use(name, buffers);
+  drain(0);
 }
 
 bool PolicyWorld::all_issued(std::uint32_t channel, std::size_t number) const {

@@ -75,6 +75,7 @@ class PolicyWorld {
   void await(int rank, const std::string& name);
   void set_order(int rank, const std::vector<std::vector<std::string>>& buffers);
   void tune(int rank, std::uint64_t fusion_bytes);
+  void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
 
   // What can happen by itself, and letting it happen. What users do and what happens throw std::logic_error if a policy
   // breaks its word: a rank issues what another has not issued in its place; or what it has not handed in, though it
@@ -95,7 +96,7 @@ class PolicyWorld {
   void tell_busy(int number);
 
   std::vector<int> machine_of_;
-  std::vector<std::unique_ptr<BoardMemory>> boards_;
+  std::map<int, std::vector<std::unique_ptr<BoardMemory>>> boards_;  // by machine
   std::vector<Rank> ranks_;
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> messages_;  // from, to
   std::vector<std::vector<std::uint64_t>> outcomes_;

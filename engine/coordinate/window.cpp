@@ -27,6 +27,14 @@ bool Window::has(const Request& request) const {
          std::ranges::any_of(bundles_, [&](const auto& bundle) { return std::ranges::any_of(bundle.second, is_it); });
 }
 
+std::vector<RequestPtr> Window::take_back() {
+  std::vector<RequestPtr> back;
+  for (auto& [id, bundle] : bundles_)
+    for (Item& item : bundle) back.push_back(std::move(item.request));
+  bundles_.clear();
+  return back;
+}
+
 void Window::release(std::vector<Item> bundle) {
   std::int32_t priority = bundle[0].priority;
   const std::string* error = &bundle[0].error;

@@ -23,6 +23,9 @@ class Window {
   bool has(const Request& request) const;
   std::uint64_t bytes() const { return bytes_; }
 
+  // Gives back the bundles that are not complete, and forgets them.
+  std::vector<RequestPtr> take_back();
+
   // From here on batches are of at most so many bytes.
   void set_fusion_bytes(std::uint64_t fusion_bytes) { fusion_bytes_ = fusion_bytes; }
   std::uint64_t fusion_bytes() const { return fusion_bytes_; }

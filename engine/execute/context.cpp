@@ -1,7 +1,5 @@
 #include "execute/context.hpp"
 
-#include <cstring>
-
 #include "execute/group.hpp"
 
 namespace paceline {
@@ -10,8 +8,7 @@ bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::s
   const int failure = receive.link->read(*receive.arrival, offset, data, size);
   read_remotely = true;
   if (failure == 0) return true;
-  say({ErrorKind::peer_lost, group->name_of(receive.actual_source) + " is gone: its memory cannot be read any more (" +
-                                 std::strerror(failure) + ")"});
+  say(group->unreadable(receive.actual_source, failure));
   return false;
 }
 

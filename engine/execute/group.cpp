@@ -1,6 +1,7 @@
 #include "execute/group.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace paceline {
 
@@ -30,6 +31,11 @@ std::string Group::name_of(int group_rank) const {
   const std::string& description = members[static_cast<std::size_t>(group_rank)].description;
   const std::string name = "rank " + std::to_string(group_rank);
   return description.starts_with(name + " ") ? description : "group " + name + " = " + description;
+}
+
+Error Group::unreadable(int group_rank, int failure) const {
+  return {ErrorKind::peer_lost,
+          name_of(group_rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
 }
 
 std::uint32_t Group::begin(const Fingerprint& what) {

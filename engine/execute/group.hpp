@@ -34,7 +34,7 @@ class Group {
   int rank = 0;
   std::vector<Member> members;
   std::chrono::duration<double> timeout{};
-  std::map<std::string, std::vector<Plan>, std::less<>> plans;
+  Plans plans;
   const char* link_name = "";
   Matcher matcher;
   Error error;  // the first one; every later operation fails with it
@@ -55,6 +55,8 @@ class Group {
   // The most that collectives without a plan of their own give in one shot, in bytes; nothing without a lane.
   std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
+  // What is wrong where reading the memory of `group_rank` failed with this errno.
+  Error unreadable(int group_rank, int failure) const;
 
   // The number of the collective that starts now.
   std::uint32_t begin(const Fingerprint& what);

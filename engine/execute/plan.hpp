@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,5 +53,8 @@ struct Plan {
     return true;
   }
 };
+
+// Of a group, by collective; for each in the order of the sizes that they serve.
+using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
 
 }  // namespace paceline

@@ -13,11 +13,14 @@ constexpr std::size_t kGrain = 4096;  // regions and pieces are multiples of it
 constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
 constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
 constexpr std::size_t kPiecesPerRegion = 4;
-constexpr std::size_t kPipeRounds = 3;
+// Copies that lie beyond the second-level cache are combined in short passes, each after asking for what comes next, so
+// that memory does not idle while a result is copied on: of 64 MiB on 4 ranks 0.82 of the time, on 2 ranks 0.96.
+constexpr std::size_t kFarPass = std::size_t{2} << 10;
+constexpr std::size_t kAhead = std::size_t{1} << 10;
+constexpr std::size_t kPipeRounds = 2;
 // Between two ranks the kernel copies each byte once where a pipe takes two copies: quicker from here on (at 4 MiB
 // 0.69, at 16 MiB 0.58 of the time). Among more ranks, each of which would read from all others, it is not.
 constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
-constexpr std::size_t kFetchedBlocks = 2;  // so much at once, for the sake of fewer system calls
 
 // What a rank tells of itself.
 struct Offer {
@@ -78,7 +81,7 @@ void SharedAllReduce::choose() {
   } else if (readable && ranks == 2 && bytes >= kFetchedBytes) {
     way_ = Way::fetched;
     algorithm = "fetched";
-    block_bytes_ = std::clamp<std::size_t>(block * kFetchedBlocks, kGrain, kPipeBytes) / kGrain * kGrain;
+    block_bytes_ = std::clamp<std::size_t>(block, kGrain, kPipeBytes) / kGrain * kGrain;
     rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
   } else {
     way_ = Way::staged;
@@ -148,10 +151,15 @@ void SharedAllReduce::combine_piece(int rank, std::size_t piece) {
   const std::size_t begin = whole.begin + piece * piece_bytes_;
   const std::size_t end = std::min(whole.end, begin + piece_bytes_);
   const auto me = static_cast<std::size_t>(lane_->rank());
-  const std::size_t pass = caches().pass();
+  const bool far = bytes >= caches().second;  // as much as a rank reads, all copies of its region together
+  const std::size_t pass = far ? kFarPass : caches().pass();
   for (std::size_t at = begin; at < end; at += pass) {
     const std::size_t size = std::min(pass, end - at);
-    for (std::size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = copies_[i] + at;
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      inputs_[i] = copies_[i] + at;
+      for (std::size_t next = at + kAhead; far && next < std::min(end, at + kAhead + pass); next += kCacheLine)
+        __builtin_prefetch(copies_[i] + next);
+    }
     kernels().reduce(fold, copies_[me] + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
     for (std::size_t i = 0; i < copies_.size(); ++i)
       if (i != me) std::memcpy(copies_[i] + at, copies_[me] + at, size);

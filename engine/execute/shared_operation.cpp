@@ -2,8 +2,6 @@
 
 #include <sched.h>
 
-#include <cstring>
-
 #include "execute/group.hpp"
 
 namespace paceline {
@@ -111,8 +109,7 @@ bool SharedOperation::has_work() const {
 bool SharedOperation::read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
   const int failure = lane_->read(rank, address, to, bytes);
   if (failure == 0) return true;
-  trouble_ = {ErrorKind::peer_lost,
-              group->name_of(rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+  trouble_ = group->unreadable(rank, failure);
   return false;
 }
 

@@ -14,9 +14,9 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallest = kHugePage * 2;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
 
 std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -68,6 +68,16 @@ std::byte* Arena::allocate(std::size_t bytes) {
     return base() + begin;
   }
   throw std::bad_alloc();
+}
+
+bool Arena::use_huge_pages(const std::byte* memory, std::size_t bytes) const {
+  const std::size_t begin = rounded(offset_of(memory), kHugePage);
+  const std::size_t end = (offset_of(memory) + bytes) / kHugePage * kHugePage;
+  for (std::size_t offset = begin; offset < end; offset += kHugePage) {
+    (void)*static_cast<volatile std::byte*>(at(offset));  // what nobody has touched is not collapsed
+    if (::madvise(at(offset), kHugePage, kCollapse) != 0) return false;
+  }
+  return true;
 }
 
 void Arena::release(std::byte* memory) {

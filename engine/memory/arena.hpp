@@ -32,9 +32,12 @@ class Arena {
   int descriptor() const { return fd_.get(); }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base()); }
 
-  // Memory on a cache line of its own; from 2 MiB on huge pages of its own, where the kernel has them. Fresh or used,
-  // never cleared. Throws std::bad_alloc; also in a forked child, which must not share its parent's bookkeeping.
+  // Memory on a cache line of its own; from `kHugePage` on at a multiple of that. Fresh or used, never cleared. Throws
+  // std::bad_alloc; also in a forked child, which must not share its parent's bookkeeping.
   std::byte* allocate(std::size_t bytes);
+  // Puts huge pages where they fit into these bytes of a block, at once and for everybody who maps them, also where the
+  // system gives shared memory none. False if it is refused (before Linux 6.1, or there are none left): small ones do.
+  bool use_huge_pages(const std::byte* memory, std::size_t bytes) const;
   // Gives memory back, large blocks to the system at once. In a forked child it does nothing.
   void release(std::byte* memory);
   // The memory keeps its place for ever: somebody who gave up may still write to it.

@@ -38,7 +38,7 @@ std::size_t Caches::pass() const {
 }
 
 std::size_t Caches::block() const {
-  return std::clamp(std::bit_floor(second / 16), std::size_t{16} * kKibibyte, std::size_t{512} * kKibibyte);
+  return std::clamp(std::bit_floor(second / 4), std::size_t{16} * kKibibyte, std::size_t{512} * kKibibyte);
 }
 
 const Caches& caches() {

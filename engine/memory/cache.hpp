@@ -11,8 +11,8 @@ struct Caches {
 
   // What is combined, written, and copied on while it is still in the first level: three inputs or outputs fit.
   std::size_t pass() const;
-  // What ranks hand to each other at once in a large exchange: a sixteenth of the second level, so that some rounds of
-  // several ranks stay in it.
+  // What ranks hand to each other at once in a large exchange: a quarter of the second level, so that a block is still
+  // there when it is combined.
   std::size_t block() const;
 };
 

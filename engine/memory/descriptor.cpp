@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 
 namespace paceline {
@@ -16,10 +17,26 @@ std::size_t file_size(int fd) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-void* map(int fd, std::size_t size, int flags) {
-  void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
-  if (data == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of shared memory");
-  return data;
+void* checked(void* mapped) {
+  if (mapped == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of shared memory");
+  return mapped;
+}
+
+// At a multiple of `kHugePage`: the kernel maps huge pages only where address and offset in the file agree.
+void* map_aligned(int fd, std::size_t size) {
+  auto* room = static_cast<std::byte*>(
+      checked(::mmap(nullptr, size + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)));
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(room) % kHugePage;
+  void* data = ::mmap(room + before, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(room, size + kHugePage);
+    errno = error;
+  } else {
+    if (before > 0) ::munmap(room, before);
+    ::munmap(room + before + size, kHugePage - before);
+  }
+  return checked(data);
 }
 
 }  // namespace
@@ -27,7 +44,7 @@ void* map(int fd, std::size_t size, int flags) {
 Mapping::Mapping(int fd, std::size_t size) : size_(size) {
   if (file_size(fd) < size)
     throw std::system_error(EINVAL, std::generic_category(), "shared memory is smaller than expected");
-  data_ = map(fd, size, 0);
+  data_ = checked(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   // A forked child (a data loader, say) must neither use nor keep alive what belongs to this rank.
   ::madvise(data_, size, MADV_DONTFORK);
 }
@@ -35,7 +52,7 @@ Mapping::Mapping(int fd, std::size_t size) : size_(size) {
 Mapping Mapping::whole(int fd) {
   Mapping mapping;
   mapping.size_ = file_size(fd);
-  mapping.data_ = map(fd, mapping.size_, MAP_NORESERVE);
+  mapping.data_ = map_aligned(fd, mapping.size_);
   return mapping;
 }
 

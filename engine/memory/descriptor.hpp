@@ -9,6 +9,8 @@
 
 namespace paceline {
 
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 class Descriptor {
  public:
   Descriptor() = default;
@@ -39,7 +41,7 @@ class Mapping {
  public:
   Mapping() = default;
   Mapping(int fd, std::size_t size);
-  // All of a sparse file, of which only touched pages exist; a forked child sees it too.
+  // All of a sparse file, of which only touched pages exist, at a multiple of `kHugePage`; a forked child sees it too.
   static Mapping whole(int fd);
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

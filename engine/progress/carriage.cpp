@@ -31,6 +31,7 @@ std::byte* FusionMemory::at_least(std::size_t bytes) {
   if (!memory_ || memory_->bytes() < bytes) {
     memory_.reset();
     memory_ = std::make_unique<ArenaMemory>(arena_, std::bit_ceil(std::max(bytes, kSmallest)));
+    arena_->use_huge_pages(memory_->data(), bytes);
   }
   return memory_->data();
 }

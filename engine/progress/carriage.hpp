@@ -36,7 +36,7 @@ struct Surroundings {
   Engine& engine;
   Group& group;  // whose collectives carry the data, all ranks' in the same order
   FusionMemory& fusion;
-  bool spare_inputs;  // nothing is written to a caller's memory before the outcome is there
+  bool revocable;  // it may be taken back as long as a rank has not begun it: no caller's memory is written before
   std::function<void(Requested&)> finished;
 };
 

@@ -31,12 +31,12 @@ class FusedAllReduce final : public Carriage {
     switch (phase_) {
       case Phase::placing:
         place();
-        if (first_.prescale == 1) start_alone();
+        if (first_.prescale == 1 && !apart_) start_alone();
         phase_ = Phase::packing;
         [[fallthrough]];
       case Phase::packing:
         if (!walk(&FusedAllReduce::pack)) return true;
-        if (first_.prescale != 1) start_alone();
+        if (first_.prescale != 1 || apart_) start_alone();
         start_packed();
         phase_ = Phase::moving;
         [[fallthrough]];
@@ -68,11 +68,14 @@ class FusedAllReduce final : public Carriage {
 
   void place() {
     const auto is_packed = [&](const Carried& carried) {
-      return around_.spare_inputs || (carried_.size() > 1 && bytes_of(carried) < kAlone);
+      const std::size_t bytes = bytes_of(carried);
+      const bool may_lie = !around_.revocable || (first_.prescale == 1 && begins_together(around_.group, bytes));
+      return !may_lie || (carried_.size() > 1 && bytes < kAlone);
     };
+    const Arena& arena = around_.fusion.arena();
     // Tensors that lie in a row in the arena, as those of a gradient bucket do, are packed as they are.
     std::byte* row = nullptr;
-    bool in_a_row = !around_.spare_inputs;
+    bool in_a_row = !around_.revocable;
     std::size_t unplaced = 0;
     for (const Carried& carried : carried_) {
       const std::size_t bytes = bytes_of(carried);
@@ -82,12 +85,14 @@ class FusedAllReduce final : public Carriage {
         if (packed_bytes_ == 0) row = data;
         in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
         packed_bytes_ += bytes;
-      } else if (!carried.own) {
-        unplaced += bytes;
       }
-      places_.push_back({carried.own.get(), packed || !carried.own ? nullptr : carried.own->data, bytes, packed});
+      // What a collective that is given up lay in is never used again, where that is an arena.
+      const bool lies = !packed && carried.own && !(around_.revocable && arena.holds(carried.own->data, bytes));
+      apart_ = apart_ || (!packed && !lies && carried.own);
+      if (!packed && !lies) unplaced += bytes;
+      places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, bytes, packed});
     }
-    if (!in_a_row || !around_.fusion.arena().holds(row, packed_bytes_)) row = nullptr;
+    if (!in_a_row || !arena.holds(row, packed_bytes_)) row = nullptr;
     const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced;
     std::byte* free = needed > 0 ? around_.fusion.at_least(needed) : nullptr;
     buffer_ = row != nullptr ? row : free;
@@ -99,9 +104,9 @@ class FusedAllReduce final : public Carriage {
     }
     if (row == nullptr) free = next;
     for (Place& each : places_) {
-      if (each.packed || each.own != nullptr) continue;
+      if (each.packed || (each.own != nullptr && each.at == each.own->data)) continue;
       each.at = free;
-      std::memset(free, 0, each.bytes);
+      if (each.own == nullptr) std::memset(free, 0, each.bytes);
       free += each.bytes;
     }
   }
@@ -171,6 +176,7 @@ class FusedAllReduce final : public Carriage {
   std::vector<Place> places_;
   std::byte* buffer_ = nullptr;
   std::size_t packed_bytes_ = 0;
+  bool apart_ = false;    // something is copied, to be reduced alone
   std::size_t at_ = 0;    // the tensor that is packed, or unpacked,
   std::size_t done_ = 0;  // and so much of it
 };

@@ -68,6 +68,10 @@ bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
   return group.lane != nullptr && plan.one_shot && bytes <= kOneShotBytes;
 }
 
+bool in_one_pass(const Group& group, const Plan& plan, std::size_t bytes) {
+  return group.lane != nullptr && bytes > 0 && plan.one_pass(group.size());
+}
+
 // Everybody fetches what is for it from where the others have it.
 template <typename Build>
 Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
@@ -92,7 +96,7 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
       combine(group, operation, data, 0, bytes, dtype, op);
     });
   }
-  if (group.lane != nullptr && bytes > 0 && plan.one_pass(group.size())) {
+  if (in_one_pass(group, plan, bytes)) {
     std::shared_ptr<SharedAllReduce> fresh;
     return engine.run(group, fresh, what, bytes, mode, [&](SharedAllReduce& operation) {
       operation.data = data;
@@ -105,6 +109,11 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
     operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
   });
+}
+
+bool begins_together(const Group& group, std::size_t bytes) {
+  const Plan& plan = group.plan_for("all_reduce", bytes);
+  return in_one_shot(group, plan, bytes) || in_one_pass(group, plan, bytes);
 }
 
 Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int root, Mode mode) {

@@ -17,6 +17,8 @@ using Handle = std::shared_ptr<Operation>;
 // Every function returns null in blocking mode, and throws Failure for bad arguments, in a group that has failed, and
 // (blocking) when the operation fails. Counts are elements.
 Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode);
+// Whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
+bool begins_together(const Group&, std::size_t bytes);
 Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode);
 Handle reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, int root, Mode);
 Handle all_gather(Engine&, Group&, const std::byte* source, std::byte* data, std::size_t count, DType, Mode);

@@ -68,6 +68,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void set_order(const std::vector<std::vector<std::string>>& buffers);
   // For policy `board`, on rank 0: see Policy::tune.
   void tune(std::uint64_t fusion_bytes);
+  // For policy `switching`, on rank 0: see Policy::use.
+  void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
+  Policy::Use in_use();
 
   paceline::Counters counters();
   Totals totals();
@@ -103,6 +106,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   using Now = Clock::time_point;
   static constexpr std::size_t kRecords = 8192;
   static constexpr std::size_t kNamesKept = 4096;
+  static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
 
   struct Name {
     RequestPtr request;                              // the last one, to be used again
@@ -173,13 +177,12 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<Group> control_;
   const std::string policy_name_;
-  const bool polls_;  // its policy wakes up again and again, also when there is nothing to do
   const PolicyOptions options_;
   const Seat seat_;
   int leader_ = 0;  // the first rank of this machine
   std::unique_ptr<ArenaMemory> own_board_;
   std::span<std::byte> board_bytes_;
-  std::unique_ptr<BoardMemory> board_;
+  std::vector<std::unique_ptr<BoardMemory>> boards_;
   std::unique_ptr<Policy> policy_;
 
   Names names_;

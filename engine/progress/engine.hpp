@@ -55,11 +55,10 @@ class Engine final : private Inbox {
   int add_tcp_peer(Descriptor socket, std::string description);
   int add_shm_peer(ShmPeer reach, std::string description);
   std::shared_ptr<Group> add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
-                                   std::chrono::duration<double> timeout,
-                                   std::map<std::string, std::vector<Plan>, std::less<>> plans);
+                                   std::chrono::duration<double> timeout, Plans plans);
   void remove_group(Group& group);
   // For collectives that start from now on; all ranks do so between the same two.
-  void set_plans(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
+  void set_plans(Group& group, Plans plans);
 
   // Starts one collective: `build` fills in the operation, for which `spare` may serve. A blocking call is over when
   // this returns; null is returned for it. Throws Failure.
@@ -110,6 +109,7 @@ class Engine final : private Inbox {
   class Foreground;
   static constexpr std::uint64_t kWakeToken = ~std::uint64_t{0};
   static constexpr std::uint64_t kAlarmToken = kWakeToken - 1;
+  static constexpr auto kLongestPark = std::chrono::milliseconds(500);
 
   std::unique_ptr<Arrival> new_arrival() override;
   void deliver(std::unique_ptr<Arrival> arrival) override;
@@ -157,15 +157,15 @@ class Engine final : private Inbox {
   bool step(Operation& operation);
   void retire();
   void check_clocks();
+  void time_out(Operation& operation);
   Clock::time_point next_clock() const;
   Rest rest() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
   void share_lane(Group& group);
-  void adopt(Group& group, std::map<std::string, std::vector<Plan>, std::less<>> plans);
+  void adopt(Group& group, Plans plans);
   void recycle(std::unique_ptr<Arrival> arrival);
   std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
-                                    std::chrono::duration<double> timeout,
-                                    std::map<std::string, std::vector<Plan>, std::less<>> plans);
+                                    std::chrono::duration<double> timeout, Plans plans);
   void drop_group(Group& group);
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);

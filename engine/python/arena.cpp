@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <utility>
 
 #include "memory/cache.hpp"
 #include "python/bindings.hpp"
@@ -29,7 +30,9 @@ void bind_arena(nb::module_& m) {
       .def_prop_ro("descriptor", &Arena::descriptor)
       .def_prop_ro("allocated", &Arena::allocated)
       .def("allocate", [](const std::shared_ptr<Arena>& self, std::size_t size) {
-        return PyArenaBuffer{std::make_shared<ArenaMemory>(self, size)};
+        auto memory = std::make_shared<ArenaMemory>(self, size);
+        self->use_huge_pages(memory->data(), size);
+        return PyArenaBuffer{std::move(memory)};
       });
   m.def("cache_blocks", [] {
     const Caches& found = caches();

@@ -48,6 +48,8 @@ struct PyArenaBuffer {
 
 void bind_arena(nb::module_& m);
 void bind_coordinator(nb::module_& m);
+void bind_engine(nb::module_& m);
+void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_policies(nb::module_& m);
 

@@ -80,6 +80,13 @@ void bind_policies(nb::module_& m) {
              check_rank(self, rank);
              self.set_order(rank, buffers);
            })
+      .def("use", &PolicyWorld::use, "name"_a, "buffers"_a = std::vector<std::vector<std::string>>{})
+      .def("in_use",
+           [](PolicyWorld& self, int rank) {
+             check_rank(self, rank);
+             const Policy::Use use = self.policy(rank).in_use();
+             return nb::make_tuple(use.name, use.refused);
+           })
       .def("events", &events)
       .def("happen",
            [](PolicyWorld& self, std::size_t number) {

@@ -154,6 +154,17 @@ void bind_coordinator(nb::module_& m) {
       .def(
           "tune", [](PyCoordinator& self, std::uint64_t fusion_bytes) { self.coordinator->tune(fusion_bytes); },
           Release())
+      .def(
+          "use",
+          [](PyCoordinator& self, const std::string& name, const std::vector<std::vector<std::string>>& buffers) {
+            self.coordinator->use(name, buffers);
+          },
+          "name"_a, "buffers"_a = std::vector<std::vector<std::string>>{}, Release())
+      .def("in_use",
+           [](PyCoordinator& self) {
+             const Policy::Use use = self.coordinator->in_use();
+             return nb::make_tuple(use.name, use.refused);
+           })
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
       .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })

@@ -31,6 +31,7 @@ struct Case {
   std::vector<std::vector<std::vector<Request>>> steps;  // of each rank: it waits after each step
   std::vector<bool> joins;                               // after its steps
   std::vector<std::vector<std::string>> order;           // for graph
+  std::vector<std::string> changes;                      // of the policy: rank 0 asks for these at any times, in turn
   bool every_access = false;
   bool done_at_once = false;  // batches
   bool holds = false;         // board: what nobody waits for is held back, and no time ever passes
@@ -81,13 +82,14 @@ class World {
         fibers_(what.machine_of.size()),
         users_(what.machine_of.size()) {
     PolicyOptions options;
-    options.cycle_seconds = what.policy != "board" || what.holds ? 1 : 0;
+    options.cycle_seconds = (what.policy != "board" && what.policy != "switching") || what.holds ? 1 : 0;
     world_ = std::make_unique<PolicyWorld>(what.policy, options, what.machine_of, [this](int, int ranks) {
       auto board = std::make_unique<WatchedBoard>(*this, ranks, what_.slots);
       boards_.push_back(board.get());
       return board;
     });
-    for (int rank = 0; rank < world_->size() && !what.order.empty(); ++rank) world_->set_order(rank, what.order);
+    for (int rank = 0; rank < world_->size() && !what.order.empty() && what.changes.empty(); ++rank)
+      world_->set_order(rank, what.order);
     last_cycle_.assign(histories_.size(), 1);
     ready_ = true;
   }
@@ -106,7 +108,7 @@ class World {
   World& operator=(const World&) = delete;
 
   struct Choice {
-    enum class Kind : std::uint8_t { go_on, user, event } kind;
+    enum class Kind : std::uint8_t { go_on, user, change, event } kind;
     int rank;
     WorldEvent event;
   };
@@ -120,6 +122,7 @@ class World {
         found.push_back({Choice::Kind::go_on, rank, {}});
       else if (user_can(rank))
         found.push_back({Choice::Kind::user, rank, {}});
+    if (changed_ < what_.changes.size() && !fibers_[0].running()) found.push_back({Choice::Kind::change, 0, {}});
     for (const WorldEvent& event : world_->events()) {
       if (fibers_[static_cast<std::size_t>(event.rank)].running()) continue;
       if (event.kind == WorldEvent::Kind::wake && what_.holds) continue;
@@ -142,6 +145,7 @@ class World {
     Fiber& fiber = fibers_[static_cast<std::size_t>(choice.rank)];
     const auto act = [this, choice] {
       if (choice.kind == Choice::Kind::user) return use(choice.rank);
+      if (choice.kind == Choice::Kind::change) return change();
       // A look that finds nothing changes nothing.
       if (choice.event.kind != WorldEvent::Kind::look) {
         note(static_cast<std::uint64_t>(choice.event.kind) + 100);
@@ -214,7 +218,14 @@ class World {
     bool joined = false;
   };
 
-  bool tells_when_it_waits() const { return what_.policy == "graph" || what_.holds; }
+  bool tells_when_it_waits() const { return what_.policy == "graph" || what_.policy == "switching" || what_.holds; }
+
+  void change() {
+    note(98);
+    poll_on();
+    const std::string& name = what_.changes[changed_++];
+    world_->use(name, name == "graph" ? what_.order : std::vector<std::vector<std::string>>{});
+  }
 
   void poll_on() {
     last_cycle_.clear();
@@ -260,6 +271,7 @@ class World {
   std::vector<WatchedBoard*> boards_;
   std::unique_ptr<PolicyWorld> world_;
   std::vector<std::uint64_t> last_cycle_;
+  std::size_t changed_ = 0;
   int current_ = 0;
   int interruptions_ = 0;
   bool ready_ = false;
@@ -492,6 +504,38 @@ TEST(orders_and_deviations_in_every_order) {
     made.order = {{"a"}, {"b"}};
     check_all("a deviation", made);
   }
+}
+
+// A change in the midst of anything: what was handed in before it is issued once, by the policy before or after it, and
+// on all ranks alike. Changes to a polling policy are too many: random ones are in test_policies.cpp.
+TEST(changes_of_the_policy_in_every_order) {
+  for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}}) {
+    Case made = steps({"a", "a"});
+    made.policy = "switching";
+    made.machine_of = place;
+    made.done_at_once = true;
+    made.order = {{"a"}};
+    made.changes = {"graph"};
+    check_all("one request, to graph", made);
+    made.changes = {"graph", "board"};
+    check_all("one request, to graph and back", made);
+    made.changes = {"graph"};
+    if (place[1] == 0) {  // between machines too many
+      made.steps = steps({"ab", "ba"}).steps;
+      check_all("two requests, to graph", made);
+      made.steps = steps({"a a", "a a"}).steps;
+      check_all("a step in order, to graph", made);
+    }
+    made.steps = steps({"a", ""}).steps;
+    made.joins = {true, true};
+    check_all("a join, to graph", made);
+  }
+  Case made = steps({"a", "a"});
+  made.policy = "switching";
+  made.every_access = made.done_at_once = true;
+  made.interruptions = 2;
+  made.changes = {"graph"};
+  check_all("one request, 2 interruptions, to graph", made);
 }
 
 TEST(what_is_wrong_is_found) {

@@ -51,7 +51,7 @@ std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int 
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
   // No time passes here.
   const auto policy =
-      make_policy("board", {.cycle_seconds = 0}, {rank, std::vector<int>(static_cast<std::size_t>(ranks))}, &memory);
+      make_policy("board", {.cycle_seconds = 0}, {rank, std::vector<int>(static_cast<std::size_t>(ranks))}, {&memory});
   std::vector<std::string> issued;
   std::size_t left = 0;
   bool joined = false;
@@ -122,7 +122,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   CHECK(child >= 0);
   if (child == 0) {
     SharedBoard board(memory.span(), shape);
-    const auto policy = make_policy("board", {.cycle_seconds = 0}, {1, {0, 0}}, &board);
+    const auto policy = make_policy("board", {.cycle_seconds = 0}, {1, {0, 0}}, {&board});
     for (int i = 0;; ++i) {
       policy->submit(request("t" + std::to_string(i % 32)), 0);
       while (policy->next()) {
@@ -136,7 +136,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
     }
   }
   SharedBoard board(memory.span(), shape);
-  const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, &board);
+  const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, {&board});
   std::uint64_t handed_in = 0;
   for (; handed_in < 200; ++handed_in) {
     policy->submit(request("t" + std::to_string(handed_in % 32)), 0);
@@ -180,19 +180,20 @@ TEST(bytes_from_outside_never_do_harm) {
   std::mt19937 random(11);
   std::uint64_t refused = 0;
   std::uint64_t taken = 0;
-  for (const char* name : {"board", "graph", "cycle"})
+  for (const char* name : {"board", "graph", "cycle", "switching"})
     for (int world = 0; world < 150; ++world) {
       const std::vector<int> machine_of = {0, 1, 1};
-      std::array<std::unique_ptr<PlainBoard>, 3> boards;
+      std::vector<std::unique_ptr<PlainBoard>> boards;
       std::vector<std::unique_ptr<Policy>> ranks;
       // Ranks 1 and 2 share a machine; here each has its own idea of it, for what is sent is all that counts.
-      boards[0] = std::make_unique<PlainBoard>(1, 8, 4096);
-      boards[1] = std::make_unique<PlainBoard>(2, 8, 4096);
-      for (int rank = 0; rank < 3; ++rank)
-        ranks.push_back(make_policy(
-            name, {}, {rank, machine_of},
-            needs_board(name) ? boards[static_cast<std::size_t>(machine_of[static_cast<std::size_t>(rank)])].get()
-                              : nullptr));
+      for (std::size_t i = 0; i < boards_of(name); ++i)
+        for (const int members : {1, 2}) boards.push_back(std::make_unique<PlainBoard>(members, 8, 4096));
+      for (int rank = 0; rank < 3; ++rank) {
+        std::vector<BoardMemory*> shared;
+        for (std::size_t i = 0; i < boards_of(name); ++i)
+          shared.push_back(boards[2 * i + static_cast<std::size_t>(machine_of[static_cast<std::size_t>(rank)])].get());
+        ranks.push_back(make_policy(name, {}, {rank, machine_of}, shared));
+      }
       std::vector<Send> sent;
       const auto drain = [&](Policy& policy) {
         for (int i = 0; i < 100; ++i) {
@@ -218,6 +219,7 @@ TEST(bytes_from_outside_never_do_harm) {
         }
         try {
           if (turn % 5 == 0) policy.submit(request("t" + std::to_string(turn)), 1);
+          if (turn % 7 == 0 && at == 0 && boards_of(name) > 1) policy.use(turn % 2 ? "graph" : "cycle", {{"t0", "t5"}});
           drain(policy);
           policy.receive(static_cast<int>(random() % 4) - 1 + (at == 0), message, 1);
           ++taken;

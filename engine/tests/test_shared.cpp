@@ -1,6 +1,8 @@
 // What ranks of one machine do in the memory that they share: arenas, turns, and all-reduces of every kind of buffer.
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <random>
@@ -142,11 +144,40 @@ TEST(a_peers_arena_ends_where_it_ends) {
   CHECK(peer.at(arena.size(), 0) != nullptr);
 }
 
+TEST(huge_pages_lie_where_they_were_asked_for_and_nowhere_else) {
+  Arena arena(64 * kMegabyte);
+  const PeerArena peer(Descriptor(::dup(arena.descriptor())));
+  for (const std::byte* base : {arena.at(0), peer.at(0, 1)})
+    CHECK(reinterpret_cast<std::uintptr_t>(base) % kHugePage == 0);
+  const auto exist = [&](std::uint64_t offset) {
+    struct stat status{};
+    const off_t first = ::lseek(arena.descriptor(), static_cast<off_t>(offset), SEEK_DATA);
+    CHECK(::fstat(arena.descriptor(), &status) == 0);
+    return std::pair{first < 0 ? arena.size() : static_cast<std::size_t>(first),
+                     static_cast<std::size_t>(status.st_blocks) * 512};
+  };
+  std::byte* memory = arena.allocate(2 * kHugePage + kMegabyte);
+  const std::uint64_t begin = arena.offset_of(memory);
+  const bool given = arena.use_huge_pages(memory, 2 * kHugePage + kMegabyte);
+  const auto [first, all] = exist(begin);
+  CHECK(first == begin && all <= 2 * kHugePage && (!given || all == 2 * kHugePage));
+  CHECK(exist(begin + 2 * kHugePage).first == arena.size());
+  for (std::size_t i = 0; i < 3 * kHugePage; i += 509) memory[i] = static_cast<std::byte>(i % 251);
+  arena.use_huge_pages(memory, 3 * kHugePage);  // what is there stays there
+  for (std::size_t i = 0; i < 3 * kHugePage; i += 509) CHECK(*peer.at(begin + i, 1) == static_cast<std::byte>(i % 251));
+  arena.release(memory);
+  CHECK(exist(begin).first == arena.size());
+
+  memory = arena.allocate(kMegabyte);
+  CHECK(arena.use_huge_pages(memory, kMegabyte));  // nothing fits in
+  CHECK(exist(0).first == arena.size());
+}
+
 TEST(all_reduce_of_private_shared_and_mixed_buffers) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}, {4, Wire::staged}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
-      for (const std::size_t count : {5UL, 9'000UL, 20'011UL, 131'072UL, 700'001UL}) {
+      for (const std::size_t count : {5UL, 9'000UL, 20'011UL, 131'072UL, 262'144UL, 700'001UL}) {
         std::vector<std::int64_t> own(count);
         const Allocated shared(world.arena(r.rank), count * sizeof(std::int64_t));
         reduce_and_check(r, bytes(own), count);

@@ -69,8 +69,6 @@ inline Plan ring_plan(int size) {
 
 inline Plan flat_plan(int size) { return {-1, "flat", false, {{reduce_of(0, 1, 1, everybody(size), 0)}}}; }
 
-using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
-
 inline Plans plans_for(int size, bool ring) {
   const auto one_shot = [](Plan plan) { return Plan{1024, "one_shot", true, std::move(plan.levels)}; };
   return {{"all_reduce", {one_shot(flat_plan(size)), ring ? ring_plan(size) : direct_plan(size)}},

@@ -90,6 +90,20 @@ def cgroup_quota(read: Reader) -> tuple[float, str] | None:
     return min(found, default=None)
 
 
+def sessions_are_grouped(read: Reader) -> bool:
+    """Whether the kernel shares the CPUs between sessions first (its autogroups) and only then between processes.
+
+    It does not in a cgroup that the cpu controller looks after, as in most containers.
+    """
+    if (read("/proc/sys/kernel/sched_autogroup_enabled") or "").strip() != "1":
+        return False
+    folders = _cgroup_folders(read)
+    if any(version == 2 and read(f"{folder}/cpu.weight") is not None for folder, version in folders):
+        return False
+    own = next((folder for folder, version in folders if version == 1), None)
+    return own is None or read(f"{own}/release_agent") is not None  # which only the root has
+
+
 def _cgroup_folders(read: Reader) -> list[tuple[str, int]]:
     """Folders that may hold a CPU limit of this process, with their cgroup version."""
     paths: dict[int, str] = {}
@@ -125,21 +139,22 @@ def _upwards(path: str, root: str, mount: str) -> list[str]:
     return [str(whole)] + [str(up) for up in whole.parents if up.is_relative_to(mount)]
 
 
-def _read(path: str) -> str | None:
+def read_file(path: str) -> str | None:
+    """A `Reader` of this machine's files."""
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def available(read: Reader = _read) -> CpuBudget:
+def available(read: Reader = read_file) -> CpuBudget:
     """What this process may use now."""
     quota = cgroup_quota(read)
     affinity = os.sched_getaffinity(0)
     return budget(affinity, None) if quota is None else budget(affinity, quota[0], quota[1])
 
 
-def physical_cores(affinity: Iterable[int], read: Reader = _read) -> tuple[tuple[int, ...], ...]:
+def physical_cores(affinity: Iterable[int], read: Reader = read_file) -> tuple[tuple[int, ...], ...]:
     """The CPUs of the affinity by core, so SMT siblings together; cores of one socket are neighbours."""
     cores: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(affinity):

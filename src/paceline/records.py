@@ -25,6 +25,7 @@ class Records:
         """By channel, with their ranks in the first group."""
 
     def add_group(self, channel: int, members: Sequence[Member]) -> None:
+        """A group was made; the first has all ranks of the job."""
         if not self._world:
             self._world = {member.process: member.rank for member in members}
         ranks = tuple(self._world.get(member.process, member.rank) for member in members)

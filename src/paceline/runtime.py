@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from paceline import cores, neighbours, pinning
-from paceline.completions import Completions
 from paceline.errors import CommunicationError
 from paceline.native import Arena, Engine, EngineModule
 from paceline.observe.lookout import Lookout
@@ -24,7 +23,6 @@ from paceline.places import Places, given
 from paceline.plan.streams import stream_rate
 from paceline.records import Records
 from paceline.rendezvous import (
-    Link,
     Meeting,
     Member,
     Process,
@@ -33,6 +31,7 @@ from paceline.rendezvous import (
     new_process_name,
     this_machine,
 )
+from paceline.serving import Serving
 from paceline.settings import Settings
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
@@ -57,6 +56,7 @@ class Membership:
 
     @property
     def one_machine(self) -> bool:
+        """Whether all members share memory."""
         return len({member.machine for member in self.members}) == 1
 
 
@@ -75,10 +75,7 @@ class Runtime:
         self._arena: Arena | None = native.Arena()
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
-        self._engine: Engine | None = None
-        self._thread: threading.Thread | None = None
-        self._completions = Completions()
-        self._links: dict[str, int] = {}
+        self._serving: Serving | None = None  # from the first meeting on
         self._memberships: dict[int, Membership] = {}
         self._used: set[str] = set()
         self._records = Records(self._process.name, settings)
@@ -107,13 +104,13 @@ class Runtime:
                 settings=self.settings,
                 native=self._native,
                 arena=self._shared_memory().descriptor,
-                linked=self._links,
+                linked=self._serving.links if self._serving is not None else (),
                 used=self._used,
                 check=self._check_places,
             )
             with self._lock:
-                self._adopt(meeting, rank)
-                handles = tuple(-1 if m.rank == rank else self._links[m.process] for m in meeting.members)
+                links = self._adopt(meeting, rank).links
+                handles = tuple(-1 if m.rank == rank else links[m.process] for m in meeting.members)
                 group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
             assert self._lookout is not None
             self._lookout.begin(
@@ -160,7 +157,8 @@ class Runtime:
         It runs on the serve thread, or right here if the operation has been reported already.
         """
         self._check()
-        self._completions.register(operation, callback)
+        assert self._serving is not None
+        self._serving.notify(operation, callback)
 
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
@@ -170,18 +168,14 @@ class Runtime:
             if self._closed:
                 return
             self._closed = True
-            engine, thread, lookout = self._engine, self._thread, self._lookout
+            serving, lookout = self._serving, self._lookout
             self._memberships.clear()
-            self._links.clear()
         if lookout is not None:
             lookout.close()
-        if engine is not None:
-            engine.close()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        if serving is not None:
+            serving.close()
         if self.partition is not None:
             pinning.release_compute(self.partition, self._process.cpus.affinity)
-        self._completions.finish_all()
         self._arena = None
         self._dump()
 
@@ -209,7 +203,7 @@ class Runtime:
 
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
-        return self._engine.events() if self._engine is not None else []
+        return self._serving.engine.events() if self._serving is not None else []
 
     @property
     def plans(self) -> Plans:
@@ -244,49 +238,47 @@ class Runtime:
         if self._places is None:
             Places(self._given, members)
 
-    def _adopt(self, meeting: Meeting, rank: int) -> None:
-        """Give the new links to the engine, which owns them from here on."""
-        waiting = dict(meeting.links)
+    def _adopt(self, meeting: Meeting, rank: int) -> Serving:
+        """Give the new links to the engine, which is made with the first."""
         try:
             self._check()
-            engine = self._engine or self._start_engine(meeting, rank)
-            for other, link in meeting.links.items():
-                del waiting[other]
-                member = meeting.members[other]
-                self._links[member.process] = _hand_over(engine, link, str(member))
-        finally:
-            for link in waiting.values():
+            if self._serving is None:
+                self._serving = self._start(meeting, rank)
+        except BaseException:
+            for link in meeting.links.values():
                 link.close()
+            raise
+        self._serving.adopt(meeting.members, meeting.links)
+        return self._serving
 
-    def _start_engine(self, meeting: Meeting, rank: int) -> Engine:
+    def _start(self, meeting: Meeting, rank: int) -> Serving:
         """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
         me, mine, settings = meeting.members[rank], self._process.cpus, self.settings
         self.partition = neighbours.divide_cores(meeting.members, me, mine, settings)
         self.spin = neighbours.spin_budget(meeting.members, me, mine, settings)
         log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
-        self._engine = self._native.Engine(self._shared_memory(), self.spin.microseconds, str(me))
-        self._thread = threading.Thread(target=self._serve, args=(self._engine,), name="paceline-serve", daemon=True)
-        self._thread.start()
-        return self._engine
+        engine = self._native.Engine(self._shared_memory(), self.spin.microseconds, str(me))
+        return Serving(engine, self.partition.parts.engine)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
-        assert self._engine is not None
+        assert self._serving is not None
+        engine = self._serving.engine
         if self._places is None:
             self._places = Places(self._given, membership.members)
         here = self._places.of(membership.members)
         entries = (plans or self._plans)(here.topology, here.ranks, self.settings.algorithm)
         failed = partial(self._group_failed, channel)
-        group = self._engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
+        group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         if not membership.one_machine:
             group.set_pace(stream_rate(here, entries, membership.rank))
         self._memberships[channel] = membership
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
-            self._lookout = Lookout(self.settings, self._engine, self._records.groups, membership.rank, me, self._trace)
+            self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
         if membership.one_machine or self.settings.algorithm is not None or plans is not None:
             return group
-        return self._adaptive(self._engine, group, membership, here, timeout)
+        return self._adaptive(engine, group, membership, here, timeout)
 
     def _adaptive(
         self, engine: Engine, native: Any, membership: Membership, placement: Placement, timeout: float
@@ -323,21 +315,6 @@ class Runtime:
 
     def _requests(self) -> Sequence[Any]:
         return self._lookout.requests() if self._lookout is not None else ()
-
-    def _serve(self, engine: Engine) -> None:
-        if self.partition is not None:
-            pinning.move(self.partition.parts.engine)
-        while finished := engine.serve():
-            self._completions.report(finished)
-
-
-def _hand_over(engine: Engine, link: Link, description: str) -> int:
-    """The engine owns the descriptors from here on, also if it raises."""
-    memory_fd, arena_fd = link.memory_fd, link.arena_fd
-    link.memory_fd = link.arena_fd = -1
-    if memory_fd < 0:
-        return engine.add_tcp_peer(link.sock.detach(), description)
-    return engine.add_shm_peer(link.sock.detach(), memory_fd, arena_fd, link.side, link.pid, link.readable, description)
 
 
 def version() -> str:

@@ -15,8 +15,8 @@ from paceline.doctor.report import show, to_json
 from paceline.settings import Settings
 
 EXPECTED = (
-    "machine|Python|torch|engine|CPUs|waiting|threads|cores|memory|within this machine|cross-process reads|blocks|"
-    "/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
+    "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
+    "blocks|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
 ).split("|")
 HERE = Surroundings({}, Settings())
 
@@ -42,6 +42,18 @@ def test_reads_that_are_refused_cost_an_explanation(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(memory, "_text", lambda path: "2")
     finding = memory.cross_process_reads(HERE)
     assert finding.value == "refused" and "kernel.yama.ptrace_scope" in finding.advice
+
+
+@pytest.mark.parametrize("got", [True, False])
+def test_huge_pages_are_what_an_array_got_not_what_a_setting_says(monkeypatch: pytest.MonkeyPatch, got: bool) -> None:
+    real = memory.huge_pages(HERE)
+    assert real.value == "not available" or ("has them" in real.value) == memory.shared_array_has_huge_pages()
+    settings = {"enabled": "always [madvise] never", "shmem_enabled": "always advise [never] deny"}
+    monkeypatch.setattr(memory, "_text", lambda path: settings[path.rpartition("/")[2]])
+    monkeypatch.setattr(memory, "shared_array_has_huge_pages", lambda: got)
+    finding = memory.huge_pages(HERE)
+    assert ("has them" if got else "does without") in finding.value
+    assert ("shmem_enabled" in finding.advice) == (not got)
 
 
 @pytest.mark.parametrize(

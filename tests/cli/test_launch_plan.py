@@ -124,6 +124,16 @@ def test_the_users_rendezvous_is_untouched(words: str) -> None:
     assert "127.0.0.1:0" not in line_for("train.py", {"PET_RDZV_ENDPOINT": "a:1"})
 
 
+def test_what_torchrun_keeps_goes_where_the_user_says() -> None:
+    words = split(["--log-dir", "mine", "train.py"])
+    assert torchrun.TorchrunJob(words, "2", {}).folder is None
+    assert torchrun.TorchrunJob(split(["train.py"]), "2", {"PET_LOG_DIR": "mine"}).folder is None
+    job = torchrun.TorchrunJob(split(["train.py"]), "2", {})
+    assert job.folder is not None and job.folder.is_dir()
+    job.terminate()
+    assert not job.folder.exists()
+
+
 def test_modules_and_programs() -> None:
     assert line_for("-m pack.age x").endswith("-u -m pack.age x")
     assert line_for("--no-python ./a.out x").endswith("- ./a.out x")
@@ -164,6 +174,12 @@ def test_requests_that_cannot_be_carried_out(words: str, options: dict[str, obje
     request = Request(split(words.split()), **{"ranks": "2", **options})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=complaint):
         check(request, {}, request.direct)
+
+
+def test_settings_that_no_rank_would_take() -> None:
+    with pytest.raises(ValueError, match="PACELINE_PORTS='many' should be a port range"):
+        check(Request(split(["-m", "x"]), "2"), {"PACELINE_PORTS": "many"}, False)
+    check(Request(split(["-m", "x"]), "2", cores="static"), {"PACELINE_CORES": "overridden", "RANK": "none"}, False)
 
 
 SUMMARY = """

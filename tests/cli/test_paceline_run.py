@@ -80,6 +80,19 @@ def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) ->
     assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
 
 
+@pytest.mark.parametrize("launcher", launchers())
+def test_ranks_share_a_session_and_leave_no_folder(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    """Linux shares CPUs between sessions: ranks in sessions of their own could not hand them to each other."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    text = "import os, sys\nsys.stdout.write(f'{os.getsid(0)} {os.getpgrp() == os.getpid()}\\n')"
+    run = paceline_run("-n", "2", *launcher, program(tmp_path, text), env=environment(TMPDIR=str(temporary)))
+    code, out, err = finish(run, 60)
+    assert code == 0, err
+    assert out.splitlines() == [f"{os.getsid(0)} True"] * 2
+    assert not list(temporary.iterdir())
+
+
 def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
     text = (
         "import os, time\nif os.environ['RANK'] == '1': os.kill(os.getpid(), 9)\ntime.sleep(0.5)\nraise SystemExit(1)"

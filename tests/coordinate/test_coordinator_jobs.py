@@ -19,6 +19,11 @@ def test_random_steps(machines: str, policy: str, tmp_path: Path) -> None:
     run(len(machines), HERE / "random_steps.py", "rank", machines, policy, "30", "7", output=tmp_path)
 
 
+@pytest.mark.parametrize("machines", ["00", "001", "000"])
+def test_what_is_taken_back_was_not_written_to(machines: str, tmp_path: Path) -> None:
+    run(len(machines), HERE / "taken_back_job.py", machines, "12", output=tmp_path)
+
+
 def trial(how: str, machines: str, policy: str, seed: int, folder: Path, timeout: float = 30.0) -> None:
     """One rank goes; all others are told, in time, who, and in which request they missed it."""
     arguments = (machines, policy, str(seed), str(timeout))
@@ -38,7 +43,7 @@ def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path:
 @pytest.mark.parametrize("machines", ["011"])
 @pytest.mark.parametrize("seed", [3])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
-    trial("stop", machines, policy, seed, tmp_path, timeout=2)
+    trial("stop", machines, policy, seed, tmp_path, timeout=3)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits_and_the_others_hear_of_it(tmp_path: Path) -> None:

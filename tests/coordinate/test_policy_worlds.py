@@ -1,6 +1,7 @@
 """Policies of coordination in random worlds: whatever the order, the delays and the joins, all ranks do the same."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,8 +40,14 @@ class User:
             world.join(rank)
 
 
-def play(world: _engine.PolicyWorld, users: list[User], rng: random.Random) -> None:
+def play(
+    world: _engine.PolicyWorld,
+    users: list[User],
+    rng: random.Random,
+    now_and_then: Callable[[], None] = lambda: None,
+) -> None:
     for _ in range(60_000):
+        now_and_then()
         events = world.events()
         choice = rng.randrange(len(users) + len(events))
         if choice < len(users):
@@ -101,6 +108,36 @@ def test_ranks_do_the_same_and_come_to_an_end(policy, world, capacity, fusion):
         assert [error for _, error in over if error] == []
         assert made.joins(rank) == made.joins(0)
         assert len(made.joins(rank)) == joins
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(world=worlds(), fusion=st.sampled_from([1, 16, 1 << 20]), often=st.sampled_from([0.02, 0.1, 0.5]))
+def test_ranks_change_their_policy_together(world, fusion, often):
+    """Whatever ranks are doing when rank 0 asks: no request is lost, none is issued twice or in another order."""
+    machine_of, users, slots, seed = world
+    made = _engine.PolicyWorld("switching", machine_of, fusion, slots=slots)
+    handed_in = [sum(entry is not None for entry in user.todo) for user in users]
+    joins = users[0].joins
+    rng = random.Random(seed)
+    seen = ["board"]
+
+    def change() -> None:
+        name, refused = made.in_use(0)
+        if name != seen[-1]:
+            seen.append(name)
+        assert joins or not refused
+        if rng.random() < often:
+            made.use(*rng.choice([("board", []), ("cycle", []), ("graph", []), ("graph", ORDER), ("graph", ORDER[:2])]))
+
+    play(made, users, rng, change)
+    seen.append(made.in_use(0)[0])
+    for rank in range(made.size):
+        over = made.over(rank)
+        assert len(over) == handed_in[rank]
+        assert [error for _, error in over if error] == []
+        assert made.joins(rank) == made.joins(0)
+        assert len(made.joins(rank)) == joins
+        assert made.in_use(rank)[0] in seen
 
 
 @pytest.mark.parametrize("policy", POLICIES)

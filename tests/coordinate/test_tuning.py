@@ -6,21 +6,25 @@ import itertools
 import random
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import run
 
-from paceline.coordinate import tuner
-from paceline.coordinate.tuner import CANDIDATES, Tuner, written
+from paceline.coordinate import Options, tuner
+from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes, written
+from paceline.coordinate.tuner import Tuner
+from paceline.settings import Settings
 
 FIRST = 64 << 20
+LONELY = {"RANK": "0", "WORLD_SIZE": "1"}
 durations = st.one_of(st.just(0.0), st.floats(1e-6, 1e3), st.sampled_from([1.0, 0.99, 1.01]))
 
 
-def made(first: int, times: object, counts: object) -> Tuner:
-    tuned = Tuner(first)
+def made(first: int, times: object, counts: object) -> Tuner[int]:
+    tuned = sizes(first)
     for seconds, requests in zip(times, counts, strict=False):  # type: ignore[call-overload]
         if tuned.outcome:
             break
@@ -41,25 +45,24 @@ def test_any_times_come_to_an_end_and_nothing_worse_is_chosen(
     assert tuned.outcome and tuned.steps <= tuned.most_steps
     again = made(first, itertools.cycle(times), itertools.cycle(counts))
     assert (again.outcome, again.turns) == (tuned.outcome, tuned.turns)
-    if tuned.fusion_bytes == first:
+    if tuned.choice == first:
         assert f"{written(first)} stay" in tuned.outcome
         return
-    assert tuned.fusion_bytes in CANDIDATES
+    assert tuned.choice in SIZES
     for rounds in (range(1, tuner.ROUNDS + 1), range(tuner.ROUNDS + 1, 2 * tuner.ROUNDS + 1)):
-        taken = {(turn.round, turn.fusion_bytes): turn.seconds for turn in tuned.turns}
-        figures = [taken[number, tuned.fusion_bytes] / max(taken[number, first], 1e-9) for number in rounds]
+        taken = {(turn.round, turn.choice): turn.seconds for turn in tuned.turns}
+        figures = [taken[number, tuned.choice] / max(taken[number, first], 1e-9) for number in rounds]
         assert median(figures) <= tuner.BETTER
         assert sum(figure >= 1 for figure in figures) <= 1
 
 
-def trial(costs: dict[int, float], noise: float, seed: int, drift: float = 0.0) -> Tuner:
-    """Tuned where a step of each size takes so long, give or take `noise` of it."""
+def trial(tuned: Tuner[Any], costs: dict[Any, float], noise: float, seed: int, drift: float = 0.0) -> Tuner[Any]:
+    """Tuned where a step of each choice takes so long, give or take `noise` of it."""
     draw = random.Random(seed)
-    tuned = Tuner(FIRST)
     for step in range(tuned.most_steps):
         if tuned.outcome:
             break
-        tuned.add(costs[tuned.fusion_bytes] * (1 + draw.uniform(-noise, noise)) * (1 + drift * step), 161)
+        tuned.add(costs[tuned.choice] * (1 + draw.uniform(-noise, noise)) * (1 + drift * step), 161)
     assert tuned.outcome
     return tuned
 
@@ -72,24 +75,24 @@ def trial(costs: dict[int, float], noise: float, seed: int, drift: float = 0.0) 
     st.floats(-0.001, 0.01),
 )
 def test_what_is_chosen_is_not_slower_by_2_percent(others: list[float], noise: float, seed: int, drift: float) -> None:
-    costs = {**dict(zip(CANDIDATES, others, strict=False)), FIRST: 1.0}
-    assert costs[trial(costs, noise, seed, drift).fusion_bytes] <= 1.02
+    costs = {**dict(zip(SIZES, others, strict=False)), FIRST: 1.0}
+    assert costs[trial(sizes(FIRST), costs, noise, seed, drift).choice] <= 1.02
 
 
-@pytest.mark.parametrize("best", CANDIDATES[:3])
+@pytest.mark.parametrize("best", SIZES[:3])
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_clearly_better_is_found_in_noise(best: int, seed: int) -> None:
-    costs = {size: 0.8 if size == best else 1.0 for size in CANDIDATES}
-    tuned = trial(costs, 0.1, seed)
-    assert tuned.fusion_bytes == best
+    costs = {size: 0.8 if size == best else 1.0 for size in SIZES}
+    tuned = trial(sizes(FIRST), costs, 0.1, seed)
+    assert tuned.choice == best
     assert f"{written(best)} instead of 64 MiB" in tuned.outcome
 
 
 @pytest.mark.parametrize(("cost", "rounds"), [(1.4, 1), (1.1, tuner.FIRST_LOOK)])
 def test_what_is_clearly_worse_is_not_tried_for_long(cost: float, rounds: int) -> None:
-    tuned = trial({size: 1.0 if size == FIRST else cost for size in CANDIDATES}, 0.03, 1)
-    assert tuned.fusion_bytes == FIRST
-    assert tuned.steps == tuner.WARM_UP + rounds * len(CANDIDATES) * (1 + tuner.COUNTED)
+    tuned = trial(sizes(FIRST), {size: 1.0 if size == FIRST else cost for size in SIZES}, 0.03, 1)
+    assert tuned.choice == FIRST
+    assert tuned.steps == tuner.WARM_UP + rounds * len(SIZES) * (1 + tuner.COUNTED)
     assert "64 MiB stay, because no other size was better; of a step's time with 64 MiB took 1 MiB 1" in tuned.outcome
 
 
@@ -114,5 +117,55 @@ def test_ranks_are_tuned_together(machines: str, tmp_path: Path) -> None:
     told = "".join(path.read_text() for path in sorted(output.iterdir()))
     assert told.count("autotune: batches of at most ") == 1, told
     rows = table.read_text().splitlines()
-    assert rows[0] == "round,fusion_bytes,step_seconds"
-    assert {int(row.split(",")[1]) for row in rows[1:]} == set(CANDIDATES)
+    assert rows[0] == "round,choice,step_seconds"
+    assert {int(row.split(",")[1]) for row in rows[1:]} == set(SIZES)
+
+
+@pytest.mark.parametrize("best", ["graph", "cycle"])
+def test_the_policy_that_is_clearly_better_is_found_in_noise(best: str) -> None:
+    costs = {policy: 0.8 if policy == best else 1.0 for policy in ("board", *OTHERS)}
+    tuned = trial(policies(), costs, 0.1, 3)
+    assert tuned.choice == best
+    assert tuned.outcome.startswith(f"policy {best} instead of board"), tuned.outcome
+
+
+@settings(derandomize=True)
+@given(st.lists(st.floats(0.7, 1.5), min_size=2, max_size=2), st.floats(0, 0.3), st.integers(0, 1 << 32))
+def test_the_policy_that_is_chosen_is_not_slower_by_2_percent(others: list[float], noise: float, seed: int) -> None:
+    costs = {"board": 1.0, **dict(zip(OTHERS, others, strict=True))}
+    tuned = trial(policies(), costs, noise, seed)
+    assert costs[tuned.choice] <= 1.02
+    assert (tuned.choice == "board") == tuned.outcome.startswith("policy board stays, because no other policy was ")
+
+
+def test_who_names_a_policy_gets_it() -> None:
+    tuned = {**LONELY, "PACELINE_AUTOTUNE": "1"}
+    assert Options.wished(Settings.from_environment(tuned)).autotune_policy
+    named = Options.wished(Settings.from_environment({**tuned, "PACELINE_POLICY": "board"}))
+    assert named.autotune and not named.autotune_policy
+    with pytest.raises(ValueError, match="autotune_policy goes with autotune"):
+        Options(autotune_policy=True)
+    with pytest.raises(ValueError, match="autotune_policy goes with autotune"):
+        Options(policy="graph", autotune=True, autotune_policy=True)
+
+
+@pytest.mark.parametrize("machines", ["00", "01", "001"])
+def test_ranks_change_their_policy_together(machines: str, tmp_path: Path) -> None:
+    """In the midst of steps, some of which have joined ranks; all sums are exact."""
+    run(len(machines), Path(__file__).with_name("changed_job.py"), machines, "150", output=tmp_path)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_a_policy_is_chosen_in_the_first_steps(joins: bool, tmp_path: Path) -> None:
+    """Once, and said once; where a rank joins meanwhile, what it began with stays."""
+    table = tmp_path / "tried.csv"
+    output = tmp_path / "output"
+    output.mkdir()
+    environment = {"HOROVOD_AUTOTUNE_LOG": str(table)}
+    run(2, Path(__file__).with_name("chosen_job.py"), str(int(joins)), output=output, env=environment)
+    told = "".join(path.read_text() for path in sorted(output.iterdir()))
+    assert told.count("autotune: policy ") == 1, told
+    assert ("a rank had joined" in told) == joins, told
+    rows = [row.split(",") for row in table.read_text().splitlines()]
+    assert rows[0] == ["round", "choice", "step_seconds"]
+    assert joins or {choice for _, choice, _ in rows[1:]} >= {"board", *OTHERS}

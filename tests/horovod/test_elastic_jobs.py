@@ -21,15 +21,17 @@ DEADLINE = 90.0
 
 
 @contextmanager
-def started(folder: Path, *arguments: str, timeout: float = 20.0) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    folder: Path, *arguments: str, timeout: float = 20.0, **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """The launcher; its output goes to FOLDER/out and FOLDER/err. It has ended when the context is left."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")} | variables
     with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "paceline.horovod.run", *arguments],
             stdout=out,
             stderr=err,
-            env={**environment, "PACELINE_TIMEOUT": str(timeout)},
+            env={**environment, "PACELINE_TIMEOUT": str(timeout), "PACELINE_START_TIMEOUT": "60"},
         )
     try:
         yield launcher
@@ -41,8 +43,8 @@ def started(folder: Path, *arguments: str, timeout: float = 20.0) -> Iterator[su
             launcher.kill()
 
 
-def run(folder: Path, *arguments: str, timeout: float = 20.0) -> tuple[int, str, str]:
-    with started(folder, *arguments, timeout=timeout) as launcher:
+def run(folder: Path, *arguments: str, timeout: float = 20.0, **variables: str) -> tuple[int, str, str]:
+    with started(folder, *arguments, timeout=timeout, **variables) as launcher:
         code = launcher.wait(timeout=DEADLINE)
     return code, (folder / "out").read_text(), said(folder)
 
@@ -80,11 +82,13 @@ def test_training_goes_on_from_the_last_commit_when_a_rank_is_killed(tmp_path: P
     assert re.search(r"elastic: rank 1 \(pid \d+\) was killed by SIGKILL\n.*elastic: round 2 with 1 rank", err), err
 
 
-def test_a_stopped_rank_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "variable"), [(["--elastic-timeout", "5"], "300"), ([], "5")], ids=["option", "variable"]
+)
+def test_a_stopped_rank_is_left_out(option: list[str], variable: str, tmp_path: Path) -> None:
     (tmp_path / "stop-2").touch()
-    code, _, err = run(
-        tmp_path, "-np", "3", "--min-np", "2", "--elastic-timeout", "2", *script(tmp_path, 6), timeout=2.0
-    )
+    arguments = ["-np", "3", "--min-np", "2", *option, *script(tmp_path, 6)]
+    code, _, err = run(tmp_path, *arguments, timeout=3.0, HOROVOD_ELASTIC_TIMEOUT=variable)
     assert code == 0, err
     first, second, third = told(tmp_path).values()
     assert [line[1:] for line in first] == [line[1:] for line in second]
@@ -98,7 +102,7 @@ def test_a_stopped_rank_is_left_out(tmp_path: Path) -> None:
         (0, 2, 6, 14),
     ]
     assert third[-1] == (2, 3, 3, 9)
-    assert "elastic: rank 2 is ended: it did not come within 2 s" in err
+    assert "elastic: rank 2 is ended: it did not come within 5 s" in err
     assert nothing_runs(tmp_path)
 
 
@@ -120,6 +124,16 @@ def test_who_gives_the_state_can_be_lost_and_a_host_can_come(tmp_path: Path) -> 
     assert survivor[3:6] == [(0, 1, 3, 5), (0, 1, 4, 6), (0, 1, 5, 7)]
     assert survivor[6:] == [(0, 2, step, 2 * step - 3) for step in (6, 7, 8)]
     assert newcomer == [(1, 2, step, 2 * step - 3) for step in (6, 7, 8)]
+    assert nothing_runs(tmp_path)
+
+
+def test_a_rank_that_is_lost_while_process_sets_are_registered_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "kill-1").touch()
+    program = [sys.executable, str(HERE / "elastic_sets.py"), str(tmp_path)]
+    code, out, err = run(tmp_path, "-np", "3", "--min-np", "2", *program)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == [f"[{rank}] round 2: 2 ranks, 1 in the set, sum 2" for rank in (0, 1)]
+    assert re.search(r"elastic: rank 1 \(pid \d+\) was killed by SIGKILL\n.*elastic: round 2 with 2 ranks", err), err
     assert nothing_runs(tmp_path)
 
 
@@ -157,6 +171,7 @@ def test_the_job_ends_with_its_launcher(tmp_path: Path) -> None:
         ("-np 2 --host-discovery-script 'echo a b' true", "false should print lines like host:2, got 'a b'"),
         ("-np 2 --host-discovery-script true -H a:2 true", "the hosts come from --host-discovery-script or from -H"),
         ("--host-discovery-script true true", "say how many ranks to begin with"),
+        ("-np 2 --min-np 1 --elastic-timeout 0 true", "--elastic-timeout 0 should be more than 0 seconds"),
         ("-np 2 --min-np 3 true", "--min-np 3 should be from 1 to -np, which is 2"),
         ("-np 2 --reset-limit 3 true", "--reset-limit goes with --min-np or --host-discovery-script"),
     ],

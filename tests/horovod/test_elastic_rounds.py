@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.rounds import Action, Asked, Broken, End, Form, Limits, Rounds, Start, Stop, Synced, Tell
+from paceline.horovod.driver.rounds import Rounds
+from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell
 from paceline.horovod.exceptions import HostUpdateResult
 
 

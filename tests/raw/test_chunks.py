@@ -26,7 +26,7 @@ def test_a_rank_that_goes_in_the_middle_of_a_chunk_is_named(how: str, machines: 
 
 
 def test_a_rank_that_stops_in_the_middle_of_a_chunk_is_named(tmp_path: Path) -> None:
-    trial("stop", "011", 6, tmp_path, timeout=2, chunk=20_000)
+    trial("stop", "011", 6, tmp_path, timeout=3, chunk=20_000)
 
 
 @pytest.mark.parametrize("chunk", [-1, 1, 4095])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from losing import NAMED_WITHIN
 from on_lab import ended, heard, ranks_on
 
 from paceline.lab.lab import Lab
@@ -29,7 +30,8 @@ children:
 def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)
-    with Lab(parse(TOPOLOGY), file) as lab, ranks_on(lab, PLACES, PROGRAM, str(TIMEOUT)) as ranks:
+    waits = {"PACELINE_TIMEOUT": str(TIMEOUT), "PACELINE_START_TIMEOUT": "60"}
+    with Lab(parse(TOPOLOGY), file) as lab, ranks_on(lab, PLACES, PROGRAM, **waits) as ranks:
         for rank in ranks:
             heard(rank, "ready")
         lab.cut("gamma")
@@ -37,7 +39,7 @@ def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> Non
     assert [rank.returncode for rank in ranks] == [7] * len(PLACES), errs
     told = [json.loads(out) for out in outs]
     assert all(report["kind"] in ("Timeout", "PeerLost") for report in told), told
-    assert all(report["waited"] < TIMEOUT + 3 for report in told), told
+    assert all(report["waited"] < TIMEOUT + NAMED_WITHIN for report in told), told
     for report in told[:3]:
         # Beside it there may be one who waits for it and whom the speaker waits for.
         assert "rank 3 (host gamma, pid " in report["message"].partition("it waits for ")[2], told

@@ -22,7 +22,7 @@ def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("machines", ["000", "011"])
 def test_a_stopped_rank_is_named_at_the_timeout(machines: str, tmp_path: Path) -> None:
-    trial("stop", machines, 6, tmp_path, timeout=2)
+    trial("stop", machines, 6, tmp_path, timeout=3)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_ranks_with_different_topologies_are_named_on_every_rank(file: Path, out
     other.write_text(DEEP)
     env = {"PACELINE_TOPOLOGY": str(file)}
     lines = failure(out, "00111", env, {3: {"PACELINE_TOPOLOGY": str(other)}})
-    assert said_by_all(lines, "PACELINE_TOPOLOGY must mean the same on all ranks", "on ranks 0, 1, 2, 4", "on ranks 3")
+    assert said_by_all(lines, "PACELINE_TOPOLOGY must mean the same on all ranks", "on ranks 0, 1, 2, 4", "on rank 3")
     lines = failure(out, "00111", env, {2: {"PACELINE_TOPOLOGY": ""}})
     assert said_by_all(lines, "not set on ranks 2")
 
@@ -160,7 +160,7 @@ def test_a_file_that_one_rank_cannot_read_is_named_on_every_rank(file: Path, out
 def test_different_algorithms_are_named_on_every_rank(out: Path) -> None:
     env = {"PACELINE_ALGORITHM": "ring"}
     lines = failure(out, "01", env, {1: {"PACELINE_ALGORITHM": "flexreduce"}})
-    assert said_by_all(lines, "PACELINE_ALGORITHM must mean the same", "ring on ranks 0", "flexreduce on ranks 1")
+    assert said_by_all(lines, "PACELINE_ALGORITHM must mean the same", "ring on rank 0", "flexreduce on rank 1")
 
 
 @pytest.mark.parametrize(

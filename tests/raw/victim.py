@@ -48,9 +48,10 @@ def go(how: str) -> None:
 def main(how: str, machines: str, seed: int, timeout: float, chunk: int) -> None:
     rank = int(os.environ["RANK"])
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    os.environ |= {"PACELINE_TIMEOUT": str(timeout), "PACELINE_START_TIMEOUT": "60"}
     import paceline
 
-    group = paceline.init(timeout=timeout)
+    group = paceline.init()
     if chunk:
         group = planned(group, ring(group.size), chunk, timeout)
     choice = random.Random(seed)

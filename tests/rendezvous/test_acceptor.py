@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from paceline.rendezvous.conversation import Conversation, HungUp, Trust, conver
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.handshake import Refused, Role, answer, call, new_ticket
-from paceline.rendezvous.listener import listen_tcp, listen_unix
+from paceline.rendezvous.listener import bind_tcp, listen_tcp, listen_unix
 
 KEY = b"k" * 32
 ME, YOU = new_ticket(), new_ticket()
@@ -161,3 +163,23 @@ def test_ten_thousand_random_frames(door: Door) -> None:
                     break
     door.enter()
     assert door.arrived.wait(10.0)
+
+
+def test_who_cannot_be_let_in_for_want_of_descriptors_is_no_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> object:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    door = bind_tcp("127.0.0.1", 0)
+    acceptor: Acceptor[None] = Acceptor([door], lambda sock: iter(()), lambda result, sock: None)  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(socket.socket, "accept", refused)
+    acceptor.start()
+    try:
+        with socket.create_connection(door.getsockname()):
+            deadline = time.monotonic() + 20
+            while acceptor.stuck is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert acceptor.stuck[1].errno == errno.EMFILE
+        assert not acceptor.refused
+    finally:
+        acceptor.close()

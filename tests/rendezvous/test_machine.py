@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from paceline.rendezvous import this_machine
+from paceline.rendezvous.machine import is_dead
 
 ASK = """
 import os
@@ -42,3 +47,20 @@ def test_this_machine() -> None:
     assert str(Path("/proc/self/ns/net").stat().st_ino) in here.place
     named = this_machine("left")
     assert (named.name, named.place) == ("left", here.place)
+
+
+def test_who_is_dead() -> None:
+    ended = subprocess.Popen(["true"])
+    end = os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    assert end is not None and is_dead(ended.pid)  # a zombie
+    ended.wait()
+    assert is_dead(ended.pid)
+    assert not is_dead(os.getpid())
+
+
+def test_nobody_is_called_dead_for_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    assert not is_dead(os.getpid())

@@ -16,7 +16,8 @@ from paceline.metrics import server as module
 from paceline.metrics.collector import RankCollector
 from paceline.metrics.server import AT_ONCE, MAX_REQUEST, Server
 from paceline.observe.figures import Figures, Group, Waiting
-from paceline.settings import ConfigurationError, MetricsAddress, Settings
+from paceline.settings import ConfigurationError, Settings
+from paceline.values import MetricsAddress
 
 TOKEN = "correct-horse-battery-staple"
 DEADLINE = 20.0

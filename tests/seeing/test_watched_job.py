@@ -90,7 +90,7 @@ def test_metrics_of_each_rank(tmp_path: Path) -> None:
 
 def test_a_stalled_tensor_is_named_with_who_is_missing(tmp_path: Path) -> None:
     """In the warning, and once the time is up in the error that ends the waiting rank."""
-    env = {"PACELINE_STALL_SECONDS": "1", "PACELINE_TIMEOUT": "2"}
+    env = {"PACELINE_STALL_SECONDS": "1", "PACELINE_TIMEOUT": "3", "PACELINE_START_TIMEOUT": "60"}
     with job(tmp_path, 5, "-", "withhold", **env) as running:
         assert running.processes[0].wait(DEADLINE) != 0
         text = (tmp_path / "output" / "rank-0.err").read_text()

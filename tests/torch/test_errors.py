@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -99,6 +100,9 @@ def check_different_collectives(rank: int, size: int) -> None:
 
 
 def check_timeout(rank: int, size: int) -> None:
+    dist.barrier()
+    world: Any = dist.group.WORLD
+    world.set_timeout(timedelta(seconds=2))
     if rank == 0:
         with pytest.raises(Timeout, match="rank 1"):
             dist.all_reduce(torch.ones(1))
@@ -149,7 +153,7 @@ def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
 
 
 def test_timeout(ranks: Ranks) -> None:
-    ranks(check_timeout, 2, timeout=2.0, fresh=True)
+    ranks(check_timeout, 2, fresh=True)
 
 
 def test_peer_dies_in_backward(ranks: Ranks) -> None:

@@ -50,12 +50,8 @@ def command(
             help="Algorithms of Paceline to compare, as PACELINE_ALGORITHM names them.", show_default="its choice"
         ),
     ] = "",
-    against: Annotated[
-        str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
-    ] = "",
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
-    ] = Path(sys.prefix),
+    against: option.AGAINST = "",
+    peers: option.PEERS = Path(sys.prefix),
     limit: Annotated[
         bool, typer.Option("--limit", help="Beside them what memory allows: all ranks as threads over shared buffers.")
     ] = False,
@@ -72,7 +68,7 @@ def command(
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds that a start or a burst may take before the system counts as failed.")
     ] = 120.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: option.JSON = None,
 ) -> None:
     """Measure this collective in Paceline and its peers, interleaved in one run.
 

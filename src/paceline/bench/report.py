@@ -137,7 +137,6 @@ def table(rows: Sequence[Row], root: int) -> Table:
     """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     bounds = ["of T*"] if any(row.bound_us for row in rows) else []
-    result = Table(box=None, header_style="bold", pad_edge=False)
     left = ("type", "redop", "system", "path", "algorithm", "buffer")
     plain = (
         "size(B)",
@@ -152,8 +151,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
         "time(us)",
         "cpu(us)",
     )
-    for title in (*plain, "algbw", "busbw(GB/s)", "#wrong", *bounds, *(f"vs {peer}" for peer in peers)):
-        result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
+    result = columns(*plain, "algbw", "busbw(GB/s)", "#wrong", *bounds, *(f"vs {peer}" for peer in peers), left=left)
     for number, one in enumerate(rows):
         ratios = [ratio(one, rows, peer) for peer in peers]
         result.add_row(
@@ -166,13 +164,26 @@ def table(rows: Sequence[Row], root: int) -> Table:
             f"{one.cpu_us:.2f}",
             f"{one.algbw_gbps:.3f}",
             f"{one.busbw_gbps:.3f}",
-            f"[red]{one.wrong}[/red]" if one.wrong else "0",
+            wrong(one.wrong),
             *(["" if not one.bound_us else f"{one.time_us / one.bound_us:.3f}"] if bounds else []),
             *("" if value is None else f"{value:.2f}×" for value in ratios),
             style="bold" if one.system == "paceline" else "",
             end_section=number + 1 < len(rows) and rows[number + 1].bytes != one.bytes,
         )
     return result
+
+
+def columns(*titles: str, left: Sequence[str]) -> Table:
+    """A table without rows; those of the titles that are in `left` stand over words, the others over figures."""
+    result = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
+    return result
+
+
+def wrong(count: int) -> str:
+    """How many results were wrong, in red if any were."""
+    return f"[red]{count}[/red]" if count else "0"
 
 
 def show(console: Console, table: Table) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 from paceline import _engine
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
-from paceline.coordinate.tuner import Tuner
 from paceline.coordinate.tuning import Tuning
 from paceline.group import OPS, Group
 from paceline.runtime import Runtime
@@ -77,7 +76,7 @@ class Coordinator:
         self._native = _engine.Coordinator(
             control,
             data,
-            options.policy,
+            "switching" if options.autotune_policy else options.policy,
             options.fusion_bytes,
             options.wait,
             options.cycle_seconds,
@@ -202,6 +201,11 @@ class Coordinator:
             raise ValueError(f"fusion_bytes must be from 0 to {(1 << 64) - 1}, got {fusion_bytes}")
         self._native.tune(fusion_bytes)
 
+    @property
+    def policy(self) -> str:
+        """What ranks agree by just now: `options.policy`, or what tuning has come to."""
+        return self._native.in_use()[0] or self.options.policy
+
     def counters(self) -> Counters:
         """What this coordinator has done so far."""
         return Counters(*self._native.counters())
@@ -226,7 +230,8 @@ class Coordinator:
             log.warning("autotune: nothing is tuned with policy %s, only with board", self.options.policy)
             return
         path = self._home.settings.autotune_log
-        self._tuning = Tuning(self._native, Tuner(self.options.fusion_bytes), path, self._freeze)
+        policy = self.options.autotune_policy and self.size > 1
+        self._tuning = Tuning(self._native, self.options.fusion_bytes, policy, path, self._freeze)
         self._reduce = self._tuning.submit
 
     def _freeze(self) -> None:
@@ -251,7 +256,7 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     home = group.home
     chosen = Options.wished(home.settings) if options is None else options
     if options is None and group.size < home.settings.size:  # who shares ranks with others cannot time steps
-        chosen = replace(chosen, autotune=False)
+        chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(home, group.native, chosen, group.timeout)
 
 

@@ -24,6 +24,7 @@ class Options:
     cache_capacity: of the polling policies: names whose requests are remembered.
     sleep_every: of `global_sleep`: after how many cycles ranks agree again on how long to sleep.
     autotune: of `board`: find a better `fusion_bytes` in the first steps, and keep it.
+    autotune_policy: with that: before it, find out whether another policy is better.
     """
 
     policy: str = "board"
@@ -33,6 +34,7 @@ class Options:
     cache_capacity: int = 1024
     sleep_every: int = 1
     autotune: bool = False
+    autotune_policy: bool = False
 
     @classmethod
     def wished(cls, settings: Settings) -> Options:
@@ -44,6 +46,8 @@ class Options:
             "cache_capacity": settings.cache_capacity,
             "autotune": settings.autotune,
         }
+        if settings.autotune and settings.policy is None:  # who names a policy wants that one
+            named["autotune_policy"] = True
         return cls(**{name: wish for name, wish in named.items() if wish is not None})
 
     def __post_init__(self) -> None:
@@ -59,3 +63,5 @@ class Options:
             raise ValueError(f"cache_capacity must be from 0 to {(1 << 32) - 1}, got {self.cache_capacity}")
         if not 1 <= self.sleep_every < 1 << 32:
             raise ValueError(f"sleep_every must be from 1 to {(1 << 32) - 1}, got {self.sleep_every}")
+        if self.autotune_policy and not (self.autotune and self.policy == "board"):
+            raise ValueError('autotune_policy goes with autotune, and begins with policy "board"')

@@ -1,4 +1,4 @@
-"""Tuning while a job runs: rank 0 times steps, and says in the log of all ranks what the size of batches is from here.
+"""Tuning while a job runs: rank 0 times steps, and says to all ranks what they do from here on.
 
 A step ends where a name comes again. No other rank does anything for it.
 """
@@ -7,49 +7,62 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TextIO
 
 from paceline import _engine
-from paceline.coordinate.tuner import Tuner
+from paceline.coordinate.choices import BOARD, GRAPH, policies, sizes
+from paceline.coordinate.tuner import UNLIKE, Tuner
+from paceline.order import Collective, order, parallel, scheme
 
 log = logging.getLogger("paceline")
 
 _MOST_NAMES = 1 << 16
 """In which one must come again."""
+_GRAPH_BYTES = 16 << 20
+"""Of a buffer of policy `graph`, at most: none goes before it is full."""
+_DTYPES = {number: name for name, number in _engine.DTYPES.items()}
+_Step = dict[str, tuple[int, int, int, tuple[int, int]]]
+"""Names in the order in which they came: elements, dtype, reduction and bundle."""
 
 
 class Tuning:
-    """Stands before the `submit` of a native coordinator, of policy board and on rank 0, until it is frozen.
+    """Stands before the `submit` of a native coordinator, on rank 0, until everything is frozen.
 
+    policy: whether the policy is tuned, too; the coordinator's is `switching` then, else `board`.
     path: of a table of all turns that were tried. frozen: is called when there is nothing more to do.
     """
 
-    def __init__(self, native: Any, tuner: Tuner, path: str | None, frozen: Callable[[], None]) -> None:
+    def __init__(
+        self, native: Any, fusion_bytes: int, policy: bool, path: str | None, frozen: Callable[[], None]
+    ) -> None:
         self._native = native
-        self._tuner = tuner
         self._frozen = frozen
+        self._fusion_bytes = fusion_bytes
+        self._policy: Tuner[str] | None = policies() if policy else None
+        self._size: Tuner[int] | None = None if policy else sizes(fusion_bytes)
         self._table = _table(path)
-        self._written = 0
-        self._names: set[str] = set()  # of the step that is going on
+        self._step: _Step = {}  # that is going on
+        self._ordered = False
         self._since = 0.0
+        self._out_of_use = 0
         self._ended = False
         self._lock = Lock()
 
-    def submit(self, collective: int, name: str, *rest: Any) -> Any:
+    def submit(self, collective: int, name: str, address: int, count: int, dtype: int, op: int, *rest: Any) -> Any:
         """As the native one; what it is told of is an all-reduce each time."""
         with self._lock:
             if not self._ended:
-                if name in self._names:
+                if name in self._step:
                     self._end_step()
-                self._names.add(name)
-                if len(self._names) > _MOST_NAMES:
+                self._step[name] = (count, dtype, op, rest[-1])
+                if len(self._step) > _MOST_NAMES:
                     log.warning("autotune: nothing is tuned, because none of %s names came again", _MOST_NAMES)
                     self._end()
-        return self._native.submit(collective, name, *rest)
+        return self._native.submit(collective, name, address, count, dtype, op, *rest)
 
     def close(self) -> None:
         """Nothing is tuned any more."""
@@ -58,33 +71,79 @@ class Tuning:
 
     def _end_step(self) -> None:
         now = time.perf_counter()
-        size = self._tuner.fusion_bytes
-        if self._since:
-            self._tuner.add(now - self._since, len(self._names))
-        self._since = now
-        self._names.clear()
-        self._write()
-        if self._tuner.fusion_bytes != size:
+        took = now - self._since if self._since else 0.0
+        step, self._step, self._since = self._step, {}, now
+        if took:
             with suppress(_engine.CommunicationError):  # the request itself will say why
-                self._native.tune(self._tuner.fusion_bytes)
-        if self._tuner.outcome:
-            log.warning("autotune: %s", self._tuner.outcome)
+                if self._policy is not None:
+                    self._try_policy(self._policy, took, step)
+                elif self._size is not None:
+                    self._try_size(self._size, took, len(step))
+
+    def _try_policy(self, tuner: Tuner[str], seconds: float, step: _Step) -> None:
+        in_use, refused = self._native.in_use()
+        told = bool(tuner.outcome)
+        if in_use == tuner.choice:
+            self._out_of_use = 0
+            self._add(tuner, seconds, len(step))
+        else:
+            self._out_of_use += 1
+            if refused:
+                tuner.stay("a rank had joined")
+            elif self._out_of_use > UNLIKE:
+                tuner.stay("the ranks did not come to change it")
+        if tuner.outcome and not told:
+            log.warning("autotune: %s", tuner.outcome)
+        if in_use != tuner.choice:
+            self._native.use(tuner.choice, self._order(step) if tuner.choice == GRAPH else ())
+        elif tuner.outcome:
+            self._policy = None
+            if tuner.choice == BOARD:
+                self._size = sizes(self._fusion_bytes)
+            else:
+                self._end()
+
+    def _order(self, step: _Step) -> Sequence[Sequence[str]]:
+        """Of a step: in the order in which it came, but for what goes in bundles. Only once, since ranks keep it."""
+        if self._ordered:
+            return ()
+        self._ordered = True
+        graph = parallel(
+            Collective(name, count * _size_of(dtype), str(dtype), str(op))
+            for name, (count, dtype, op, bundle) in step.items()
+            if not bundle[1]
+        )
+        return scheme(graph, order(graph), min(self._fusion_bytes, _GRAPH_BYTES)).buffers
+
+    def _try_size(self, tuner: Tuner[int], seconds: float, requests: int) -> None:
+        size = tuner.choice
+        self._add(tuner, seconds, requests)
+        if tuner.choice != size:
+            self._native.tune(tuner.choice)
+        if tuner.outcome:
+            log.warning("autotune: %s", tuner.outcome)
             self._end()
 
-    def _write(self) -> None:
+    def _add(self, tuner: Tuner[Any], seconds: float, requests: int) -> None:
+        turns = len(tuner.turns)
+        tuner.add(seconds, requests)
         if self._table is None:
             return
-        for turn in self._tuner.turns[self._written :]:
-            self._table.write(f"{turn.round},{turn.fusion_bytes},{turn.seconds:.9f}\n")
-        self._written = len(self._tuner.turns)
+        for turn in tuner.turns[turns:]:
+            self._table.write(f"{turn.round},{turn.choice},{turn.seconds:.9f}\n")
 
     def _end(self) -> None:
         self._ended = True
-        self._names.clear()
+        self._step.clear()
         if self._table is not None:
             self._table.close()
             self._table = None
         self._frozen()
+
+
+def _size_of(dtype: int) -> int:
+    """Bytes of an element."""
+    return int("".join(filter(str.isdigit, _DTYPES[dtype]))) // 8
 
 
 def _table(path: str | None) -> TextIO | None:
@@ -95,5 +154,5 @@ def _table(path: str | None) -> TextIO | None:
     except OSError as error:
         log.warning("autotune: what is tried is not written to %s: %s", path, error.strerror)
         return None
-    table.write("round,fusion_bytes,step_seconds\n")
+    table.write("round,choice,step_seconds\n")
     return table

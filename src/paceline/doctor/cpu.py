@@ -1,6 +1,8 @@
 """CPUs: how many may be used, how ranks would wait on them, and how many threads they would start."""
 
-from paceline.cores import available, physical_cores, ranges, spin_budget
+import os
+
+from paceline.cores import available, physical_cores, ranges, read_file, sessions_are_grouped, spin_budget
 from paceline.doctor.finding import Finding, Surroundings
 from paceline.launch.threads import THREAD_VARIABLES
 from paceline.partition import Wish, partition
@@ -32,6 +34,20 @@ def waiting(here: Surroundings) -> Finding:
     few = f"up to {ranks} rank{'s' if ranks > 1 else ''}"
     value = f"{few}: spins {fits.microseconds:g} µs, yields, then sleeps; more: does not spin"
     return Finding("waiting", value, "a rank that spins without a CPU of its own slows the rank that it waits for")
+
+
+def sessions(here: Surroundings) -> Finding:
+    """Whether ranks that outnumber the CPUs can hand them to each other."""
+    if not sessions_are_grouped(read_file):
+        return Finding("sessions", "do not matter", "the kernel shares the CPUs between processes, whatever session")
+    apart = here.settings.rank_variable is not None and os.getsid(0) == os.getpid()
+    return Finding(
+        "sessions",
+        "matter" if not apart else "matter, and this rank has one of its own",
+        "the kernel shares the CPUs between sessions (kernel.sched_autogroup_enabled): ranks that outnumber the CPUs "
+        "hand them to each other within a session only; paceline run starts its ranks in one, torchrun does not",
+        "start the ranks with paceline run" if apart else "",
+    )
 
 
 def threads(here: Surroundings) -> Finding:

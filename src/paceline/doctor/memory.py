@@ -85,20 +85,41 @@ def memory(here: Surroundings) -> Finding:
 
 
 def huge_pages(here: Surroundings) -> Finding:
-    """Transparent huge pages, for ordinary memory and for shared memory."""
+    """Transparent huge pages, for ordinary memory and, tried, for arrays of `paceline.empty`."""
     ordinary = _chosen(_text("/sys/kernel/mm/transparent_hugepage/enabled"))
     shared = _chosen(_text("/sys/kernel/mm/transparent_hugepage/shmem_enabled"))
     if not ordinary:
         return Finding("huge pages", "not available", "this kernel has no transparent huge pages")
+    got = shared_array_has_huge_pages()
     advice = ""
     if ordinary == "never":
         advice = "large buffers are faster with them: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"
-    elif shared in ("never", "deny"):
+    elif not got and shared in ("never", "deny"):
         advice = "large arrays of paceline.empty can have them: "
         advice += "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled"
     return Finding(
-        "huge pages", f"{ordinary}, for shared memory {shared or 'unknown'}", "transparent huge pages", advice
+        "huge pages",
+        f"{ordinary}, for shared memory {shared or 'unknown'}; paceline.empty {'has' if got else 'does without'} them",
+        "transparent huge pages, tried with a shared array of 2 MiB",
+        advice,
     )
+
+
+def shared_array_has_huge_pages() -> bool:
+    """Allocate 2 MiB in an arena, touch them, and look at how they are mapped."""
+    from paceline import _engine
+
+    arena = _engine.Arena()
+    before = _huge_shared()
+    array = arena.allocate(2 << 20)
+    memoryview(array)[0] = 1
+    return _huge_shared() > before
+
+
+def _huge_shared() -> int:
+    """Kilobytes of shared memory that this process has mapped by huge pages."""
+    lines = _text("/proc/self/smaps_rollup").splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("ShmemPmdMapped:")), 0)
 
 
 def _text(path: str) -> str:

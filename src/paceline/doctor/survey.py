@@ -14,6 +14,7 @@ _CHECKS = (
     ("engine", "software", "engine"),
     ("CPUs", "cpu", "cpus"),
     ("waiting", "cpu", "waiting"),
+    ("sessions", "cpu", "sessions"),
     ("threads", "cpu", "threads"),
     ("cores", "cpu", "division"),
     ("memory", "memory", "memory"),

@@ -21,15 +21,8 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
     if isinstance(process_sets, str) and process_sets.lower() != "dynamic":
         raise ValueError(f'process_sets should be a list of ProcessSet or "dynamic", not {process_sets!r}')
     wanted = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
-    if not job.start(comm):
-        if wanted:
-            raise ValueError("Horovod is initialized already; hvd.add_process_set adds process sets")
-        return
-    try:
-        register_all(wanted)
-    except BaseException:
-        job.stop()
-        raise
+    if not job.start(comm, lambda made: register_all(made, wanted)) and wanted:
+        raise ValueError("Horovod is initialized already; hvd.add_process_set adds process sets")
 
 
 def shutdown() -> None:

@@ -133,15 +133,16 @@ class _Home:
 _home = _Home()
 
 
-def start(comm: Sequence[int] | None) -> bool:
+def start(comm: Sequence[int] | None, prepare: Callable[[Job], None] = lambda _: None) -> bool:
     """Join the job that the launcher's environment tells of; False if this process is in it already.
 
-    comm: ranks of the launcher that make up the job, in this order; None or empty: all.
+    comm: ranks of the launcher that make up the job, in this order; None or empty: all. prepare: what all ranks do with
+    it before anything else; in an elastic job again in the next round, if a rank is lost meanwhile.
     """
     with _home.lock:
         if _home.job is not None:
             return False
-        _home.job = _meet(comm or ())
+        _home.job = _meet(comm or (), prepare)
         atexit.register(stop)
         return True
 
@@ -171,33 +172,39 @@ def worker() -> Worker | None:
     return _home.worker
 
 
-def _meet(comm: Sequence[int]) -> Job:
+def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
     from paceline.home import runtime
     from paceline.joining import init
 
     seat = Settings.from_environment().elastic
     if seat is not None and comm:
         raise ValueError("an elastic job's ranks change, so that init(comm=...) cannot choose some of them")
-    job = _form(init(), comm) if seat is None else _next_round()
+    job = _form(init(), comm, prepare) if seat is None else _next_round(prepare)
     path = runtime().settings.timeline
     if path is not None and path != DYNAMIC:
         job.start_timeline(Path(path))
     return job
 
 
-def _form(world: Group, comm: Sequence[int] = ()) -> Job:
+def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
     from paceline.home import runtime
 
     try:
         group = _part(world, comm) if comm else world
         machines = [member.machine for member in runtime().membership(group.channel).members]
-        return Job(group, machines, _connect)
+        job = Job(group, machines, _connect)
     except BaseException:
         world.close()
         raise
+    try:
+        prepare(job)
+    except BaseException:
+        job.close()
+        raise
+    return job
 
 
-def _next_round() -> Job:
+def _next_round(prepare: Callable[[Job], None]) -> Job:
     """The job of the next round whose ranks can meet. Raises RendezvousError if the driver is gone."""
     from paceline.home import running
     from paceline.horovod.driver.seat import Worker
@@ -213,7 +220,7 @@ def _next_round() -> Job:
         if before is not None:
             before.close()  # with its links, of which some lead to nobody
         try:
-            return _form(join(_home.worker.store(), Settings.from_environment()))
+            return _form(join(_home.worker.store(), Settings.from_environment()), (), prepare)
         except CommunicationError as error:
             problem = str(error)
             log.info("round %d: %s", place.number, problem)

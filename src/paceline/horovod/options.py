@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     add("--slots-per-host", dest="slots", type=int, help="slots of hosts for which the script prints none")
     add("--min-np", "--min-num-proc", dest="min_num_proc", type=int, help="ranks to go on with at least (-np)")
     add("--max-np", "--max-num-proc", dest="max_num_proc", type=int, help="ranks at most (as there are slots)")
-    add("--elastic-timeout", type=float, help="seconds to wait for ranks and slots between two rounds (600)")
+    add("--elastic-timeout", type=float, help="seconds to wait for ranks and slots between two rounds")
     add("--reset-limit", type=int, help="how often ranks may come or go before the job is ended")
     add("--blacklist-cooldown-range", dest="cooldown", type=float, nargs=2, help="seconds without a failed host")
     add("--network-interfaces", "--network-interface", dest="nics", action=_Interfaces, help="interfaces to use")

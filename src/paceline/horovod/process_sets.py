@@ -54,17 +54,17 @@ global_process_set = ProcessSet([])
 global_process_set.process_set_id = GLOBAL
 
 
-def register_all(process_sets: Sequence[ProcessSet]) -> None:
+def register_all(here: job.Job, process_sets: Sequence[ProcessSet]) -> None:
     """Register what `init` was given, and learn who is in the global process set. Every rank calls it alike.
 
     Raises ValueError for a set that is there twice.
     """
-    global_process_set.ranks = list(job.current().sets[GLOBAL])
+    global_process_set.ranks = list(here.sets[GLOBAL])
     for number, process_set in enumerate(process_sets):
         if not isinstance(process_set, ProcessSet):
             raise ValueError(f"process_sets should hold hvd.ProcessSet objects, entry {number} is {process_set!r}")
         try:
-            add_process_set(process_set)
+            _add(here, process_set)
         except ValueError as error:
             raise ValueError(
                 f"Horovod could not be initialized because of process_sets entry {number}: {error}"
@@ -77,11 +77,15 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     Raises ValueError if there is one with the same ranks, or if the ranks of the job do not give the same.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    number = job.current().add(added.ranks or [])
-    if number is None:
-        raise ValueError(f"Attempted to add a duplicate process set: {added}")
-    added.process_set_id = number
+    _add(job.current(), added)
     return added
+
+
+def _add(here: job.Job, process_set: ProcessSet) -> None:
+    number = here.add(process_set.ranks or [])
+    if number is None:
+        raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
+    process_set.process_set_id = number
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:

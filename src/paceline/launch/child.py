@@ -52,7 +52,7 @@ def leave_foreground() -> None:
     A process group does it, and no session: Linux shares CPUs between sessions, and ranks in sessions of their own
     could not yield to each other. Reading the terminal fails, as it would in another session, instead of stopping.
     """
-    if os.getpgrp() != os.getpid():  # torchrun's ranks lead sessions already
+    if os.getpgrp() != os.getpid():  # torchrun's ranks lead groups already
         os.setpgid(0, 0)
     for number in (signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)

@@ -5,21 +5,21 @@ import secrets
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cores import CpuBudget, physical_cores
-from paceline.launch import torchrun, tree
+from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import Command, Ended, Job, wrapped
+from paceline.launch.job import Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
 from paceline.launch.supervise import Signals, supervise
 from paceline.partition import Partition, parse, partition
+from paceline.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ def watch(
 def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
     """Raises ValueError, one sentence that says what would be right, if the request can't be carried out."""
     arguments = request.arguments
+    ours = {name for name in environ if name.startswith("PACELINE_") and name != "PACELINE_CORES"}  # see `division`
+    Settings.from_environment({name: environ[name] for name in ours})  # what each rank would refuse with a traceback
     if not arguments.program:
         raise ValueError("name the program to run, for example: paceline run -n 4 train.py")
     if request.ranks.isdigit() and int(request.ranks) < 1:
@@ -189,10 +191,7 @@ def _direct_job(request: Request, environment: Mapping[str, str], report: str, c
 
 
 def _torchrun_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
-    line = torchrun.command(request.arguments, request.ranks, environment, report=report, cores=cores)
-    # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
-    agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environment, "torchrun")
-    return Job([agent], tree.new_mark(environment), stderr=None if report == "-" else subprocess.PIPE)
+    return torchrun.TorchrunJob(request.arguments, request.ranks, environment, report=report, cores=cores)
 
 
 def _listen_to_agent(job: Job, collector: Collector) -> Voice | None:

@@ -1,16 +1,20 @@
 """Handing a job over to torchrun: the command line for it, and what its own report says about who failed."""
 
 import importlib.util
+import os
 import re
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from paceline.launch import tree
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import Ended, wrapped
+from paceline.launch.job import Command, Ended, Job, wrapped
 
 RANK_WORDS = ("auto", "cpu", "gpu", "xpu")
 """What may be given in place of the number of ranks; torchrun finds the number."""
@@ -22,6 +26,31 @@ _OWN_RENDEZVOUS = "--rdzv-backend --rdzv-endpoint --master-addr --master-port --
 _FAILURE = re.compile(
     r"rank\s*: (?P<rank>\d+) \(local_rank: \d+\)\s+exitcode\s*: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
 )
+
+
+class TorchrunJob(Job):
+    """torchrun's agent and the ranks that it starts. The folder that torchrun keeps goes at the end, unless the user
+    chose one: the agent removes it, and so does this process, as either may be killed.
+
+    report, cores: see `child.py`. Without a report the output is torchrun's affair.
+    """
+
+    def __init__(
+        self, arguments: Arguments, ranks: str, environ: Mapping[str, str], *, report: str = "-", cores: str = "-"
+    ) -> None:
+        own = not arguments.gives("--log-dir", *_OWN_OUTPUT) and "PET_LOG_DIR" not in environ
+        self.folder = Path(tempfile.mkdtemp(prefix="paceline-run-")) if own else None
+        line = command(arguments, ranks, environ, report=report, cores=cores, folder=str(self.folder or "-"))
+        # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
+        agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environ, "torchrun")
+        super().__init__([agent], tree.new_mark(environ), stderr=None if report == "-" else subprocess.PIPE)
+
+    def terminate(self, grace: float = 2.0) -> list[int]:
+        """As `Job.terminate`; also removes the folder."""
+        left = super().terminate(grace)
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return left
 
 
 def installed() -> bool:
@@ -46,9 +75,17 @@ def redirects_output(arguments: Arguments) -> bool:
 
 
 def command(
-    arguments: Arguments, ranks: str, environ: Mapping[str, str], *, report: str = "-", cores: str = "-"
+    arguments: Arguments,
+    ranks: str,
+    environ: Mapping[str, str],
+    *,
+    report: str = "-",
+    cores: str = "-",
+    folder: str = "-",
 ) -> tuple[str, ...]:
-    """The torchrun command line: the user's options unchanged, each rank started through `child.py`.
+    """The command line of torchrun's agent: the user's options unchanged, each rank started through `child.py`.
+
+    folder: see `agent.py`.
 
     On one machine the rendezvous, unless the user chose one, is at 127.0.0.1 on a free port, which needs no name
     resolution and can't clash with another job.
@@ -64,7 +101,7 @@ def command(
             defaults.append(f"--rdzv-id={secrets.token_hex(8)}")
         if not arguments.gives("--local-addr"):
             defaults.append("--local-addr=127.0.0.1")
-    start = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", *defaults]
+    start = [sys.executable, "-m", "paceline.launch.agent", folder, f"--nproc-per-node={ranks}", *defaults]
     if arguments.gives("--run-path"):
         return (*start, *options, *arguments.program)
     kept = [option for option in options if option.replace("_", "-") not in ("-m", "--module", "--no-python")]

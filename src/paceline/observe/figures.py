@@ -77,6 +77,7 @@ class Figures:
 
     @property
     def seconds(self) -> float:
+        """The time that the figures are of."""
         return max(self.time_ns - self.since_ns, 1) / 1e9
 
 

@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from paceline.settings import MetricsAddress, Settings
+from paceline.settings import Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.trace.dump import MAX_EVENTS
 from paceline.trace.listener import Name
 from paceline.trace.request import Request, of_records, wall_ns
+from paceline.values import MetricsAddress
 from paceline.watch import Watch
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms

@@ -6,6 +6,7 @@ the oldest makes way. A stranger is refused, counted and logged, and the job goe
 
 from __future__ import annotations
 
+import errno
 import logging
 import select
 import selectors
@@ -48,6 +49,8 @@ class Acceptor(Generic[T]):
     ) -> None:
         self.refused: Counter[str] = Counter()
         """How many callers were refused, by reason."""
+        self.stuck: tuple[float, OSError] | None = None
+        """Since when (monotonic) nobody got through, and why: descriptors are lacking. None while that goes well."""
         self._doors = list(doors)
         self._greet, self._finished = greet, finished
         self._patience, self._strangers = patience, strangers
@@ -59,6 +62,7 @@ class Acceptor(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="paceline-acceptor", daemon=True)
 
     def start(self) -> None:
+        """Listen, and answer from now on."""
         for door in self._doors:
             door.setblocking(False)
             self._selector.register(door, selectors.EVENT_READ)
@@ -107,7 +111,7 @@ class Acceptor(Generic[T]):
             except ConnectionAbortedError:
                 continue
             except OSError as error:  # out of descriptors: make room; with nobody to send away, breathe
-                log.warning("cannot accept a connection: %s", error)
+                self._note(error)
                 if not self._drop_oldest("no room left"):
                     time.sleep(0.05)
                 return
@@ -130,6 +134,7 @@ class Acceptor(Generic[T]):
         try:
             wants = exchange.advance()
         except (Stranger, HungUp, OSError) as reason:
+            self._note(reason)
             self._drop(exchange, str(reason))
             return
         except Exception:  # one caller's trouble must not end the rendezvous of all
@@ -137,6 +142,7 @@ class Acceptor(Generic[T]):
             self._drop(exchange, "an error on this side")
             return
         if not wants:
+            self.stuck = None
             self._forget(exchange)
             self._finished(exchange.result, exchange.sock)
             return
@@ -146,6 +152,10 @@ class Acceptor(Generic[T]):
         events = selectors.EVENT_READ if wants & select.POLLIN else selectors.EVENT_WRITE
         if self._selector.get_key(exchange.sock).events != events:
             self._selector.modify(exchange.sock, events, exchange)
+
+    def _note(self, error: Exception) -> None:
+        if self.stuck is None and isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            self.stuck = time.monotonic(), error
 
     def _expire(self) -> None:
         now = time.monotonic()

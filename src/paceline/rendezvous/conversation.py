@@ -7,6 +7,7 @@ no socket at all.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -43,6 +44,8 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Received:
+    """What a conversation is resumed with: the bytes that it asked for, and the descriptors that came with them."""
+
     data: bytes = b""
     fds: tuple[int, ...] = ()
 
@@ -153,7 +156,7 @@ class Exchange(Generic[T]):
 
     def _receive_fds(self, size: int, most: int) -> bytes:
         space = socket.CMSG_SPACE(most * array("i").itemsize)
-        data, ancillary, _, _ = self.sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, flags, _ = self.sock.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds = array("i")
@@ -161,6 +164,8 @@ class Exchange(Generic[T]):
                 self._arrived_fds += fds
         if len(self._arrived_fds) > most:
             raise Stranger("it passed too many file descriptors")
+        if flags & socket.MSG_CTRUNC and len(self._arrived_fds) < most:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # no room here for what it passed
         return data
 
 

@@ -50,6 +50,7 @@ Endpoint = UnixName | TcpAddress
 
 
 def unix_address(name: UnixName) -> str:
+    """As `socket.connect` and `bind` take it."""
     return "\0" + name.name
 
 

@@ -35,6 +35,7 @@ class Candidate:
 
     @property
     def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
         return ipaddress.ip_address(self.address).is_loopback
 
     def __str__(self) -> str:

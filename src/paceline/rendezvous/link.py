@@ -43,9 +43,11 @@ class Link:
 
     @property
     def shared(self) -> bool:
+        """Whether it has memory that both ends see."""
         return self.memory_fd >= 0
 
     def close(self) -> None:
+        """Let go of everything; the peer sees it end."""
         self.sock.close()
         for fd in (self.memory_fd, self.arena_fd):
             if fd >= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import Acceptor
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.conversation import Conversation
+from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
 from paceline.rendezvous.listener import listen_tcp, listen_unix
@@ -19,6 +21,7 @@ from paceline.rendezvous.member import Member
 from paceline.settings import Settings
 
 _LOOK = 0.1
+_STUCK = 6.0  # seconds without a descriptor for anybody: longer than a stranger may hold one
 _REFUSAL = 2.0  # seconds in which somebody tells why a listener that was there is gone
 _AGREEMENT = 5.0  # seconds after the deadline in which ranks that made all links still hear of one that did not
 
@@ -44,6 +47,7 @@ class Arrivals:
             return self._changed.wait_for(lambda: ranks <= self._links.keys(), seconds)
 
     def missing(self, ranks: set[int]) -> list[int]:
+        """Those of `ranks` that have not arrived."""
         with self._changed:
             return sorted(ranks - self._links.keys())
 
@@ -79,7 +83,7 @@ def link_all(
         for member in reversed(strangers):
             if member.rank < me.rank:
                 links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
-        _await_callers(assembly, arrivals, members, me, {m.rank for m in callers}, place)
+        _await_callers(assembly, acceptor, arrivals, members, {m.rank for m in callers}, place)
         acceptor.close()
         links |= arrivals.take()
         assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
@@ -171,14 +175,16 @@ def _endpoint(member: Member, me: Member, place: dict[str, Any]) -> Endpoint:
 
 def _await_callers(
     assembly: Assembly,
+    acceptor: Acceptor[Link],
     arrivals: Arrivals,
     members: Sequence[Member],
-    me: Member,
     callers: set[int],
     place: dict[str, Any],
 ) -> None:
     while not arrivals.wait_for(callers, min(_LOOK, assembly.deadline.remaining())):
         assembly.check_failure()
+        if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:
+            raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}")
         if assembly.deadline.passed:
             late = arrivals.missing(callers)
             where = " and ".join(f"{kind} {where}" for kind, where in place.items())

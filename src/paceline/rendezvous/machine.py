@@ -42,8 +42,13 @@ def pid_namespace() -> int:
 
 def is_dead(process: int) -> bool:
     """Whether a process of this PID namespace has ended, be it waited for or not."""
-    fields = _stat(process)
-    return not fields or fields[0] in "ZX"
+    try:
+        state = _fields(process)[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except (OSError, IndexError):  # out of descriptors, say: nothing is known
+        return False
+    return state in "ZX"
 
 
 def launcher_identity(variable: str) -> str:
@@ -66,11 +71,15 @@ def _environment_has(process: int, variable: str) -> bool:
 
 
 def _stat(process: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; the name before them may contain anything."""
     try:
-        return Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return _fields(process)
     except OSError:
         return []
+
+
+def _fields(process: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on; the name before them may contain anything."""
+    return Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _parent(process: int) -> int:

@@ -19,6 +19,7 @@ from paceline.errors import RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly, FailedElsewhere
 from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.handshake import PROTOCOL, new_ticket
 from paceline.rendezvous.link import Link, Native, Pairing
 from paceline.rendezvous.linking import link_all
@@ -57,6 +58,7 @@ class Meeting:
 
 
 def new_process_name() -> str:
+    """16 random bytes, in hexadecimal."""
     return secrets.token_hex(16)
 
 
@@ -102,6 +104,10 @@ def meet(
         raise
     except RendezvousError as error:
         reason = f"{me}: {error}"
+        _tell(assembly, reason)
+        raise RendezvousError(reason) from error
+    except OSError as error:
+        reason = f"{me}: cannot link with the others: {explain(error)}"
         _tell(assembly, reason)
         raise RendezvousError(reason) from error
     except BaseException as error:
@@ -160,9 +166,11 @@ def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[
     """Rank 0's decision once it has all records. Raises RendezvousError where they cannot work together."""
     sizes, versions = _by_value(members, "size"), _by_value(members, "version")
     if len(sizes) > 1:
-        raise RendezvousError(f"the ranks disagree on how many they are: {sizes}")
+        raise RendezvousError(f"the ranks disagree on how many they are: {_listed(sizes)}")
     if len(versions) > 1 or len(_by_value(members, "protocol")) > 1:
-        raise RendezvousError(f"the ranks run different versions of paceline, install the same everywhere: {versions}")
+        raise RendezvousError(
+            f"the ranks run different versions of paceline, install the same everywhere: {_listed(versions)}"
+        )
     if len(_by_value(members, "keyed")) > 1:
         lacking = ", ".join(str(member.rank) for member in members if not member.keyed)
         raise RendezvousError(f"PACELINE_SECRET is set on some ranks, but not on {lacking}: set it on all or on none")
@@ -177,8 +185,7 @@ def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[
     for field, setting in (("network", "PACELINE_TOPOLOGY"), ("algorithm", "PACELINE_ALGORITHM")):
         values = _by_value(members, field)
         if len(values) > 1:
-            listed = "; ".join(f"{value[:12] or 'not set'} on {who}" for value, who in values.items())
-            raise RendezvousError(f"{setting} must mean the same on all ranks, but is {listed}")
+            raise RendezvousError(f"{setting} must mean the same on all ranks, but is {_listed(values)}")
     if len({member.process for member in members}) < len(members):
         raise RendezvousError("one process joined as several ranks: every rank needs its own process")
     check(members)
@@ -190,7 +197,14 @@ def _by_value(members: list[Member], field: str) -> dict[Any, str]:
     ranks: dict[Any, list[int]] = {}
     for member in members:
         ranks.setdefault(getattr(member, field), []).append(member.rank)
-    return {value: "ranks " + ", ".join(map(str, who[:10])) for value, who in ranks.items()}
+    return {
+        value: ("rank " if len(who) == 1 else "ranks ") + ", ".join(map(str, who[:10])) for value, who in ranks.items()
+    }
+
+
+def _listed(values: dict[Any, str]) -> str:
+    """`_by_value` in words; digests are cut short."""
+    return "; ".join(f"{str(value)[:12] or 'not set'} on {who}" for value, who in values.items())
 
 
 def _decided(agreed: dict[str, Any], settings: Settings) -> tuple[int, bytes]:

@@ -57,6 +57,7 @@ class Member:
         return from_mask(self.cpus)
 
     def to_json(self) -> dict[str, Any]:
+        """As `from_json` reads it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
@@ -78,6 +79,7 @@ def to_mask(cpus: frozenset[int] | tuple[int, ...]) -> str:
 
 
 def from_mask(mask: str) -> frozenset[int]:
+    """What `to_mask` was given."""
     number = int(mask, 16)
     return frozenset(cpu for cpu in range(number.bit_length()) if number >> cpu & 1)
 

@@ -70,7 +70,7 @@ def leave(report: Report, place: str) -> None:
         unfinished.replace(path)
     except OSError as error:
         unfinished.unlink(missing_ok=True)
-        log.warning("cannot write the report: %s", error)
+        log.warning("cannot write the report %s: %s", place, error.strerror)
 
 
 def read(path: Path) -> Report:

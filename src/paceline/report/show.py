@@ -12,12 +12,18 @@ from rich.text import Text
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
 from paceline.report.numbers import DASH, number, percent, size
-from paceline.report.report import Rank, Report
+from paceline.report.report import Report
 from paceline.trace.seconds import shown
 
-COORDINATION = ("negotiation\nµs", "longest\nµs", "oversleep\nµs", "spin\nms", "CPU\nms", "cache\nhits", "fused\nbytes")
-"""Headings of what `coordination` gives."""
-
+_COORDINATION = (
+    "negotiation\nµs",
+    "longest\nµs",
+    "oversleep\nµs",
+    "spin\nms",
+    "CPU\nms",
+    "cache\nhits",
+    "fused\nbytes",
+)
 _TENSORS = 3
 
 
@@ -30,7 +36,7 @@ def render(report: Report) -> RenderableType:
     """What there is to see: each rank's steps, what agreeing on an order cost, who was late, who is missing."""
     parts: list[RenderableType] = [_head(report), _steps(report)]
     if any(rank.figures.coordinators for rank in report.ranks):
-        parts.append(_coordination(report))
+        parts.append(coordination(((rank.figures, rank.rates) for rank in report.ranks), hosts=True))
     if any(rank.last for rank in report.ranks):
         parts.append(_last(report))
     parts += [Text(f"rank {rank} gave no figures: {why}", "bold red") for rank, why in sorted(report.missing.items())]
@@ -48,7 +54,7 @@ def _steps(report: Report) -> Table:
     for rank in report.ranks:
         rates, figures = rank.rates, rank.figures
         table.add_row(
-            *_who(rank),
+            *_who(figures),
             number(rates.step_ms),
             size(rates.bytes_per_step),
             number(rates.exposed_ms),
@@ -59,21 +65,17 @@ def _steps(report: Report) -> Table:
     return table
 
 
-def _coordination(report: Report) -> Table:
-    table = _table(coordination_title([rank.figures for rank in report.ranks]), *COORDINATION)
-    for rank in report.ranks:
-        table.add_row(*_who(rank), *coordination(rank.rates))
+def coordination(ranks: Iterable[tuple[Figures, Rates]], *, hosts: bool) -> Table:
+    """What agreeing on an order costs each rank, as the report and `paceline top` show it; with the ranks' hosts?"""
+    rows = list(ranks)
+    policies = sorted({policy for figures, _ in rows for policy in figures.policies.values()})
+    table = _table(f"agreeing on an order (policy {', '.join(policies)}), per step", *_COORDINATION, host=hosts)
+    for figures, rates in rows:
+        table.add_row(*_who(figures)[: 1 + hosts], *_agreeing(rates))
     return table
 
 
-def coordination_title(figures: Iterable[Figures]) -> str:
-    """What the columns are about, and which policies were in use."""
-    policies = sorted({policy for one in figures for policy in one.policies.values()})
-    return f"agreeing on an order (policy {', '.join(policies)}), per step"
-
-
-def coordination(rates: Rates) -> list[str]:
-    """The columns about it, as the report and `paceline top` have them."""
+def _agreeing(rates: Rates) -> list[str]:
     return [
         number(rates.negotiation_us),
         number(rates.longest_us),
@@ -92,18 +94,21 @@ def _last(report: Report) -> Table:
         if rank.last:
             most = list(rank.last.tensors.items())[:_TENSORS]
             tensors = ", ".join(f"{name} ({count})" for name, count in most)
-            table.add_row(*_who(rank), percent(rank.last.share), number(rank.last.late_ms), Text(tensors or DASH))
+            table.add_row(
+                *_who(rank.figures), percent(rank.last.share), number(rank.last.late_ms), Text(tensors or DASH)
+            )
     return table
 
 
-def _who(rank: Rank) -> tuple[str, Text]:
-    return str(rank.figures.rank), Text(rank.figures.host)
+def _who(figures: Figures) -> tuple[str, Text]:
+    return str(figures.rank), Text(figures.host)
 
 
-def _table(title: str, *columns: str) -> Table:
+def _table(title: str, *columns: str, host: bool = True) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("rank", justify="right")
-    table.add_column("host")
+    if host:
+        table.add_column("host")
     for column in columns:
         table.add_column(column, justify="left" if column == "most often for" else "right")
     return table

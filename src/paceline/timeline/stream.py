@@ -31,6 +31,7 @@ class Stream:
             self._put((b"\n" if self._end == 1 else b",\n") + text.encode() + _END)
 
     def close(self) -> None:
+        """The file is whole already."""
         os.close(self._fd)
 
     def _put(self, data: bytes) -> None:

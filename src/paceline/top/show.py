@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.report.numbers import DASH, number, percent, size
-from paceline.report.show import COORDINATION, coordination, coordination_title
+from paceline.report.show import coordination
 from paceline.top.look import Picture, Row
 from paceline.trace.seconds import shown
 
@@ -25,7 +25,7 @@ def render(picture: Picture) -> RenderableType:
     """One table of ranks, one about coordination where there is any, and who waits for whom."""
     parts: list[RenderableType] = [_head(picture), _ranks(picture)]
     if any(row.figures.coordinators for row in picture.rows):
-        parts.append(_coordination(picture))
+        parts.append(coordination(((row.figures, row.rates) for row in picture.rows), hosts=False))
     parts += _waits(picture)
     parts += [Text(f"{why}; not shown", "bold red") for _, why in sorted(picture.silent.items())]
     return Group(*parts)
@@ -76,23 +76,6 @@ def _waits_for(row: Row) -> str:
     missing = [who for wait in row.figures.waits for who in wait.missing]
     named = sorted({" ".join(who.split(" ")[:2]) for who in missing})
     return ", ".join(named[:_WAITS_SHOWN]) + (f" and {len(named) - _WAITS_SHOWN} more" if named[_WAITS_SHOWN:] else "")
-
-
-def _coordination(picture: Picture) -> Table:
-    title = coordination_title(row.figures for row in picture.rows)
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=SIMPLE_HEAD,
-        padding=0,
-        pad_edge=False,
-    )
-    for column in ("rank", *COORDINATION):
-        table.add_column(column, justify="right")
-    for row in picture.rows:
-        table.add_row(str(row.figures.rank), *coordination(row.rates))
-    return table
 
 
 def _waits(picture: Picture) -> list[Text]:

@@ -72,7 +72,6 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
                 if group is not None:
                     group.close()
                     self._home.forget(group.channel)
-            runtime().forget(self._group.channel)
         if self._inner is not None:
             self._inner.shutdown()
 

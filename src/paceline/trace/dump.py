@@ -1,6 +1,7 @@
 """A rank's last operations as JSON: in a file, written at the end and on an error, or given by the running rank."""
 
 import json
+import logging
 import os
 import re
 import socket
@@ -21,6 +22,8 @@ MAX_EVENTS = 65536
 """Newest events kept in a dump, and requests; the engine's rings hold fewer."""
 MAX_FILE_BYTES = 256 * 2**20
 _NAME = re.compile(r"rank-\d{5,}\.json")
+
+log = logging.getLogger("paceline")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def dump(
 ) -> Path | None:
     """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names; None if it names none.
 
-    Meant for the way out and for errors: it raises nothing, a folder that can't be written only loses the dump.
+    Meant for the way out and for errors: it raises nothing. A folder that can't be written is logged.
     """
     if not settings.trace:
         return None
@@ -79,7 +82,8 @@ def dump(
             requests=requests,
             reason=reason,
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        log.warning("no trace in %s: %s", settings.trace, error)
         return None
 
 

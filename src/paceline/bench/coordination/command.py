@@ -6,7 +6,6 @@ import importlib.util
 import os
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,10 +15,10 @@ from rich.table import Table
 
 from paceline.bench.coordination.measure import WAYS, Model, Row, measure, rows, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import one_of, size
+from paceline.bench.option import JSON, one_of, size
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks.load import Load
-from paceline.bench.report import show
+from paceline.bench.report import columns, show, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
 from paceline.bench.sizes import parse
@@ -40,7 +39,7 @@ def command(
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: JSON = None,
 ) -> None:
     """Train with the gradients of real models, handed in by name in another order on every rank, under every policy.
 
@@ -95,11 +94,9 @@ def gradients(name: str) -> Model:
 
 def table(rows: list[Row]) -> Table:
     """One line per policy and model."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
     words = ("model", "policy", "wait", "cores")
     times = ("step(ms)", "quartiles", "exposed", "overhead", "to cycle", "agreeing(ms)", "cpu(ms)")
-    for title in (*words, *times, "negotiation(us)", "oversleep(us)", "#wrong"):
-        result.add_column(title, justify="left" if title in words else "right", no_wrap=True)
+    result = columns(*words, *times, "negotiation(us)", "oversleep(us)", "#wrong", left=words)
     for row in rows:
         result.add_row(
             row.model,
@@ -115,6 +112,6 @@ def table(rows: list[Row]) -> Table:
             f"{row.cpu_ms:.1f}",
             f"{row.negotiation_us:.1f}",
             f"{row.oversleep_us:.1f}",
-            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+            wrong(row.wrong),
         )
     return result

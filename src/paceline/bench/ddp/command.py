@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +12,9 @@ from rich.table import Table
 
 from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
 from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.option import JSON
 from paceline.bench.place import RANKS, place
-from paceline.bench.report import show
+from paceline.bench.report import columns, show, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
 
@@ -25,7 +25,7 @@ def command(
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: JSON = None,
 ) -> None:
     """Train ResNet-18 on random 64×64 images: alone, through DDP over nothing, Gloo and Paceline, and in the arena.
 
@@ -69,10 +69,9 @@ def command(
 
 def table(rows: list[Row]) -> Table:
     """One line per way to train."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
+    words = ("system", "path")
     titles = ("images/s", "quartiles", "step(ms)", "exposed(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
-    for title in ("system", "path", *titles):
-        result.add_column(title, justify="right" if title in titles else "left", no_wrap=True)
+    result = columns(*words, *titles, left=words)
     for row in rows:
         result.add_row(
             row.system,
@@ -84,6 +83,6 @@ def table(rows: list[Row]) -> Table:
             f"{row.cpu_us / 1e3:.1f}",
             f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
             f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",
-            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+            wrong(row.wrong),
         )
     return result

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,13 @@ from rich.table import Table
 from paceline.bench import option, sizes
 from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
-from paceline.bench.report import show
+from paceline.bench.report import columns, show
 
 
 def command(
     fusion: Annotated[str, typer.Option("--fusion-bytes", help="Most in a buffer.", callback=option.size)] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Times that each graph is ordered.")] = 31,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: option.JSON = None,
 ) -> None:
     """Order the gradients of nine networks and cut the order into fusion buffers.
 
@@ -44,12 +43,8 @@ def command(
 
 def table(rows: list[Row]) -> Table:
     """One line per network."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
-    result.add_column("network")
-    for title in ("nodes", "edges", "tensors", "buffers", "ms", "quartiles", "record(ms)"):
-        result.add_column(title, justify="right", no_wrap=True)
-    for title in ("paper: nodes", "edges", "ms"):
-        result.add_column(title, justify="right", no_wrap=True)
+    figures = ("nodes", "edges", "tensors", "buffers", "ms", "quartiles", "record(ms)", "paper: nodes", "edges", "ms")
+    result = columns("network", *figures, left=("network",))
     for row in rows:
         result.add_row(
             row.network,

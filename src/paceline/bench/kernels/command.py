@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -12,7 +12,7 @@ from rich.table import Table
 from paceline.bench import option, sizes
 from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
-from paceline.bench.report import show
+from paceline.bench.report import columns, show, wrong
 from paceline.bench.row import records, write_json
 
 
@@ -20,7 +20,7 @@ def command(
     cached: Annotated[str, typer.Option(help="Bytes of an operand that lies in cache.", callback=option.size)] = "128K",
     large: Annotated[str, typer.Option(help="Bytes of an operand that does not.", callback=option.size)] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per kernel and size.")] = 7,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: option.JSON = None,
 ) -> None:
     """Measure every dtype with every reduction: two inputs, one output, one thread.
 
@@ -44,19 +44,14 @@ def command(
 
 def table(rows: list[Row]) -> Table:
     """One line per kernel, with both sizes side by side."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("type", "redop"):
-        result.add_column(title)
-    places = list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
-    for buffer, size in places:
-        for title in (f"{buffer} {sizes.show(size)}: GB/s", "add GB/s", "to add", "#wrong"):
-            result.add_column(title, justify="right", no_wrap=True)
+    words, places = ("type", "redop"), list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
+    figures = [(f"{buffer} {sizes.show(size)}: GB/s", "add GB/s", "to add", "#wrong") for buffer, size in places]
+    result = columns(*words, *chain.from_iterable(figures), left=words)
     for dtype, op in dict.fromkeys((row.dtype, row.op) for row in rows):
         cells = []
         for place in places:
             for row in rows:
                 if (row.dtype, row.op, (row.buffer, row.bytes)) == (dtype, op, place):
-                    wrong = f"[red]{row.wrong}[/red]" if row.wrong else "0"
-                    cells += [f"{row.algbw_gbps:.1f}", f"{row.add_gbps:.1f}", f"{row.to_add:.2f}", wrong]
+                    cells += [f"{row.algbw_gbps:.1f}", f"{row.add_gbps:.1f}", f"{row.to_add:.2f}", wrong(row.wrong)]
         result.add_row(dtype, op, *cells)
     return result

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from paceline.bench import collectives, report, sizes, systems
+from paceline.bench import collectives, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Interleaved, Work
 from paceline.bench.row import records, write_json
@@ -29,14 +29,10 @@ def command(
     ranks: Annotated[int, typer.Option("-n", "--ranks", min=2, help="Ranks that share the CPUs with others.")] = 4,
     computing: Annotated[int, typer.Option(min=1, help="Processes that compute meanwhile.")] = 2,
     rounds: Annotated[int, typer.Option(min=3, help="Waits, and bursts per size, of every system.")] = 21,
-    against: Annotated[
-        str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
-    ] = "",
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
-    ] = Path(sys.prefix),
+    against: option.AGAINST = "",
+    peers: option.PEERS = Path(sys.prefix),
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or an order may take.")] = 120.0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    json_file: option.JSON = None,
 ) -> None:
     """Measure what a waiting rank costs others, and what others cost the ranks.
 
@@ -110,10 +106,8 @@ def _latencies(
 
 def table(rows: list[Row]) -> Table:
     """One line per system."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
-    titles = ("wait(ms)", "cpu(us)", "loss", "quartiles", "#wrong")
-    for title in ("system", "path", *titles):
-        result.add_column(title, justify="right" if title in titles else "left", no_wrap=True)
+    words, titles = ("system", "path"), ("wait(ms)", "cpu(us)", "loss", "quartiles", "#wrong")
+    result = report.columns(*words, *titles, left=words)
     for row in rows:
         result.add_row(
             row.system,
@@ -122,6 +116,6 @@ def table(rows: list[Row]) -> Table:
             f"{row.cpu_us:.0f}",
             f"{row.loss_percent:.1f} %",
             f"{row.loss_percent_q1:.1f}–{row.loss_percent_q3:.1f} %",
-            f"[red]{row.wrong}[/red]" if row.wrong else "0",
+            report.wrong(row.wrong),
         )
     return result

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.errors import RendezvousError
-from paceline.horovod.driver.rounds import Asked, Synced
+from paceline.horovod.driver.words import Asked, Synced
 from paceline.rendezvous.member import decode
 from paceline.rendezvous.store import OK, WRONG
 from paceline.rendezvous.store_server import SharedStore

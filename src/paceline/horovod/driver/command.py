@@ -11,8 +11,9 @@ from paceline.errors import RendezvousError
 from paceline.horovod.driver.board import Board
 from paceline.horovod.driver.hosts import Discovery, FixedHosts
 from paceline.horovod.driver.job import ElasticJob
+from paceline.horovod.driver.limits import PATIENCE, Limits
 from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.rounds import PATIENCE, Limits, Rounds
+from paceline.horovod.driver.rounds import Rounds
 from paceline.horovod.hosts import Slots, is_here
 from paceline.launch import tree
 from paceline.launch.job import Command, Job
@@ -30,7 +31,8 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
 
     Raises ValueError for what cannot be meant, RendezvousError if ranks elsewhere could not reach this machine.
     """
-    limits = _limits(options, hosts)
+    settings = Settings.from_environment(env)
+    limits = _limits(options, hosts, settings.elastic_timeout)
     resting = Resting(tuple(options.cooldown) if options.cooldown else None)
     secret = env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
     env["HOROVOD_ELASTIC"] = "1"
@@ -41,7 +43,7 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
     else:
         source = FixedHosts(hosts or {"localhost": limits.ranks})
     try:
-        door, address = listen_tcp(_address(options, source.latest), Settings.from_environment(env).ports)
+        door, address = listen_tcp(_address(options, source.latest), settings.ports)
         board = Board([door], secret.encode())
         try:
             starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
@@ -63,7 +65,7 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
         source.close()
 
 
-def _limits(options: argparse.Namespace, hosts: Slots) -> Limits:
+def _limits(options: argparse.Namespace, hosts: Slots, timeout: float | None) -> Limits:
     ranks: int | None = options.num_proc or sum(hosts.values()) or options.min_num_proc
     if ranks is None:
         raise ValueError("say how many ranks to begin with, for example: -np 4 --min-np 2 python train.py")
@@ -73,8 +75,8 @@ def _limits(options: argparse.Namespace, hosts: Slots) -> Limits:
     if hosts and sum(hosts.values()) < ranks:
         raise ValueError(f"-np {ranks} is more than the {sum(hosts.values())} slots of the hosts")
     least = options.min_num_proc or ranks
-    patience = PATIENCE if options.elastic_timeout is None else options.elastic_timeout
-    return Limits(ranks, least, options.max_num_proc, patience, options.reset_limit, scripted)
+    given = (seconds for seconds in (options.elastic_timeout, timeout) if seconds is not None)
+    return Limits(ranks, least, options.max_num_proc, next(given, PATIENCE), options.reset_limit, scripted)
 
 
 def _address(options: argparse.Namespace, hosts: Slots) -> str:

@@ -8,7 +8,8 @@ from queue import Empty
 from typing import Protocol
 
 from paceline.horovod.driver.board import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
-from paceline.horovod.driver.rounds import Action, Broken, End, Form, Rounds, Start, Stop, Tell
+from paceline.horovod.driver.rounds import Rounds
+from paceline.horovod.driver.words import Action, Broken, End, Form, Start, Stop, Tell
 from paceline.horovod.hosts import Slots
 from paceline.launch import tree
 from paceline.launch.heard import HeardJob

@@ -12,120 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.resting import Resting
+from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell
 from paceline.horovod.exceptions import HostUpdateResult
 
-PATIENCE = 600.0
-"""Seconds, as in Horovod."""
 _FUTILE = 3
 """Rounds in a row in which nobody was lost and the ranks could not meet all the same."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """As horovodrun takes them. ranks: to begin with; least, most: to go on with (most: None for any number).
-
-    patience: seconds that a round may wait for ranks or slots. resets: rounds after the first (None: any number).
-    awaits_hosts: hosts may still come.
-    """
-
-    ranks: int
-    least: int
-    most: int | None = None
-    patience: float = PATIENCE
-    resets: int | None = None
-    awaits_hosts: bool = False
-
-    def __post_init__(self) -> None:
-        if self.ranks < 1:
-            raise ValueError(f"-np {self.ranks}: a job needs at least one rank")
-        if not 1 <= self.least <= self.ranks:
-            raise ValueError(f"--min-np {self.least} should be from 1 to -np, which is {self.ranks}")
-        if self.most is not None and self.most < self.ranks:
-            raise ValueError(f"--max-np {self.most} should not be less than -np, which is {self.ranks}")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A worker wants a round after `round`. behind: its state may be older than that of the others.
-
-    problem: why it could not meet the others in that round, or empty.
-    """
-
-    worker: int
-    round: int
-    behind: bool = False
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Synced:
-    """A worker has the job's state."""
-
-    worker: int
-
-
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """A worker's place in a round. after: the round that it was in before, 0 for none."""
-
-    worker: int
-    after: int
-    rank: int
-    local_rank: int
-    local_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a worker on a host, as the one with this place among those there."""
-
-    worker: int
-    host: str
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End a worker: it is not needed, or it is late."""
-
-    worker: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """A round begins. sync: its ranks do not all have the same state."""
-
-    number: int
-    seats: tuple[Seat, ...]
-    sync: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Let the ranks of the round know that the hosts changed."""
-
-    round: int
-    change: HostUpdateResult
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The ranks of this round cannot meet any more, because one of them ended."""
-
-    round: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The job cannot go on."""
-
-    why: str
-
-
-Action = Start | End | Form | Tell | Broken | Stop
 
 
 @dataclass(slots=True)

@@ -1,0 +1,114 @@
+// Groups: made over the links that there are, and closed.
+#include <algorithm>
+
+#include "progress/engine.hpp"
+
+namespace paceline {
+
+std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                         std::chrono::duration<double> timeout, Plans plans) {
+  const auto lock = enter();
+  return make_group(channel, rank, peers, timeout, std::move(plans));
+}
+
+std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                          std::chrono::duration<double> timeout, Plans plans) {
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
+  auto group = std::make_shared<Group>();
+  group->channel = channel;
+  group->rank = rank;
+  group->timeout = timeout;
+  adopt(*group, std::move(plans));
+  bool any_shm = false;
+  bool any_tcp = false;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    Member member;
+    if (static_cast<int>(i) == rank) {
+      member.description = description_;
+    } else {
+      if (peers[i] < 0 || peers[i] >= static_cast<int>(peers_.size()))
+        throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
+      const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+      member = {peers[i], peer.link.get(), peer.description};
+      (peer.link->name() == "shm" ? any_shm : any_tcp) = true;
+    }
+    group->members.push_back(std::move(member));
+  }
+  group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
+  if (any_shm && !any_tcp) share_lane(*group);
+  groups_[channel] = group;
+  // What has come for this group before it was made here.
+  std::vector<std::unique_ptr<Arrival>> waiting;
+  std::swap(waiting, orphans_);
+  for (auto& arrival : waiting) deliver(std::move(arrival));
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    if (static_cast<int>(i) == rank) continue;
+    const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+    if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
+  }
+  return group;
+}
+
+void Engine::adopt(Group& group, Plans plans) {
+  group.plans = std::move(plans);
+  for (auto& [collective, list] : group.plans)
+    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+}
+
+void Engine::set_plans(Group& group, Plans plans) {
+  auto lock = enter();
+  adopt(group, std::move(plans));
+}
+
+// The others may hear of it before they make the group themselves; no turn begins before all have heard from all.
+void Engine::share_lane(Group& group) {
+  std::erase_if(forsaking_, [](const auto& lane) { return lane->forsaken(); });
+  group.lane = std::make_unique<Lane>(*arena_, group.rank, group.size());
+  Header hello;
+  hello.frame = Frame::hello;
+  hello.channel = group.channel;
+  hello.id = group.lane->offset();
+  for (const Member& member : group.members)
+    if (member.link != nullptr && !peers_[static_cast<std::size_t>(member.peer)]->lost) member.link->control(hello);
+}
+
+void Engine::remove_group(Group& group) {
+  const auto lock = enter();
+  drop_group(group);
+}
+
+void Engine::drop_group(Group& group) {
+  if (!groups_.contains(group.channel)) return;
+  for (const auto& operation : active_)
+    if (operation->group == &group) operation->fail({ErrorKind::aborted, "its group was closed"});
+  retire();
+  if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
+  group.matcher.clear();
+  if (group.lane != nullptr) {
+    group.lane->depart();
+    forsaking_.push_back(std::move(group.lane));
+  }
+  closed_channels_.insert(group.channel);
+  groups_.erase(group.channel);
+}
+
+void Engine::abort(Group& group, const std::string& reason) {
+  auto lock = enter();
+  if (closed_) return;
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason});
+  retire();
+}
+
+void Engine::set_pace(Group& group, double bytes_per_second) {
+  auto lock = enter();
+  for (const Member& member : group.members)
+    if (member.link != nullptr) member.link->set_pace(bytes_per_second);
+}
+
+void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
+  auto lock = enter();
+  group.timeout = timeout;
+}
+
+}  // namespace paceline

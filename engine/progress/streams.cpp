@@ -1,0 +1,132 @@
+// The batches that a coordinator's policy issues, one after the other on each channel.
+#include <algorithm>
+#include <ranges>
+
+#include "progress/coordinator.hpp"
+#include "progress/times.hpp"
+
+namespace paceline {
+namespace {
+
+// Who hands in does so much of the packing; the rest is for whoever waits.
+constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
+
+}  // namespace
+
+// Only what comes on channel 0 is never taken back.
+Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
+    : group(std::move(own_group)),
+      channel(own_channel),
+      fusion(owner.engine_->arena_),
+      around{*owner.engine_, *group, fusion, own_channel != 0,
+             [&owner](Requested& requested) { owner.settle(requested); }} {}
+
+// Every channel has a group of its own: where something is taken back, nobody can end what others have begun. A new one
+// takes the place of the last, but of channel 0.
+Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
+  const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
+  if (found != streams_.end()) return **found;
+  for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
+  const Group& like = *streams_.front()->group;
+  std::vector<int> peers;
+  peers.reserve(like.members.size());
+  for (const Member& member : like.members) peers.push_back(member.peer);
+  auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
+  made->use = Group::Use::data;
+  return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
+}
+
+void Coordinator::carry_out(Issue& action, Now) {
+  const auto now = Clock::now();
+  Stream& stream = stream_of(action.channel);
+  std::uint64_t packed = 0;
+  Batch batch;
+  batch.number = stream.issued++;
+  for (RequestPtr& request : action.requests) {
+    const auto found = names_.find(request->name);
+    auto own = found != names_.end() ? found->second.current : nullptr;
+    if (own) {
+      found->second.issued_before = true;
+      own->issued = true;
+      own->record.batch = totals_.batches;
+      own->record.negotiated_ns = ns_of(now);
+      if (own->record.last) {
+        const auto took = static_cast<std::uint64_t>(ns_of(now) - own->record.submitted_ns);
+        totals_.negotiation_ns += took;
+        totals_.longest_negotiation_ns = std::max(totals_.longest_negotiation_ns, took);
+        ++totals_.negotiations;
+      }
+    }
+    if (!action.error.empty()) {
+      if (own) settle(*own, {ErrorKind::mismatch, action.error});
+      continue;
+    }
+    batch.bytes += request->bytes;
+    if (is_packed(*request)) packed += request->bytes;
+    batch.carried.push_back({std::move(request), std::move(own)});
+  }
+  if (batch.carried.empty()) return;
+  ++totals_.batches;
+  if (batch.carried.size() > 1) totals_.fused_bytes += packed;
+  busy_ += std::max<std::uint64_t>(batch.bytes, 1);
+  stream.queue.push_back(std::move(batch));
+  policy_->busy(busy_);
+}
+
+// What others have begun on that channel, and this rank has not, is not for it any more.
+void Coordinator::carry_out(Cancel& action, Now) {
+  const auto found = std::ranges::find(streams_, action.channel, [](const auto& stream) { return stream->channel; });
+  if (found == streams_.end()) {
+    engine_->closed_channels_.insert(streams_.front()->group->channel + action.channel);
+    return;
+  }
+  Stream& stream = **found;
+  stream.ending = true;
+  const auto first =
+      std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
+  for (auto batch = first; batch != stream.queue.end(); ++batch) {
+    if (batch->carriage) abandon(*batch->carriage);
+    for (const Carried& carried :
+         batch->carriage ? batch->carriage->carried() : std::span<const Carried>(batch->carried))
+      if (carried.own) carried.own->issued = false;
+    busy_ -= std::max<std::uint64_t>(batch->bytes, 1);
+  }
+  stream.queue.erase(first, stream.queue.end());
+  policy_->busy(busy_);
+}
+
+bool Coordinator::carry() {
+  bool moved = false;
+  const auto before = busy_;
+  for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i]);
+  std::erase_if(streams_, [&](const auto& stream) {
+    const bool over = stream->ending && stream->queue.empty();
+    if (over) engine_->drop_group(*stream->group);
+    return over;
+  });
+  if (busy_ != before) policy_->busy(busy_);
+  return moved;
+}
+
+bool Coordinator::carry(Stream& stream) {
+  bool moved = false;
+  while (!stream.queue.empty()) {
+    Batch& batch = stream.queue.front();
+    const bool packs = batch.carriage ? batch.carriage->has_work() : batch.carried.size() > 1;
+    if (submitting_ && batch.bytes > kBySubmitter && packs) break;
+    if (!batch.carriage) batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+    if (!batch.carriage->step()) break;
+    moved = true;
+    if (!batch.carriage->over()) break;
+    busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
+    stream.queue.pop_front();
+  }
+  return moved;
+}
+
+// Gives up what is under way: nobody will ever end it.
+void Coordinator::abandon(const Carriage& carriage) {
+  for (const Handle& handle : carriage.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
+}
+
+}  // namespace paceline

@@ -1,0 +1,106 @@
+// The engine of a process, for Python.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+
+#include "link/shm.hpp"
+#include "python/bindings.hpp"
+#include "python/plans.hpp"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+// Lets Python's signal handlers run in the main thread while it waits here; true if one of them raised.
+bool signal_raised() {
+  const nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel, int rank,
+                   const std::vector<int>& peers, double timeout, const WirePlans& wire, nb::object failed) {
+  auto plans = plans_from(wire);
+  std::shared_ptr<Group> group;
+  {
+    const nb::gil_scoped_release no_gil;
+    group = engine->add_group(channel, rank, peers, std::chrono::duration<double>(timeout), std::move(plans));
+  }
+  return {engine, std::move(group), std::move(failed)};
+}
+
+nb::list events(Engine& self, std::uint64_t after) {
+  std::vector<Event> snapshot;
+  {
+    const nb::gil_scoped_release no_gil;
+    snapshot = self.events(after);
+  }
+  static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
+  nb::list rows;
+  for (const Event& e : snapshot) {
+    rows.append(nb::make_tuple(
+        e.id, e.channel, e.sequence, kCollectiveNames[static_cast<std::size_t>(e.what.collective)],
+        kDTypeNames[static_cast<std::size_t>(e.what.dtype)], kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes,
+        e.algorithm, e.link, e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
+  }
+  return rows;
+}
+
+nb::list waits(Engine& self) {
+  std::vector<Wait> found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = self.waits();
+  }
+  nb::list rows;
+  for (const Wait& wait : found)
+    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.thread, wait.what, wait.missing));
+  return rows;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  nb::class_<Engine>(m, "Engine")
+      .def(
+          "__init__",
+          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description) {
+            new (self) Engine(std::move(arena), std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
+                              std::move(description), signal_raised);
+          },
+          "arena"_a, "spin_us"_a, "description"_a)
+      .def(
+          "add_tcp_peer",
+          [](Engine& self, int fd, std::string description) {
+            return self.add_tcp_peer(Descriptor(fd), std::move(description));
+          },
+          "fd"_a, "description"_a, Release())
+      .def(
+          "add_shm_peer",
+          [](Engine& self, int fd, int memory_fd, int arena_fd, int side, int pid, bool readable,
+             std::string description) {
+            const Descriptor memory(memory_fd);
+            ShmPeer reach{Descriptor(fd), map_link_memory(memory), PeerArena(Descriptor(arena_fd)), side, pid,
+                          readable};
+            if (side != 0 && side != 1) throw Failure(ErrorKind::invalid, "side must be 0 or 1");
+            return self.add_shm_peer(std::move(reach), std::move(description));
+          },
+          "fd"_a, "memory_fd"_a, "arena_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
+      .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a,
+           "failed"_a.none() = nb::none())
+      .def("serve", &Engine::serve, Release())
+      .def("close", &Engine::close, Release())
+      .def("events", &events, "after"_a = 0)
+      .def(
+          "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
+      .def("waits", &waits);
+}
+
+}  // namespace paceline

@@ -1,0 +1,185 @@
+// Groups and the operations in them, for Python.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "progress/collectives.hpp"
+#include "python/bindings.hpp"
+#include "python/buffer.hpp"
+#include "python/plans.hpp"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+using WireBuffer = std::pair<Address, std::size_t>;
+
+Mode mode_of(int number) {
+  if (number < 0 || number > 2) throw Failure(ErrorKind::invalid, "no such mode: " + std::to_string(number));
+  return static_cast<Mode>(number);
+}
+
+Collective collective_of(const std::string& name) {
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
+    if (kCollectiveNames[i] == name) return static_cast<Collective>(i);
+  throw Failure(ErrorKind::invalid, "no such collective: " + name);
+}
+
+std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
+  std::vector<Buffer> buffers;
+  for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
+  return buffers;
+}
+
+struct PyOperation {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> group;
+  nb::object failed;
+  Handle operation;
+};
+
+nb::object give(const PyGroup& self, Handle operation) {
+  if (!operation) return nb::none();
+  return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
+}
+
+// Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
+template <typename Self, typename Call>
+auto without_gil(const Self& self, Call&& call) {
+  try {
+    const nb::gil_scoped_release no_gil;
+    return call();
+  } catch (const Failure& failure) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (failure.kind != ErrorKind::invalid && !self.failed.is_none()) self.failed(failure.what());
+    throw;
+  }
+}
+
+template <typename Call>
+nb::object released(const PyGroup& self, Call&& call) {
+  return give(self, without_gil(self, std::forward<Call>(call)));
+}
+
+}  // namespace
+
+void bind_group(nb::module_& m) {
+  nb::class_<PyGroup>(m, "Group")
+      .def_prop_ro("rank", [](const PyGroup& self) { return self.group->rank; })
+      .def_prop_ro("size", [](const PyGroup& self) { return self.group->size(); })
+      .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
+      .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
+      .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
+      .def("all_reduce",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {
+             return released(self, [&] {
+               return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
+                                 mode_of(mode));
+             });
+           })
+      // The way of nearly every call of the raw face; false if the array needs to be looked at more closely.
+      .def("all_reduce_array",
+           [](PyGroup& self, nb::handle array, int op, double factor) {
+             const PythonBuffer buffer(array, true);
+             if (!buffer) return false;
+             without_gil(self, [&] {
+               return all_reduce(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), op_of(op),
+                                 factor, Mode::blocking);
+             });
+             return true;
+           })
+      .def("broadcast",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode) {
+             return released(self, [&] {
+               return broadcast(*self.engine, *self.group, memory(data), count, dtype_of(dtype), root, mode_of(mode));
+             });
+           })
+      .def("reduce",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root, int mode) {
+             return released(self, [&] {
+               return reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor, root,
+                             mode_of(mode));
+             });
+           })
+      .def("all_gather",
+           [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode) {
+             return released(self, [&] {
+               return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
+                                 mode_of(mode));
+             });
+           })
+      .def(
+          "reduce_scatter",
+          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
+            return released(self, [&] {
+              return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
+                                    op_of(op), factor, mode_of(mode));
+            });
+          })
+      .def("exchange",
+           [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
+              const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {
+             const auto out = buffers_from(sends);
+             const auto in = buffers_from(recvs);
+             return released(self, [&] {
+               return exchange(*self.engine, *self.group, collective_of(collective), out, in, dtype_of(dtype), root,
+                               mode_of(mode));
+             });
+           })
+      .def("barrier",
+           [](PyGroup& self, int mode) {
+             return released(self, [&] { return barrier(*self.engine, *self.group, mode_of(mode)); });
+           })
+      .def("send",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
+             return released(self, [&] {
+               return send(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag, mode_of(mode));
+             });
+           })
+      .def("recv",
+           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
+             return released(self, [&] {
+               return receive(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag,
+                              mode_of(mode));
+             });
+           })
+      .def("set_plans",
+           [](PyGroup& self, const WirePlans& wire) {
+             auto plans = plans_from(wire);
+             const nb::gil_scoped_release no_gil;
+             self.engine->set_plans(*self.group, std::move(plans));
+           })
+      .def(
+          "set_pace",
+          [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "set_timeout",
+          [](PyGroup& self, double seconds) {
+            self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds));
+          },
+          Release())
+      .def(
+          "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
+      .def("close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
+
+  nb::class_<PyOperation>(m, "Operation")
+      .def_prop_ro("id", [](const PyOperation& self) { return self.operation->id; })
+      .def_prop_ro("source", [](const PyOperation& self) { return self.operation->source(); })
+      .def(
+          "done", [](PyOperation& self) { return self.engine->is_over(*self.operation); }, Release())
+      .def(
+          "wait",
+          [](PyOperation& self, double timeout) {
+            without_gil(self, [&] { self.engine->wait(*self.operation, std::chrono::duration<double>(timeout)); });
+          },
+          "timeout"_a = -1.0)
+      .def("error", [](PyOperation& self) {
+        return self.engine->is_over(*self.operation) ? self.operation->error().message : std::string();
+      });
+}
+
+}  // namespace paceline
