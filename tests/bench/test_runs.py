@@ -18,6 +18,7 @@ from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.run import Request, run
 from paceline.bench.systems import System
+from paceline.cores import available
 
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),
@@ -105,6 +106,25 @@ def test_intel_mpi_in_the_best_of_its_settings(tmp_path):
     check_rows(rows, 2)
     known = {"default", "I_MPI_ADJUST_ALLREDUCE=11", "I_MPI_ADJUST_ALLREDUCE=14"}
     assert {row["algorithm"] for row in rows} <= known
+
+
+def test_where_ranks_share_cpus_the_mpis_wait_in_each_of_their_ways(tmp_path):
+    file = tmp_path / "rows.json"
+    for name in ("openmpi", "mpich"):
+        if not installed(name):
+            pytest.skip(f"{name} is not installed")
+        alone, crowded = (systems.peer(name, Path(sys.prefix), crowded=crowded) for crowded in (False, True))
+        assert [one.environment for one in alone] == [{}]
+        assert [bool(one.environment) for one in crowded] == [False, True]
+    ranks = str(available().cpus + 1)
+    words = ("all_reduce", "-n", ranks, "-b", "8", "-e", "8", "--paths", "none", "--against", "openmpi,mpich")
+    done = bench(*words, *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, 2)
+    settings = {"default", "OMPI_MCA_threads_pthreads_yield_strategy=nanosleep"}
+    throttled = "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1 MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=1"
+    assert rows[0]["algorithm"] in settings and rows[1]["algorithm"] in {"default", throttled}
 
 
 def test_the_limit_beside_the_others(tmp_path):

@@ -19,6 +19,7 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
+from paceline.cores import available
 from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
@@ -75,7 +76,8 @@ def command(
     every round, each system gets a burst of calls while all others are blocked, idle. One call goes untimed, a barrier
     follows, the rest is timed. time(us) is the median over the rounds of the slowest rank's mean per call; cpu(us) the
     CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
-    times faster than that peer. Of Intel MPI the best of three settings is shown at each size.
+    times faster than that peer. Of an MPI's several settings the best is shown at each
+    size.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
     with ranks on all machines as the file says, and those of the others end at once.
@@ -91,7 +93,8 @@ def command(
         return
     lab, ranks = placed
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
-    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms)
+    crowded = ranks > available().cpus
+    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms, crowded)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -123,7 +126,13 @@ def _run(request: Request, err: Console) -> Outcome:
 
 
 def choose(
-    collective: str, paths: str, against: str, peers: Path, buffers: str = "any", algorithms: str = ""
+    collective: str,
+    paths: str,
+    against: str,
+    peers: Path,
+    buffers: str = "any",
+    algorithms: str = "",
+    crowded: bool = False,
 ) -> tuple[list[systems.System], list[str]]:
     """The systems to measure, and a sentence for each that can't be."""
     wanted: list[Callable[[], list[systems.System]]] = []
@@ -133,7 +142,7 @@ def choose(
                 ours = partial(systems.paceline, path, buffer, algorithm)
                 wanted.append(lambda ours=ours: [ours()])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
-        wanted.append(lambda name=name: systems.peer(name, peers, collective))  # type: ignore[misc]
+        wanted.append(lambda name=name: systems.peer(name, peers, collective, crowded))  # type: ignore[misc]
     chosen: list[systems.System] = []
     missing = []
     for find in wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,8 +38,8 @@ class Session:
         self.ranks = ranks
         self.timeout = timeout
         self.about = system.label
-        self._scratch = home / system.label.replace("/", "-")
-        self._scratch.mkdir()
+        # A short name: the addresses of Unix sockets, which the MPIs make below it too, have 107 bytes.
+        self._scratch = Path(tempfile.mkdtemp(prefix=f"{system.name}-", dir=home))
         self._listener: socket.socket | None = None
         self._members: list[Lines] = []
         self._pids: list[int] = []

@@ -66,23 +66,28 @@ def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
     return System("paceline", path, adapter, told, environment=environment, asked=algorithm, buffer=buffer)
 
 
-def peer(name: str, prefix: Path, collective: str = "all_reduce") -> list[System]:
+def peer(name: str, prefix: Path, collective: str = "all_reduce", crowded: bool = False) -> list[System]:
     """A peer by one of `PEERS`, once for each setting worth trying; an MPI is looked up in the environment `prefix`.
 
-    Intel MPI has an environment of its own, `peers/intelmpi` below `prefix`. Raises Missing.
+    Intel MPI has an environment of its own, `peers/intelmpi` below `prefix`. crowded: ranks share CPUs; then the MPIs'
+    other ways of waiting are worth trying. Raises Missing.
     """
     if name == "gloo":
         _need_torch("gloo")
         return [System("gloo", "torch", ".torch_distributed:Gloo")]
-    if name == "intelmpi":
-        own = prefix / "peers" / "intelmpi"
-        python = _mpi_python(name, own, INTEL_REMEDY.format(own))
-        settings = _INTEL_SETTINGS if collective == "all_reduce" else _INTEL_SETTINGS[:1]
-        return [
-            System(name, "mpi4py", ".mpi:Mpi", {"algorithm": said}, name, python, dict(chosen), said if chosen else "")
-            for said, chosen in settings
-        ]
-    return [System(name, "mpi4py", ".mpi:Mpi", launcher=name, python=_mpi_python(name, prefix, f"{EXTRA} brings it"))]
+    own = prefix / "peers" / "intelmpi"
+    intel = name == "intelmpi"
+    python = (
+        _mpi_python(name, own, INTEL_REMEDY.format(own)) if intel else _mpi_python(name, prefix, f"{EXTRA} brings it")
+    )
+    settings = _SETTINGS[name] + (_CROWDED[name] if crowded else [])
+    ours = [one for one in settings if collective == "all_reduce" or "I_MPI_ADJUST_ALLREDUCE" not in one]
+    return [_mpi(name, python, one) for one in ours]
+
+
+def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:
+    said = " ".join(f"{variable}={value}" for variable, value in settings.items())
+    return System(name, "mpi4py", ".mpi:Mpi", {"algorithm": said or "default"}, name, python, settings, said)
 
 
 # The wheels put a `mpirun` in the same place, and the last one installed wins: of the first two, these names don't
@@ -93,11 +98,19 @@ MPI_FILES = {
     "intelmpi": (Path("lib/libmpi.so.12"), Path("bin/mpiexec.hydra")),
 }
 
-# Its own choice, and two algorithms over shared memory that beat it at some sizes: which one is best differs.
-_INTEL_SETTINGS: list[tuple[str, dict[str, str]]] = [
-    ("default", {}),
-    *((f"I_MPI_ADJUST_ALLREDUCE={number}", {"I_MPI_ADJUST_ALLREDUCE": str(number)}) for number in (11, 14)),
-]
+# Its own choice; Intel MPI has two algorithms over shared memory that beat it at some sizes: which one is best differs.
+_SETTINGS: dict[str, list[dict[str, str]]] = {
+    "openmpi": [{}],
+    "mpich": [{}],
+    "intelmpi": [{}, {"I_MPI_ADJUST_ALLREDUCE": "11"}, {"I_MPI_ADJUST_ALLREDUCE": "14"}],
+}
+
+# Who waits sleeps for a moment instead of trying again, or only lets others run first.
+_CROWDED: dict[str, list[dict[str, str]]] = {
+    "openmpi": [{"OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep"}],
+    "mpich": [{"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "1"}],
+    "intelmpi": [{"I_MPI_WAIT_MODE": "1"}],
+}
 
 
 def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:

@@ -29,19 +29,22 @@ def loaded(
     schedules: Sequence[Sequence[Sequence[int]]],
     alone: Matrix,
     seconds: float,
+    end: float,
 ) -> list[Load]:
     """The machines of every part send to each other at once, by their first ranks; all parts at the same time.
 
     machines: the ranks of each. parts: of machines, without a common one. schedules: of each part, rounds as of
     `crowds`; who is through begins anew until all are. alone[i, j]: bytes per second that a
-    machine gets when nobody else sends. seconds: of a round. Collective; every rank returns the same.
+    machine gets when nobody else sends. seconds: of a round. end: by `time.monotonic()`; no round but the first begins
+    later on any rank, and those that did not begin are left out. Collective; every rank returns the same.
     """
     count = max(map(len, schedules))
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     mine = next((number for number, part in enumerate(parts) if own in part), None)
     got = np.zeros(count)
-    for turn in range(count):
-        group.barrier()
+    done = 0
+    while done < count and _all_have_time(group, end if done else np.inf):
+        turn, done = done, done + 1
         if mine is None or group.rank != machines[own][0]:
             continue
         part, sends_to = parts[mine], schedules[mine][turn % len(schedules[mine])]
@@ -53,14 +56,21 @@ def loaded(
             (machines[source][0], _size(alone[source, own], seconds)),
             seconds,
         )
-    everyone = np.empty((group.size, count))
-    group.all_gather(everyone, got)
+    everyone = np.empty((group.size, done))
+    group.all_gather(everyone, got[:done].copy())
     loads = []
     for part, schedule in zip(parts, schedules, strict=True):
-        targets = np.array([schedule[turn % len(schedule)] for turn in range(count)])
+        targets = np.array([schedule[turn % len(schedule)] for turn in range(done)])
         arrived = everyone[[machines[machine][0] for machine in part]].T  # by round, at whom
         loads.append(Load(tuple(part), targets, np.take_along_axis(arrived, targets, axis=1)))
     return loads
+
+
+def _all_have_time(group: Group, end: float) -> bool:
+    """Whether nobody is past its end; also, as a barrier is, the moment at which all are here."""
+    has = np.array([float(time.monotonic() < end)])
+    group.all_reduce(has, "min")
+    return bool(has[0])
 
 
 def _size(rate: float, seconds: float) -> int:

@@ -23,6 +23,8 @@ _BETWEEN_SECONDS, _AGAIN_SECONDS = 18.0, 5.0
 """For all that is measured between machines, and for what is measured once more."""
 _CROWD_SECONDS = 10.0
 """For the rounds in which all machines send; half of that for those of parts of them, and so on."""
+_CROWDS_SECONDS = 18.0
+"""After which no more of these rounds begin, whatever they took: ranks may share few cores."""
 _LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
 _MOST_IN_CROWDS = MOST_ROUNDS + 1
 """Among more machines, switches are not looked for."""
@@ -62,10 +64,11 @@ def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, long
     carried = alone(own_speeds(rate))
     found: list[Load] = []
     parts: list[list[int]] = [list(range(len(machines)))]
-    left = _CROWD_SECONDS
+    left, end = _CROWD_SECONDS, time.monotonic() + _CROWDS_SECONDS
     while parts:
         schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
-        loads = loaded(group, machines, parts, schedules, carried, min(longest, left / max(map(len, schedules))))
+        seconds = min(longest, left / max(map(len, schedules)))
+        loads = loaded(group, machines, parts, schedules, carried, seconds, end)
         found += loads
         parts = _next(group, len(machines), loads, carried)
         left /= 2

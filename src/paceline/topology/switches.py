@@ -169,14 +169,18 @@ class _Transfers:
 
     def _distances(self) -> Matrix:
         """Of each pair, what the worse half of its transfers lost on average."""
-        distances = np.zeros((self.machines, self.machines))
+        distances = np.full((self.machines, self.machines), np.nan)
         low, high = np.minimum(self.source, self.target), np.maximum(self.source, self.target)
         for i in range(self.machines):
             for j in range(i + 1, self.machines):
                 shares = np.sort(self.share[(low == i) & (high == j)])
                 half = shares[: (len(shares) + 1) // 2]
-                distances[i, j] = distances[j, i] = 1 - half.mean() if len(half) else 0.0
-        return distances
+                if len(half):
+                    distances[i, j] = distances[j, i] = 1 - half.mean()
+        # Pairs that never met count as average ones.
+        return np.where(
+            np.eye(self.machines, dtype=bool), 0.0, np.where(np.isnan(distances), np.nanmean(distances), distances)
+        )
 
     def gathered(self, machines: frozenset[int], most: float) -> frozenset[int]:
         """The smaller side, after those joined these machines who on average lose up to `most` to them: one pair may
