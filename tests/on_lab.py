@@ -54,7 +54,7 @@ def heard(rank: Process, line: str) -> None:
     """Waits for this line on its standard output."""
     assert rank.stdout is not None
     said = rank.stdout.readline()
-    assert said == f"{line}\n", said
+    assert said == f"{line}\n", said or rank.communicate(timeout=30)[1]
 
 
 def ended(ranks: Sequence[Process], word: str | None = None, deadline: float = 150) -> tuple[list[str], list[str]]:
