@@ -73,7 +73,7 @@ class Board : public Policy {
   // they did not, as rank 0 had asked for with these words.
   virtual bool may_rest() const { return true; }
   virtual void came_to_rest() {}
-  virtual void could_not_rest(Words /*words*/) {}
+  virtual void could_not_rest(const Words& /*words*/) {}
 
   // Brings an entry into the log of all.
   void order(std::span<const std::uint64_t> entry);

@@ -20,7 +20,7 @@ void Board::apply_rest(std::span<const std::uint64_t> entry) {
     came_to_rest();
     rested_ = Rest{false, std::move(words)};
   } else {
-    could_not_rest(std::move(words));
+    could_not_rest(words);
   }
 }
 

@@ -143,12 +143,14 @@ void Graph::rest(std::vector<std::uint64_t> words) {
 void Graph::retire() {
   if (!rest_words_ || starting_) return;
   if (running_ || !drained_) return deviate();
-  Board::rest(*std::exchange(rest_words_, std::nullopt));
+  const Words words = std::move(*rest_words_);
+  rest_words_.reset();
+  Board::rest(words);
 }
 
 // A new run has begun before that was read.
-void Graph::could_not_rest(Words words) {
-  if (rank() == 0) rest(std::move(words));
+void Graph::could_not_rest(const Words& words) {
+  if (rank() == 0) rest(words);
 }
 
 void Graph::all_have_joined() {

@@ -42,7 +42,7 @@ class Graph : public Board {
   void all_have_joined() override;
   bool may_rest() const override { return !running_ && drained_; }
   void came_to_rest() override;
-  void could_not_rest(Words words) override;
+  void could_not_rest(const Words& words) override;
   bool holds_requests() const override { return filled_ > 0 || wants_to_join_ || deviating_ || !held_.empty(); }
 
  private:
