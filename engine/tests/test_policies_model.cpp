@@ -533,9 +533,9 @@ TEST(changes_of_the_policy_in_every_order) {
   Case made = steps({"a", "a"});
   made.policy = "switching";
   made.every_access = made.done_at_once = true;
-  made.interruptions = 2;
+  made.interruptions = 1;
   made.changes = {"graph"};
-  check_all("one request, 2 interruptions, to graph", made);
+  check_all("one request, 1 interruption, to graph", made);
 }
 
 TEST(what_is_wrong_is_found) {

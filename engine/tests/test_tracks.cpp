@@ -163,14 +163,13 @@ void check_counts(int size, const std::function<Wire(int, int)>& wire, const Pla
 }
 
 void check_blocks(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
-  constexpr std::size_t kEnoughChunks = 200;
+  constexpr std::size_t kEnoughChunks = 60;
   World world(size, wire, cut(ring_plan(size), size, chunk, plan));
   world.run([&](Rank& r) {
     for (const std::size_t count : kCounts) {
       if (count * sizeof(double) * static_cast<std::size_t>(size) > kEnoughChunks * chunk) continue;
       check_blocks(r, DType::float32, Op::sum, count);
       check_blocks(r, DType::float64, Op::avg, count);
-      check_blocks(r, DType::int32, Op::max, count);
       check_blocks(r, DType::float32, Op::premul_sum, count);
     }
   });
@@ -193,7 +192,7 @@ TEST(every_count_on_every_wire) {
 }
 
 TEST(every_count_of_blocks_on_every_wire) {
-  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, std::size_t{500'000}, kLong}) {
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, kLong}) {
     check_blocks(5, mixed, blocks_of_two_and_three(), chunk);
     check_blocks(5, staged, blocks_of_two_and_three(), chunk);
     check_blocks(3, [](int, int) { return Wire::tcp; }, blocks_in_two_states(), chunk);
