@@ -135,7 +135,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     FusionMemory fusion;
     Surroundings around;
     std::deque<Batch> queue;
-    bool ending = false;  // nothing more comes
+    bool ending = false;    // nothing more comes
+    std::uint64_t due = 0;  // but so many batches in all, of which others may have begun some already
   };
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
@@ -167,6 +168,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void ring() const;
   void tell(int to, std::int32_t tag, std::span<const std::byte> message);
 
+  Stream* find_stream(std::uint32_t channel);
   Stream& stream_of(std::uint32_t channel);
   bool carry();
   bool carry(Stream& stream);

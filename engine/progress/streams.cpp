@@ -21,11 +21,15 @@ Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group
       around{*owner.engine_, *group, fusion, own_channel != 0,
              [&owner](Requested& requested) { owner.settle(requested); }} {}
 
+Coordinator::Stream* Coordinator::find_stream(std::uint32_t channel) {
+  const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
+  return found == streams_.end() ? nullptr : found->get();
+}
+
 // Every channel has a group of its own: where something is taken back, nobody can end what others have begun. A new one
 // takes the place of the last, but of channel 0.
 Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
-  const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
-  if (found != streams_.end()) return **found;
+  if (Stream* const found = find_stream(channel)) return *found;
   for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
   const Group& like = *streams_.front()->group;
   std::vector<int> peers;
@@ -73,15 +77,17 @@ void Coordinator::carry_out(Issue& action, Now) {
   policy_->busy(busy_);
 }
 
-// What others have begun on that channel, and this rank has not, is not for it any more.
+// What others have begun on that channel from there on, and this rank has not, is not for it any more. What comes
+// before is, also if this rank has yet to begin on the channel.
 void Coordinator::carry_out(Cancel& action, Now) {
-  const auto found = std::ranges::find(streams_, action.channel, [](const auto& stream) { return stream->channel; });
-  if (found == streams_.end()) {
-    engine_->closed_channels_.insert(streams_.front()->group->channel + action.channel);
-    return;
+  if (find_stream(action.channel) == nullptr) {
+    const auto channel = streams_.front()->group->channel + action.channel;
+    if (action.from == 0) engine_->closed_channels_.insert(channel);
+    if (engine_->closed_channels_.contains(channel)) return;
   }
-  Stream& stream = **found;
+  Stream& stream = stream_of(action.channel);
   stream.ending = true;
+  stream.due = action.from;
   const auto first =
       std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
   for (auto batch = first; batch != stream.queue.end(); ++batch) {
@@ -100,7 +106,7 @@ bool Coordinator::carry() {
   const auto before = busy_;
   for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i]);
   std::erase_if(streams_, [&](const auto& stream) {
-    const bool over = stream->ending && stream->queue.empty();
+    const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
     if (over) engine_->drop_group(*stream->group);
     return over;
   });

@@ -166,7 +166,7 @@ void check_blocks(int size, const std::function<Wire(int, int)>& wire, const Pla
   constexpr std::size_t kEnoughChunks = 60;
   World world(size, wire, cut(ring_plan(size), size, chunk, plan));
   world.run([&](Rank& r) {
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : {0UL, 1UL, 255UL, 1025UL, 40'009UL}) {
       if (count * sizeof(double) * static_cast<std::size_t>(size) > kEnoughChunks * chunk) continue;
       check_blocks(r, DType::float32, Op::sum, count);
       check_blocks(r, DType::float64, Op::avg, count);
@@ -194,11 +194,11 @@ TEST(every_count_on_every_wire) {
 TEST(every_count_of_blocks_on_every_wire) {
   for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, kLong}) {
     check_blocks(5, mixed, blocks_of_two_and_three(), chunk);
-    check_blocks(5, staged, blocks_of_two_and_three(), chunk);
     check_blocks(3, [](int, int) { return Wire::tcp; }, blocks_in_two_states(), chunk);
-    check_blocks(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, blocks_in_two_states(), chunk);
-    check_blocks(4, [](int, int) { return Wire::tcp; }, ring_plan(4), chunk);
   }
+  check_blocks(5, staged, blocks_of_two_and_three(), 70'001);
+  check_blocks(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, blocks_in_two_states(), 70'001);
+  check_blocks(4, [](int, int) { return Wire::tcp; }, ring_plan(4), 1000);
 }
 
 TEST(chunks_smaller_than_an_element) {

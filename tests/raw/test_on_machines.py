@@ -148,7 +148,7 @@ def test_ranks_with_different_topologies_are_named_on_every_rank(file: Path, out
     lines = failure(out, "00111", env, {3: {"PACELINE_TOPOLOGY": str(other)}})
     assert said_by_all(lines, "PACELINE_TOPOLOGY must mean the same on all ranks", "on ranks 0, 1, 2, 4", "on rank 3")
     lines = failure(out, "00111", env, {2: {"PACELINE_TOPOLOGY": ""}})
-    assert said_by_all(lines, "not set on ranks 2")
+    assert said_by_all(lines, "not set on rank 2")
 
 
 def test_a_file_that_one_rank_cannot_read_is_named_on_every_rank(file: Path, out: Path) -> None:

@@ -239,7 +239,7 @@ class _Transfers:
         # Rounds in which other links hinder these transfers say nothing of this one.
         tells = 2 * np.bincount(self.round, unexplained, self.rounds) >= np.bincount(self.round, lost, self.rounds)
         off = np.abs(carried - np.minimum(speed, wanted)) / speed
-        misfit = float(off[tells].mean())
+        misfit = float(off[tells].mean()) if tells.any() else 1.0
         news = unexplained.sum() > _NEWS * lost.sum()
         if not news or unexplained[hinders].sum() < _MOSTLY * unexplained.sum():
             return np.inf, np.zeros(len(crossing), bool), misfit
