@@ -1,6 +1,7 @@
 """The `paceline` command. Each subcommand imports what it needs when it runs, so that `paceline --help` is quick."""
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -204,13 +205,17 @@ def application(wanted: str | None) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
     words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
     app = application(words[0] if words else None)
     try:
         code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
-        print(f"{command}: {message}", file=sys.stderr)
+        if message:  # else the help was asked for, and shown
+            print(f"{command}: {message}", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)

@@ -27,6 +27,24 @@ def test_help_lists_every_command() -> None:
     assert paceline()[1] == out
 
 
+def test_a_group_of_commands_alone_shows_its_help() -> None:
+    code, out, err = paceline("bench")
+    assert "all_reduce" in out + err
+    assert "paceline bench:" not in err
+    assert code in (0, 2)  # older and newer versions of Typer
+
+
+def test_an_alphabet_that_lacks_a_character_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text("machine: a\nranks: 2\n")
+    command = [sys.executable, "-m", "paceline", "topology", str(file)]
+    done = subprocess.run(
+        command, env=environment(PYTHONIOENCODING="ascii"), capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ranks 0?1" in done.stdout
+
+
 def test_it_has_a_version() -> None:
     assert paceline("--version") == (0, f"paceline {VERSION}\n", "")
 
