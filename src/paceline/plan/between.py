@@ -144,8 +144,8 @@ def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, 
         which = f"Up to {show_bytes(limit)}"
     else:
         which = f"Above {show_bytes(above)}" if above else "At any size"
-    beside = "".join(f", with {other} {show_seconds(took)}" for other, took in others[:1])
+    beside = ", ".join(f"{other} {show_seconds(took)}" for other, took in others)
     return (
-        f"{which} {name} is as quick as any, by the cost model: "
-        f"{show_bytes(nbytes)} take {show_seconds(seconds)}{beside}."
+        f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}"
+        f"{', with ' if beside else ''}{beside}."
     )
