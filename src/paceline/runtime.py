@@ -72,7 +72,7 @@ class Runtime:
             new_process_name(), this_machine(settings.machine), cores.available(), version(), network
         )
         self._pid = os.getpid()
-        self._arena: Arena | None = native.Arena()
+        self._arena: Arena | None = _arena(native)
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._serving: Serving | None = None  # from the first meeting on
@@ -315,6 +315,16 @@ class Runtime:
 
     def _requests(self) -> Sequence[Any]:
         return self._lookout.requests() if self._lookout is not None else ()
+
+
+def _arena(native: EngineModule) -> Arena:
+    try:
+        return native.Arena()
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"this process gets no shared memory ({error}): the limits on files and addresses, "
+            "ulimit -f and ulimit -v, hold for it too"
+        ) from None
 
 
 def version() -> str:
