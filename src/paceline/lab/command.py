@@ -48,6 +48,8 @@ def command(
     try:
         if INSIDE in os.environ:
             raise Unavailable("this is a machine of a lab already; run `paceline lab` outside of it.")
+        if json_file is not None and not json_file.parent.is_dir():
+            raise ValueError(f"cannot write {json_file}: there is no folder {json_file.parent}")
         with Lab(topology.read(file), file) as lab:
             code = run(lab, words, os.environ, timeout)
             traffic = lab.traffic()
@@ -56,5 +58,9 @@ def command(
         raise typer.Exit(REFUSED) from None
     err.print(report.table(lab, traffic))
     if json_file is not None:
-        json_file.write_text(json.dumps(report.records(lab, traffic), indent=1) + "\n")
+        try:
+            json_file.write_text(json.dumps(report.records(lab, traffic), indent=1) + "\n")
+        except OSError as error:
+            err.print(f"paceline lab: cannot write {json_file}: {error.strerror}", highlight=False, markup=False)
+            return code or REFUSED
     return code
