@@ -38,6 +38,9 @@ def command(
     srun … paceline check, paceline run -n 4 -m paceline check; or here alone with paceline check -n 4.
     Takes less than a minute, in which nothing else should use the network.
     """
+    if out is not None and not out.parent.is_dir():
+        print(f"paceline check: cannot write {out}: there is no folder {out.parent}", file=sys.stderr)
+        return 2
     if ranks:
         return _local(ranks, out)
     settings = runtime().settings
