@@ -172,12 +172,15 @@ void bind_coordinator(nb::module_& m) {
              const Policy::Use use = self.coordinator->in_use();
              return nb::make_tuple(use.name, use.refused);
            })
-      .def("hold", [](PyCoordinator& self) { return self.coordinator->hold(); }, Release())
+      .def(
+          "hold", [](PyCoordinator& self) { return self.coordinator->hold(); }, Release())
       .def(
           "hold_after", [](PyCoordinator& self, std::uint64_t batches) { self.coordinator->hold_after(batches); },
           Release())
-      .def("holds", [](PyCoordinator& self) { return self.coordinator->holds(); }, Release())
-      .def("release", [](PyCoordinator& self) { self.coordinator->release(); }, Release())
+      .def(
+          "holds", [](PyCoordinator& self) { return self.coordinator->holds(); }, Release())
+      .def(
+          "release", [](PyCoordinator& self) { self.coordinator->release(); }, Release())
       .def("large_batches", &large_batches)
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
