@@ -6,13 +6,14 @@ process, made on first use by `paceline.home.runtime()`. Everything it needs is 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline import cores, neighbours, pinning
 from paceline.errors import CommunicationError
@@ -47,6 +48,12 @@ Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[An
 
 DEFAULT_TIMEOUT = 1800.0
 """Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
+
+
+class Ending(Protocol):
+    """What is over at some time."""
+
+    def done(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,7 @@ class Runtime:
         self._records = Records(self._process.name, settings)
         self._places: Places | None = None  # known with the first group
         self._lookout: Lookout | None = None
+        self._kept: list[Ending] = []  # operations under way that nobody holds
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -186,6 +194,20 @@ class Runtime:
         self._check()
         assert self._serving is not None
         self._serving.notify(operation, callback)
+
+    def dropped(self, operation: Ending) -> None:
+        """Nobody holds this operation any more. Until it is over the engine uses its memory: here it lives on.
+
+        What has ended meanwhile is let go with the next one.
+        """
+        if self._pid != os.getpid():
+            return
+        for one in list(self._kept):
+            if one.done():
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._kept.remove(one)
+        if not operation.done():
+            self._kept.append(operation)
 
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
