@@ -20,7 +20,7 @@ from paceline.plan.cost import Cost, cost
 from paceline.plan.draw import draw
 from paceline.plan.draw_chart import chart
 from paceline.plan.network import Network
-from paceline.plan.outline import Outline, outline
+from paceline.plan.outline import Outline
 from paceline.plan.words import parse_bytes, show_bytes, show_seconds
 from paceline.topology import Topology, TopologyError, read
 
@@ -101,7 +101,7 @@ def _lines(topology: Topology, nbytes: int, name: str) -> tuple[Outline, str]:
     if name:
         return named(name).lines(topology), ""
     choice = pick("all_reduce", topology, nbytes)
-    return outline(choice.plan), choice.reason
+    return choice.outline, choice.reason
 
 
 def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
