@@ -325,7 +325,7 @@ class Runtime:
         if self._lookout is None:
             me = str(membership.members[membership.rank])
             self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
-        keeper = self.keeper(group, timeout) if plans is None else None
+        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
         if keeper is None:
             return group
         from paceline.adapt.group import AdaptiveGroup
