@@ -170,6 +170,19 @@ class Coordinator:
     def in_use(self) -> tuple[str, bool]:
         """The policy that this rank uses now, and whether the last change was refused because a rank had joined."""
 
+    def hold(self) -> int:
+        """Begin no further batch on channel 0; how many have begun."""
+
+    def hold_after(self, batches: int, /) -> None:
+        """As many may begin, in all."""
+
+    def holds(self) -> bool:
+        """Whether all that may begin are over."""
+
+    def release(self) -> None: ...
+    def large_batches(self) -> tuple[int, list[tuple[int, int]]]:
+        """How many batches of all-reduces of 1 MiB and more are over; of the last ones bytes and nanoseconds."""
+
     def counters(self) -> tuple[int, ...]: ...
     def records(self, after: int = 0) -> list[tuple[str, str, int, int, int, int, int, int, int, bool, int]]: ...
     def sayings(self) -> list[str]: ...

@@ -29,8 +29,8 @@ from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
-# Leaders overwrite their copies without knowing who has read them: right only where every message is copied out eagerly,
-# never above the eager limit of links between machines.
+# Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at
+# once, never above the eager limit of links between machines.
 EXCHANGED_BYTES = 64 * 1024
 
 SIZES = tuple(1 << power for power in range(10, 31))
@@ -150,8 +150,8 @@ def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, 
         which = f"Up to {show_bytes(limit)}"
     else:
         which = f"Above {show_bytes(above)}" if above else "At any size"
-    beside = "".join(f", with {other} {show_seconds(took)}" for other, took in others[:1])
+    beside = ", ".join(f"{other} {show_seconds(took)}" for other, took in others)
     return (
-        f"{which} {name} is as quick as any, by the cost model: "
-        f"{show_bytes(nbytes)} take {show_seconds(seconds)}{beside}."
+        f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}"
+        f"{', with ' if beside else ''}{beside}."
     )
