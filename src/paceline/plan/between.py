@@ -19,7 +19,6 @@ from paceline.plan.chunk import chunk_bytes
 from paceline.plan.cost import Line, cost, mean
 from paceline.plan.direct import direct
 from paceline.plan.exchange import exchange
-from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
 from paceline.plan.network import Network
 from paceline.plan.outline import outline
@@ -30,12 +29,8 @@ from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
-# In one shot over messages a rank overwrites its copy without knowing who has read it, so it is right only where
-# every message is copied out eagerly: never above the smallest eager limit of any link (4096).
-ONE_SHOT_BYTES = 1024
-# It costs every rank n-1 messages, worth it only in small groups.
-ONE_SHOT_RANKS = 8
-# The same among leaders, no two of whom are on one machine: the eager limit of links between machines.
+# Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at
+# once, never above the eager limit of links between machines.
 EXCHANGED_BYTES = 64 * 1024
 
 SIZES = tuple(1 << power for power in range(10, 31))
@@ -80,11 +75,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
     at_once = exchange(topology)
     line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
     candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
-    choices = _cheapest(candidates, ranks, chunk)
-    if len(ranks) > ONE_SHOT_RANKS:
-        return choices
-    reason = f"Up to {ONE_SHOT_BYTES} bytes latency decides: one hop, each of {len(ranks)} ranks takes what it needs."
-    return Choice(flat(len(ranks)), ONE_SHOT_BYTES, reason, one_shot=True), *choices
+    return _cheapest(candidates, ranks, chunk)
 
 
 def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
