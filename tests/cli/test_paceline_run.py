@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +79,27 @@ def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) ->
     lines = err.rpartition("paceline: first to fail on ")[2].splitlines()
     assert "rank 1 (pid " in lines[0] and "exited with code 1" in lines[0]
     assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
+
+
+LATE = """
+import os, time
+import numpy, paceline
+group = paceline.init()
+if os.environ["RANK"] == "1":
+    time.sleep(5)
+group.all_reduce(numpy.ones(4, numpy.float32))
+"""
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_after_a_timeout_the_rank_that_did_not_come_is_named(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    env = environment(PACELINE_TIMEOUT="2", PACELINE_START_TIMEOUT="60")
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, LATE), env=env), 90)
+    assert code == 1
+    said, _, words = err.rpartition("paceline: the job stopped for rank 1 (host ")[2].partition("\n")
+    assert re.search(r", pid \d+\), which did not come in time; rank [012] \(pid \d+\) exited with code 1, which", said)
+    assert words.splitlines()[0] == "Traceback (most recent call last):" and "reached its timeout of " in words
+    assert "first to fail" not in err
 
 
 @pytest.mark.parametrize("launcher", launchers())
