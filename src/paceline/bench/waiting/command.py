@@ -21,6 +21,7 @@ from paceline.bench.run import Request, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
+from paceline.cores import available
 
 SIZES = (8, 1 << 20)
 
@@ -44,7 +45,8 @@ def command(
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
     out, err = Console(), Console(stderr=True)
-    chosen, missing = collectives.choose("all_reduce", "engine", against, peers)
+    crowded = ranks + computing > available().cpus
+    chosen, missing = collectives.choose("all_reduce", "engine", against, peers, crowded=crowded)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
