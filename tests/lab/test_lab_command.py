@@ -199,7 +199,7 @@ def test_a_command_that_is_not_there(cluster: Path) -> None:
 def test_where_its_counters_cannot_go_is_said_before_anything_is_made(cluster: Path) -> None:
     done = lab(cluster, "--json", "/nowhere/links.json", "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "paceline lab: cannot write /nowhere/links.json: there is no folder /nowhere\n"
+    assert done.stderr == "paceline lab: cannot write /nowhere/links.json: No such file or directory\n"
 
 
 @pytest.mark.requires_root_network

@@ -63,6 +63,8 @@ class AdaptiveGroup:
 
     def all_reduce_array(self, array: Any, op: int, factor: float) -> bool:
         """As of the native group."""
+        if getattr(array, "nbytes", LARGE) < LARGE:  # the shortest way for what takes the shortest time
+            return bool(self._native.all_reduce_array(array, op, factor))
         seen = _engine.look(array, True)
         if seen is None:
             return False
