@@ -1,5 +1,7 @@
 // Ranks hand in named requests in any order: all of them are carried out, right to the bit, and errors are named.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <set>
@@ -368,6 +370,50 @@ TEST(bad_wishes_are_refused) {
   });
 }
 
+TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
+  for (const std::string policy : {"board", "cycle"}) {
+    for (const std::string machines : {"01", "011"}) {
+      Coordinated job(machines, policy, {.fusion_bytes = 100'000, .cycle_seconds = 0.0005});
+      std::barrier<> all(job.size());
+      std::atomic<std::uint64_t> most = 0;
+      job.run([&](Coordinated::Seated seat) {
+        for (int round = 0; round < 6; ++round) {
+          std::vector<std::vector<float>> tensors;
+          std::vector<std::shared_ptr<Requested>> requests;
+          const auto hand_in = [&](int from, int to) {
+            for (int i = from; i < to; ++i)
+              requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+          };
+          for (int i = 0; i < 24; ++i)
+            tensors.push_back(ramp(static_cast<std::size_t>(i % 8 == 0 ? 300'000 : 5'000), seat.rank(), i));
+          if (seat.rank() == 0) most = 0;
+          all.arrive_and_wait();
+          hand_in(0, 8 + 8 * (seat.rank() % 2));
+          const std::uint64_t begun = seat.coordinator.hold();
+          for (std::uint64_t seen = most; seen < begun && !most.compare_exchange_weak(seen, begun);) continue;
+          all.arrive_and_wait();
+          seat.coordinator.hold_after(most);
+          const auto deadline = Clock::now() + std::chrono::seconds(20);
+          while (!seat.coordinator.holds()) {
+            CHECK(Clock::now() < deadline);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          hand_in(static_cast<int>(requests.size()), 24);
+          CHECK(seat.coordinator.holds());
+          CHECK(!seat.r.engine->is_over(*requests.back()));
+          seat.r.engine->set_plans(seat.data, plans_for(job.size(), round % 2 == 0));
+          seat.coordinator.release();
+          for (const auto& request : requests) seat.wait(request);
+          for (int i = 0; i < 24; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+        }
+        const LargeBatches large = seat.coordinator.large_batches();
+        CHECK(large.count == 18 && large.last.size() == 18);
+        for (const auto& batch : large.last) CHECK(batch.bytes >= std::uint64_t{1} << 20);
+      });
+    }
+  }
+}
+
 TEST(two_coordinators_know_nothing_of_each_other) {
   // Ranks use them in opposite orders.
   Coordinated one("00");
@@ -428,6 +474,61 @@ TEST(an_order_known_beforehand) {
       const auto counters = seat.coordinator.counters();
       CHECK(counters.deviations > 0);
       CHECK(seat.coordinator.sayings().size() == 1);
+    });
+  }
+}
+
+// Rank 0 has carried out its part of the first buffer of a run when it deviates in the second; the others hear of that
+// before they have begun on the run's channel. The first buffer still is for all of them.
+TEST(what_comes_before_a_deviation_is_carried_out_by_who_hears_of_that_first) {
+  for (const auto& machines : {"00", "01", "000", "011"}) {
+    Coordinated job(machines, "graph", {}, 20);
+    std::barrier<> all(job.size());
+    job.run([&](Coordinated::Seated seat) {
+      seat.coordinator.set_order({{"a", "b"}, {"c", "d"}});
+      const auto hand_in = [&](const std::string& name, std::vector<float>& data) {
+        data = ramp(3000, seat.rank());
+        return seat.all_reduce(name, data);
+      };
+      std::array<std::vector<float>, 4> data;
+      const auto step = [&] {
+        std::vector<std::shared_ptr<Requested>> requests;
+        for (std::size_t i = 0; i < data.size(); ++i) requests.push_back(hand_in(std::string(1, "abcd"[i]), data[i]));
+        for (const auto& request : requests) seat.wait(request);
+        for (const auto& each : data) check_sum(each, job.size());
+      };
+      for (int i = 0; i < 3; ++i) {
+        step();  // the first is negotiated, then there is a run
+        all.arrive_and_wait();
+        const auto before = seat.coordinator.counters().deviations;
+        std::vector<float> other;
+        if (seat.rank() == 0) {
+          const auto a = hand_in("a", data[0]);
+          const auto b = hand_in("b", data[1]);
+          const auto c = hand_in("c", data[2]);
+          seat.wait(c);
+          CHECK(seat.coordinator.counters().deviations == before + 1);
+          const auto d = hand_in("d", data[3]);
+          const auto last = hand_in("other", other);
+          for (const auto& request : {a, b, d, last}) seat.wait(request);
+        } else {
+          const auto last = hand_in("other", other);  // so that it looks at the board
+          const auto deadline = Clock::now() + std::chrono::seconds(20);
+          while (seat.coordinator.counters().deviations == before) {
+            CHECK(Clock::now() < deadline);
+            std::this_thread::yield();
+          }
+          const auto a = hand_in("a", data[0]);
+          const auto b = hand_in("b", data[1]);
+          seat.wait(a);
+          seat.wait(b);
+          const auto c = hand_in("c", data[2]);
+          const auto d = hand_in("d", data[3]);
+          for (const auto& request : {c, d, last}) seat.wait(request);
+        }
+        for (const auto& each : data) check_sum(each, job.size());
+        check_sum(other, job.size());
+      }
     });
   }
 }

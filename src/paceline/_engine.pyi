@@ -67,6 +67,13 @@ class Group:
     def sequence(self) -> int: ...
     @property
     def link(self) -> str: ...
+    def ways(self) -> list[tuple[int, bool, int, list[tuple[str, int, float]]]]:
+        """How large all-reduces of private buffers go on one machine, as the first rank found out; nothing on others.
+
+        For each size: the least bytes (up to twice as many go alike); whether all ways were tried often enough; which
+        one is used (until then the first, the expected one); and each way's name, its block in bytes, and the least
+        time it took, in nanoseconds per byte (infinite: not tried yet)."""
+
     def all_reduce(
         self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
     ) -> Operation | None: ...
@@ -169,6 +176,19 @@ class Coordinator:
 
     def in_use(self) -> tuple[str, bool]:
         """The policy that this rank uses now, and whether the last change was refused because a rank had joined."""
+
+    def hold(self) -> int:
+        """Begin no further batch on channel 0; how many have begun."""
+
+    def hold_after(self, batches: int, /) -> None:
+        """As many may begin, in all."""
+
+    def holds(self) -> bool:
+        """Whether all that may begin are over."""
+
+    def release(self) -> None: ...
+    def large_batches(self) -> tuple[int, list[tuple[int, int]]]:
+        """How many batches of all-reduces of 1 MiB and more are over; of the last ones bytes and nanoseconds."""
 
     def counters(self) -> tuple[int, ...]: ...
     def records(self, after: int = 0) -> list[tuple[str, str, int, int, int, int, int, int, int, bool, int]]: ...

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +24,8 @@ class Alone:
         return np.empty(size, np.uint8)
 
     def bind(self, case, source, target):
-        return {"die": self.die, "hang": self.hang, "spin": self.spin, "sleep": self.sleep}[self.call]
+        calls = {"die": self.die, "hang": self.hang, "spin": self.spin, "sleep": self.sleep, "segment": self.segment}
+        return calls[self.call]
 
     def die(self):
         if self.rank == 1:
@@ -31,6 +34,16 @@ class Alone:
 
     def hang(self):
         time.sleep(600)
+
+    def segment(self):
+        """Maps, as an MPI does, the file of shared memory that SEGMENT names; then hangs; or rank 1 dies."""
+        name, _, then = os.environ["SEGMENT"].partition(" ")
+        with Path(name).open("w+b") as file:
+            file.truncate(4096)
+            self.memory_of_all = mmap.mmap(file.fileno(), 4096)
+        if then == "die":
+            self.die()
+        self.hang()
 
     def spin(self):
         begin = time.monotonic()

@@ -3,13 +3,26 @@
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from launched import FAILING, SHOW, SLEEPERS, all_gone, environment, facts, finish, paceline_run, pids, program
+from launched import (
+    FAILING,
+    SHOW,
+    SLEEPERS,
+    all_gone,
+    environment,
+    facts,
+    finish,
+    paceline_run,
+    pids,
+    program,
+    wait_until,
+)
 
 FILES = ["rank-0", "rank-1", "orphan-0", "orphan-1"]
 
@@ -162,6 +175,23 @@ def test_on_a_terminal_the_ranks_have_one(tmp_path: Path) -> None:
     assert run.wait(30) == 0
     assert facts(tmp_path, 0)["terminal"] is True
     assert said.endswith(b"seen\r\n")
+
+
+def test_a_pipe_that_lets_nobody_wait_gets_all_lines(tmp_path: Path) -> None:
+    """Whoever shares it may have made it so, as shells of some editors do."""
+    script = program(tmp_path, "import sys\nfor number in range(20000): print(f'line {number}', file=sys.stderr)")
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", str(script)]
+    run = subprocess.Popen(command, env=environment(), stderr=writing)
+    try:
+        wait_until(lambda: not select.select([], [writing], [], 0)[1], 60, "the pipe is full")
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode()
+    assert run.wait(30) == 0
+    assert [line for line in said.splitlines() if line.startswith("line ")] == [f"line {n}" for n in range(20000)]
 
 
 @pytest.mark.parametrize(

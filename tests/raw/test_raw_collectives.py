@@ -10,6 +10,7 @@ from jobs import run
 
 import paceline
 from paceline.buffers import read, write
+from paceline.home import runtime
 
 HERE = Path(__file__).parent
 
@@ -67,3 +68,4 @@ def test_wrong_arguments_get_one_sentence() -> None:
             group.all_gather(np.zeros(4, np.int32), array)
         with pytest.raises(ValueError, match="add up to 4"):
             group.all_to_all(array.copy(), array, [5], [4])
+    runtime().close()

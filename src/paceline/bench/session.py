@@ -11,15 +11,16 @@ from pathlib import Path
 
 from paceline.bench import starting
 from paceline.bench.ranks import wire
+from paceline.bench.ranks.segments import Segments
 from paceline.bench.ranks.wire import Closed, Lines, Message
 from paceline.bench.systems import System
 from paceline.lab.lab import Lab
+from paceline.launch import tree
 from paceline.launch.job import Job
 
 _LOG_LINES = 6
 _POLL_SECONDS = 0.2
 _STOP_SECONDS = 5.0
-_SHARED_NAMES = ("mpich_shm_", "sm_segment.")
 
 
 class SessionFailed(Exception):
@@ -43,6 +44,7 @@ class Session:
         self._listener: socket.socket | None = None
         self._members: list[Lines] = []
         self._pids: list[int] = []
+        self._segments = Segments()
         self._formed = False
         self._job: Job | None = None
 
@@ -100,11 +102,10 @@ class Session:
         except (SessionFailed, Unsupported, TimeoutError):
             pass
         finally:
-            left = _shared_files(self._pids)
             if self._job is not None:
+                self._segments.note(process.pid for process in tree.members(self._job.mark, self._pids))
                 self._job.terminate()
-            for file in left:
-                file.unlink(missing_ok=True)
+            self._segments.remove()
             for member in self._members:
                 member.close()
             if self._listener is not None:
@@ -136,6 +137,8 @@ class Session:
                     if "error" in reply:
                         raise self._failure(f"{self._name(key.data)} failed at `{what}`: {reply['error']}")
                     selector.unregister(key.fileobj)
+        if what != "burst":  # what MPIs make they make in the first calls, and their ranks may end all at once
+            self._segments.note(self._pids)
         for reply in replies.values():
             if "unsupported" in reply:
                 raise Unsupported(str(reply["unsupported"]))
@@ -160,15 +163,3 @@ class Session:
             lines += file.read_text(errors="replace").splitlines()
         tail = [line for line in lines if line.strip()][-_LOG_LINES:]
         return SessionFailed("\n  ".join([f"{self.system.label}: {what}", *tail]))
-
-
-def _shared_files(pids: list[int]) -> set[Path]:
-    """Shared memory that the MPIs give a name in /dev/shm, and leave there when they are ended by force."""
-    found = set()
-    for pid in pids:
-        try:
-            lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-        except OSError:
-            continue
-        found |= {Path(line.split()[-1]) for line in lines if "/dev/shm/" in line and "(deleted)" not in line}
-    return {file for file in found if file.name.startswith(_SHARED_NAMES)}

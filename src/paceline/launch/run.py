@@ -13,7 +13,7 @@ from pathlib import Path
 from paceline.cores import CpuBudget, physical_cores
 from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import Ended, Job
+from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
@@ -134,7 +134,7 @@ def ranks_environment(
     request: Request, environ: Mapping[str, str], resources: Resources
 ) -> tuple[dict[str, str], list[str]]:
     """The environment of the job, and what the user should know about it."""
-    environment = {**environ, **resources.variables}
+    environment = {**UNBUFFERED, **environ, **resources.variables}
     if request.cores:
         environment["PACELINE_CORES"] = request.cores
     notes = []

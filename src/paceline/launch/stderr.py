@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
+from paceline.launch.passing import pass_on
+
 STDOUT = 1
 TAIL_BYTES = 64 * 1024
 HOLD_SECONDS = 0.05
@@ -231,9 +233,4 @@ class Collector:
         if voice.prefix and data:
             prefix = voice.prefix.encode()
             data = prefix + data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(voice.target, view) :]
-            except OSError:  # nobody reads any more; the job goes on
-                return
+        pass_on(voice.target, data)

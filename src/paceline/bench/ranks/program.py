@@ -16,7 +16,7 @@ import traceback
 from itertools import repeat
 from pathlib import Path
 
-from . import wire
+from . import segments, wire
 from .adapter import Adapter, Call, Unsupported
 from .case import Buffers, Case
 from .wire import Closed, Lines, Message
@@ -120,6 +120,7 @@ def _exit_with(connection: socket.socket) -> None:
     poller = select.poll()
     poller.register(connection, select.POLLRDHUP)
     poller.poll()
+    segments.remove(segments.mapped([os.getpid()]))  # of this job alone, which ends
     os._exit(1)
 
 
