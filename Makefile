@@ -114,7 +114,7 @@ $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 	@echo "Building the engine"
 	@SKBUILD_BUILD_DIR=build/engine $(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --no-build-isolation --no-deps --editable .
+	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_WORLDS=ON --editable .
 	@touch $@
 
 # clang-tidy on what changed; on everything once a header did.

@@ -12,6 +12,7 @@
 #include "execute/message_operation.hpp"
 #include "execute/one_shot.hpp"
 #include "execute/shared_exchange.hpp"
+#include "execute/ways.hpp"
 
 namespace paceline {
 
@@ -44,6 +45,7 @@ class Group {
   Use use = Use::callers;
   std::vector<Note> notes;     // for the coordinator, as they came
   std::unique_ptr<Lane> lane;  // where all members share this machine
+  Ways ways;                   // of large all-reduces there
   // The last operation of each kind, for the next one that finds it unused.
   std::shared_ptr<MessageOperation> spare;
   std::shared_ptr<OneShot> spare_one_shot;

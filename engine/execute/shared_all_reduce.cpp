@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
 
@@ -17,15 +18,11 @@ constexpr std::size_t kPiecesPerRegion = 4;
 // that memory does not idle while a result is copied on: of 64 MiB on 4 ranks 0.82 of the time, on 2 ranks 0.96.
 constexpr std::size_t kFarPass = std::size_t{2} << 10;
 constexpr std::size_t kAhead = std::size_t{1} << 10;
-constexpr std::size_t kPipeRounds = 2;
-// Between two ranks the kernel copies each byte once where a pipe takes two copies: quicker from here on (at 4 MiB
-// 0.69, at 16 MiB 0.58 of the time). Among more ranks, each of which would read from all others, it is not.
-constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
 
-// What a rank tells of itself.
+// What a rank tells of itself, and the first one to all: ranks in containers may see caches of different sizes.
 struct Offer {
-  std::uint64_t block;
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
+  Way way;
 };
 static_assert(sizeof(Offer) <= sizeof(Cell::small));
 
@@ -36,15 +33,22 @@ std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to -
 void SharedAllReduce::clear() {
   SharedOperation::clear();
   factor = 1;
-  way_ = Way::open;
+  how_ = How::open;
+  tries_ = false;
   done_ = staged_ = reduced_ = taken_ = 0;
 }
 
 void SharedAllReduce::give(Cell& own) {
   if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
   own.place = lane_->arena().holds(data, bytes) ? lane_->arena().offset_of(data) : kPrivate;
-  // Ranks in containers may see caches of different sizes: the first rank's block counts.
-  const Offer offer{caches().block(), lane_->all_readable() ? reinterpret_cast<std::uint64_t>(data) : 0};
+  const bool readable = lane_->all_readable();
+  Offer offer{readable ? reinterpret_cast<std::uint64_t>(data) : 0, {}};
+  const auto ranks = static_cast<std::size_t>(lane_->size());
+  if (lane_->rank() == 0) {
+    const WayLimits limits{ranks, readable, caches().block()};
+    // Where this rank's copy is shared, the others' most often are, and no way is gone.
+    offer.way = own.place == kPrivate ? group->ways.next(bytes, limits, tries_) : foreseen_way(bytes, limits);
+  }
   std::memcpy(own.small, &offer, sizeof offer);
   LaneMemory& memory = lane_->own();
   memory.claimed.value.store(now(0), std::memory_order_relaxed);
@@ -56,10 +60,9 @@ void SharedAllReduce::choose() {
   const auto ranks = static_cast<std::size_t>(lane_->size());
   inputs_.resize(ranks);
   copies_.resize(ranks);
+  addresses_.resize(ranks);
   bool in_place = true;
   bool readable = true;
-  std::uint64_t block = 0;
-  addresses_.resize(ranks);
   for (int rank = 0; rank < lane_->size(); ++rank) {
     const std::uint64_t place = lane_->cell(rank, turn_).place;
     std::byte* copy = place == kPrivate ? nullptr : lane_->at(rank, place, bytes);
@@ -69,28 +72,24 @@ void SharedAllReduce::choose() {
     std::memcpy(&offer, lane_->cell(rank, turn_).small, sizeof offer);
     addresses_[static_cast<std::size_t>(rank)] = offer.address;
     readable = readable && offer.address != 0;
-    if (rank == 0) block = offer.block;
+    if (rank == 0) way_ = offer.way;
   }
   const std::size_t largest = region(0).size();
   if (in_place) {
-    way_ = Way::in_place;
+    how_ = How::in_place;
     algorithm = "in_place";
     piece_bytes_ = std::clamp(rounded_up(largest / kPiecesPerRegion, kGrain), kSmallestPiece, kLargestPiece);
     all_pieces_ = 0;
     for (int rank = 0; rank < lane_->size(); ++rank) all_pieces_ += pieces(rank);
-  } else if (readable && ranks == 2 && bytes >= kFetchedBytes) {
-    way_ = Way::fetched;
-    algorithm = "fetched";
-    block_bytes_ = std::clamp<std::size_t>(block, kGrain, kPipeBytes) / kGrain * kGrain;
-    rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
-  } else {
-    way_ = Way::staged;
-    algorithm = "staged";
-    const std::size_t room = kPipeBytes / (kPipeRounds * ranks) / kCacheLine * kCacheLine;
-    block_bytes_ = std::clamp<std::size_t>(block, kCacheLine, room) / kCacheLine * kCacheLine;
-    block_bytes_ = std::min(block_bytes_, std::max(kGrain, rounded_up(largest / 2, kGrain)));
-    rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
+    return;
   }
+  const bool fetches = readable && way_.kind == Way::Kind::fetched;
+  how_ = fetches ? How::fetched : How::staged;
+  algorithm = fetches ? "fetched" : "staged";
+  const std::size_t room = kPipeBytes / (fetches ? ranks - 1 : kPipeRounds * ranks);
+  block_bytes_ = std::clamp<std::size_t>(way_.block, kCacheLine, room) / kCacheLine * kCacheLine;
+  rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
+  if (tries_) chosen_ = Clock::now();
 }
 
 // The first regions are the largest: none is larger than the first.
@@ -102,12 +101,11 @@ SharedAllReduce::Range SharedAllReduce::region(int rank) const {
 }
 
 SharedOperation::Result SharedAllReduce::work() {
-  if (way_ == Way::open) choose();
-  switch (way_) {
-    case Way::in_place: return work_in_place();
-    case Way::fetched: return work_fetched();
-    default: return work_staged();
-  }
+  if (how_ == How::open) choose();
+  if (how_ == How::in_place) return work_in_place();
+  const Result result = how_ == How::fetched ? work_fetched() : work_staged();
+  if (tries_ && result == Result::complete) group->ways.took(bytes, way_, Clock::now() - chosen_);
+  return result;
 }
 
 // A peer that has not heard yet may still write to the buffer: nobody else may ever get that memory.
@@ -117,10 +115,10 @@ void SharedAllReduce::let_go(const Error&) {
 
 std::vector<int> SharedAllReduce::behind() const {
   std::vector<int> ranks;
-  if (way_ == Way::in_place && all_finished()) return ranks;
+  if (how_ == How::in_place && all_finished()) return ranks;
   for (int rank = 0; rank < lane_->size(); ++rank) {
     const bool waits =
-        way_ == Way::in_place || lane_->of(rank).taken.value.load(std::memory_order_acquire) < now(rounds_);
+        how_ == How::in_place || lane_->of(rank).taken.value.load(std::memory_order_acquire) < now(all_taken());
     if (rank != lane_->rank() && waits) ranks.push_back(rank);
   }
   return ranks;
@@ -272,29 +270,35 @@ bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
   return read_from(rank, addresses_[static_cast<std::size_t>(rank)] + part.begin, to, part.size());
 }
 
+// First this rank's region, all of it; then the others', beginning with the next rank's.
 SharedOperation::Result SharedAllReduce::work_fetched() {
+  const int size = lane_->size();
   const int me = lane_->rank();
-  const int other = 1 - me;
   if (reduced_ < rounds_) {
     const Range part = block(me, reduced_);
-    std::byte* theirs = lane_->own().pipe;
-    if (!fetch(other, part, theirs)) return Result::moved;
     inputs_[static_cast<std::size_t>(me)] = data + part.begin;
-    inputs_[static_cast<std::size_t>(other)] = theirs;
+    std::byte* theirs = lane_->own().pipe;
+    for (int i = 1; i < size; ++i, theirs += block_bytes_) {
+      const int rank = (me + i) % size;
+      if (!fetch(rank, part, theirs)) return Result::moved;
+      inputs_[static_cast<std::size_t>(rank)] = theirs;
+    }
     kernels().reduce(fold, data + part.begin, inputs_.data(), inputs_.size(), part.size() / size_of(fold.dtype));
     lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
     lane_->wake_others();
     return Result::moved;
   }
-  if (taken_ < rounds_) {
-    if (!everybody(&LaneMemory::reduced, taken_ + 1)) return Result::waits;
-    const Range part = block(other, taken_);
-    if (!fetch(other, part, data + part.begin)) return Result::moved;
+  if (taken_ < all_taken()) {
+    const std::size_t round = taken_ % rounds_;
+    const int rank = (me + 1 + static_cast<int>(taken_ / rounds_)) % size;
+    if (lane_->of(rank).reduced.value.load(std::memory_order_acquire) < now(round + 1)) return Result::waits;
+    const Range part = block(rank, round);
+    if (!fetch(rank, part, data + part.begin)) return Result::moved;
     lane_->own().taken.value.store(now(++taken_), std::memory_order_release);
-    if (taken_ == rounds_) lane_->wake_others();
+    if (taken_ == all_taken()) lane_->wake_others();
     return Result::moved;
   }
-  return everybody(&LaneMemory::taken, rounds_) ? Result::complete : Result::waits;
+  return everybody(&LaneMemory::taken, taken_) ? Result::complete : Result::waits;
 }
 
 }  // namespace paceline

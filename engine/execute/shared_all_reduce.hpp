@@ -8,14 +8,17 @@
 // other regions to its pipe, combines everybody's copies of its own block into its buffer and its pipe, and takes the
 // other results from their pipes. The pipe holds several rounds, so that ranks need not run in step.
 //
-// Fetched, where some buffer of two ranks is private and both may read the other's memory: each combines its region,
-// whose other copy it reads where it lies (process_vm_readv), and then reads the other's result. Neither waits for the
-// other in between, so a rank without a core holds nobody up.
+// Fetched, where some buffer is private and all may read each other's memory: each rank combines its region, whose
+// other copies it reads where they lie (process_vm_readv), and then reads the others' results. Nobody waits for another
+// one in between, so a rank without a core holds nobody up.
+//
+// Which of the last two, and in blocks of what size, is found out by trying: see Ways.
 //
 // This is the shared-address-space reduction of MVAPICH2-X (Hashmi et al., IPDPS 2018), without XPMEM.
 #pragma once
 
 #include "execute/shared_operation.hpp"
+#include "execute/ways.hpp"
 #include "kernel/types.hpp"
 
 namespace paceline {
@@ -27,7 +30,7 @@ class SharedAllReduce final : public SharedOperation {
   double factor = 1;  // of this rank's copy, before it is combined
   Fold fold{DType::uint8, Op::sum};
 
-  bool read_remotely() const override { return way_ == Way::fetched; }
+  bool read_remotely() const override { return how_ == How::fetched; }
 
  protected:
   void clear() override;
@@ -64,9 +67,16 @@ class SharedAllReduce final : public SharedOperation {
 
   Result work_fetched();
   bool fetch(int rank, const Range& part, std::byte* to);
+  // What this rank has taken at the end: rounds, where it fetches of each other rank's region.
+  std::size_t all_taken() const {
+    return how_ == How::fetched ? rounds_ * static_cast<std::size_t>(lane_->size() - 1) : rounds_;
+  }
 
-  enum class Way : std::uint8_t { open, in_place, staged, fetched };
-  Way way_ = Way::open;
+  enum class How : std::uint8_t { open, in_place, staged, fetched };
+  How how_ = How::open;
+  Way way_;             // that the first rank wants, where not all buffers are shared
+  bool tries_ = false;  // this rank, the first, measures it
+  Clock::time_point chosen_;
   std::vector<std::byte*> copies_;        // every rank's buffer; null where it is private
   std::vector<std::uint64_t> addresses_;  // of every rank's buffer in its own process; 0 where nobody may read it
   std::vector<const std::byte*> inputs_;

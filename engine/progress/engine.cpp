@@ -81,6 +81,11 @@ std::vector<Event> Engine::events(std::uint64_t after) {
   return events_.snapshot(after, last_id_);
 }
 
+std::vector<Ways::Size> Engine::ways(const Group& group) {
+  auto lock = enter();
+  return group.ways.sizes();
+}
+
 void Engine::settle_exposed() {
   const auto now = Clock::now();
   exposed_ += foreground_ * (now - exposed_until_);

@@ -83,6 +83,8 @@ class Engine final : private Inbox {
   // What each link to another machine may bring in for this group, see Link::set_pace; infinite where that is unknown.
   void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
+  // How its large all-reduces of private buffers go within this machine, as the first rank has found out so far.
+  std::vector<Ways::Size> ways(const Group& group);
   void close();
 
   // Of the last operations those with ids above `after`.

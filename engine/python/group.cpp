@@ -61,6 +61,21 @@ auto without_gil(const Self& self, Call&& call) {
   }
 }
 
+// See `_engine.pyi`.
+nb::list ways(const PyGroup& self) {
+  const auto found = without_gil(self, [&] { return self.engine->ways(*self.group); });
+  nb::list sizes;
+  for (const Ways::Size& size : found) {
+    nb::list tried;
+    for (const Ways::Tried& one : size.tried) {
+      const char* name = one.way.kind == Way::Kind::fetched ? "fetched" : "staged";
+      tried.append(nb::make_tuple(name, one.way.block, one.ns_per_byte));
+    }
+    sizes.append(nb::make_tuple(size.from, size.settled(), size.best, std::move(tried)));
+  }
+  return sizes;
+}
+
 template <typename Call>
 nb::object released(const PyGroup& self, Call&& call) {
   return give(self, without_gil(self, std::forward<Call>(call)));
@@ -75,6 +90,7 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
       .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
+      .def("ways", &ways)
       .def("all_reduce",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {
              return released(self, [&] {

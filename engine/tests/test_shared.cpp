@@ -390,3 +390,65 @@ TEST(a_failed_all_reduce_in_place_retires_its_buffer) {
     CHECK(world.arena(0).allocated() == held);
   });
 }
+
+TEST(the_way_foreseen_comes_first_and_no_way_comes_twice) {
+  constexpr std::size_t kBlock = std::size_t{512} << 10;
+  for (const std::size_t ranks : {2UL, 3UL, 4UL, 64UL}) {
+    for (std::size_t bytes = 5; bytes < (std::size_t{1} << 33); bytes = bytes * 3 + 1) {
+      for (const bool readable : {true, false}) {
+        const WayLimits limits{ranks, readable, kBlock};
+        const auto ways = ways_for(bytes, limits);
+        CHECK(ways.front() == foreseen_way(bytes, limits));
+        for (const Way& way : ways) {
+          CHECK(std::ranges::count(ways, way) == 1);
+          CHECK(way.block % 4096 == 0 && way.block > 0);
+          CHECK(way.kind == Way::Kind::staged || (readable && ranks <= 4));
+          CHECK(way.kind == Way::Kind::fetched || way.block * ranks * kPipeRounds <= kPipeBytes);
+        }
+      }
+    }
+  }
+}
+
+TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
+  const WayLimits limits{2, true, std::size_t{512} << 10};
+  constexpr std::size_t kBytes = 4 * kMegabyte;
+  for (const double share : {0.5, 0.95, 1.5}) {
+    Ways ways;
+    const auto all = ways_for(kBytes, limits);
+    CHECK(all.size() > 2);
+    bool tries = true;
+    std::size_t calls = 0;
+    for (; ways.sizes().empty() || !ways.sizes()[0].settled(); ++calls) {
+      const Way way = ways.next(kBytes, limits, tries);
+      CHECK(tries && way == all[calls % all.size()]);
+      // One of all calls is quick, and many are slowed down.
+      const double microseconds = (way == all.back() ? share : 1.0) * (calls % 3 == 0 ? 1000 : 5000);
+      ways.took(kBytes, way, std::chrono::nanoseconds(static_cast<long>(microseconds * 1000)));
+    }
+    CHECK(calls == all.size() * Ways::kTries);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(ways.next(kBytes + 5, limits, tries) == (share < Ways::kClearly ? all.back() : all.front()));
+      CHECK(!tries);
+    }
+    CHECK(ways.next(kBytes * 2, limits, tries) == foreseen_way(kBytes * 2, limits) && tries);
+  }
+}
+
+TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
+  for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {4, Wire::shm}}) {
+    World world(size, [wire](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      for (const std::size_t count : {10'001UL, 70'000UL, 500'007UL}) {
+        std::vector<std::int64_t> own(count);
+        for (int call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
+      }
+      const auto sizes = r.engine->ways(*r.group);
+      CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
+      for (const auto& found : sizes) {
+        CHECK(found.settled());
+        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte > 0 && tried.ns_per_byte < 1e9);
+      }
+    });
+  }
+}

@@ -19,12 +19,16 @@ _CHANNEL_BITS = 63
 
 
 class Operation:
-    """A collective under way. Its arrays stay untouched and alive until it is done."""
+    """A collective under way. Its arrays stay untouched, and alive, until it is done, also if nobody keeps it."""
 
-    def __init__(self, native: Any, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, home: Runtime, native: Any, buffers: Sequence[Buffer]) -> None:
+        self._home = home
         self._native = native
         self._buffers = buffers
         self._given_back = False
+
+    def __del__(self) -> None:
+        self._home.dropped(self)
 
     def done(self) -> bool:
         """Whether it is over, well or not; never waits."""
@@ -213,7 +217,7 @@ class Group:
         data = write(array)
         source = -1 if peer is None else peer
         native = self._native.recv(data.address, data.count, data.dtype, source, tag, _engine.ASYNC)
-        operation = Operation(native, [data])
+        operation = Operation(self._home, native, [data])
         if async_op:
             return operation
         operation.wait()
@@ -270,7 +274,7 @@ class Group:
 
     def _run(self, call: Callable[[int], Any], buffers: Sequence[Buffer], async_op: bool) -> Operation | None:
         if async_op:
-            return Operation(call(_engine.ASYNC), buffers)
+            return Operation(self._home, call(_engine.ASYNC), buffers)
         call(_engine.BLOCKING)
         for buffer in buffers:
             buffer.give_back()

@@ -6,13 +6,14 @@ process, made on first use by `paceline.home.runtime()`. Everything it needs is 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline import cores, neighbours, pinning
 from paceline.errors import CommunicationError
@@ -49,6 +50,12 @@ DEFAULT_TIMEOUT = 1800.0
 """Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
 
 
+class Ending(Protocol):
+    """What is over at some time."""
+
+    def done(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """Who is in a group: the members in rank order and the engine's peer handles (-1: this process)."""
@@ -75,7 +82,7 @@ class Runtime:
             new_process_name(), this_machine(settings.machine), cores.available(), version(), network
         )
         self._pid = os.getpid()
-        self._arena: Arena | None = native.Arena()
+        self._arena: Arena | None = _arena(native)
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._serving: Serving | None = None  # from the first meeting on
@@ -84,6 +91,7 @@ class Runtime:
         self._records = Records(self._process.name, settings)
         self._places: Places | None = None  # known with the first group
         self._lookout: Lookout | None = None
+        self._kept: list[Ending] = []  # operations under way that nobody holds
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -186,6 +194,20 @@ class Runtime:
         self._check()
         assert self._serving is not None
         self._serving.notify(operation, callback)
+
+    def dropped(self, operation: Ending) -> None:
+        """Nobody holds this operation any more. Until it is over the engine uses its memory: here it lives on.
+
+        What has ended meanwhile is let go with the next one.
+        """
+        if self._pid != os.getpid():
+            return
+        for one in list(self._kept):
+            if one.done():
+                with contextlib.suppress(ValueError):  # another thread was quicker
+                    self._kept.remove(one)
+        if not operation.done():
+            self._kept.append(operation)
 
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
@@ -303,7 +325,7 @@ class Runtime:
         if self._lookout is None:
             me = str(membership.members[membership.rank])
             self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
-        keeper = self.keeper(group, timeout) if plans is None else None
+        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
         if keeper is None:
             return group
         from paceline.adapt.group import AdaptiveGroup
@@ -325,6 +347,16 @@ class Runtime:
 
     def _requests(self) -> Sequence[Any]:
         return self._lookout.requests() if self._lookout is not None else ()
+
+
+def _arena(native: EngineModule) -> Arena:
+    try:
+        return native.Arena()
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"this process gets no shared memory ({error}): the limits on files and addresses, "
+            "ulimit -f and ulimit -v, hold for it too"
+        ) from None
 
 
 def version() -> str:

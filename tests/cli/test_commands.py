@@ -36,7 +36,7 @@ def test_a_group_of_commands_alone_shows_its_help() -> None:
 
 def test_an_alphabet_that_lacks_a_character_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
-    file.write_text("machine: a\nranks: 2\n")
+    file.write_text("children: [{machine: a, ranks: 2, uplink: 1 Gbit/s}]\n")
     command = [sys.executable, "-m", "paceline", "topology", str(file)]
     done = subprocess.run(
         command, env=environment(PYTHONIOENCODING="ascii"), capture_output=True, text=True, timeout=60

@@ -16,7 +16,7 @@ from paceline.settings import Settings
 
 EXPECTED = (
     "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
-    "blocks|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
+    "blocks|large arrays|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
 ).split("|")
 HERE = Surroundings({}, Settings())
 
@@ -29,6 +29,25 @@ def test_everything_is_examined_on_this_machine() -> None:
     assert [finding["topic"] for finding in findings] == EXPECTED
     assert all(finding["value"] and finding["reason"] for finding in findings)
     assert [f for f in findings if f["value"] == "could not be examined"] == []
+
+
+def test_ways_of_large_arrays_are_really_tried() -> None:
+    finding = memory.large_arrays(Surroundings(environment(), Settings()))
+    sizes = [part.split()[:2] for part in finding.value.split("; ")]
+    assert sizes == [["256", "KiB"], ["1", "MiB"], ["4", "MiB"], ["16", "MiB"]]
+    assert all(" staged by " in part or " fetched by " in part for part in finding.value.split("; "))
+    assert "tried by two ranks in" in finding.reason
+
+
+def test_what_was_gained_by_trying_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    ways = [
+        [1 << 20, True, 0, [["staged", 1 << 18, 0.2], ["fetched", 1 << 18, 0.19]]],
+        [1 << 22, True, 1, [["fetched", 1 << 19, 0.4], ["staged", 1 << 18, 0.3]]],
+    ]
+    monkeypatch.setattr(memory, "_tried", lambda environ: {"seconds": 0.0123, "ways": ways})
+    finding = memory.large_arrays(HERE)
+    assert finding.value == "1 MiB staged by 256 KiB; 4 MiB staged by 256 KiB"
+    assert "in 12 ms" in finding.reason and "4 MiB 25%" in finding.reason and "1 MiB" not in finding.reason
 
 
 def test_siblings_are_really_asked_to_read() -> None:

@@ -1,13 +1,12 @@
 """`paceline run` as a person meets it: real processes, real signals, deadlines."""
 
-import fcntl
 import os
 import pty
+import re
+import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -95,6 +94,27 @@ def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) ->
     assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
 
 
+LATE = """
+import os, time
+import numpy, paceline
+group = paceline.init()
+if os.environ["RANK"] == "1":
+    time.sleep(5)
+group.all_reduce(numpy.ones(4, numpy.float32))
+"""
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_after_a_timeout_the_rank_that_did_not_come_is_named(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    env = environment(PACELINE_TIMEOUT="2", PACELINE_START_TIMEOUT="60")
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, LATE), env=env), 90)
+    assert code == 1
+    said, _, words = err.rpartition("paceline: the job stopped for rank 1 (host ")[2].partition("\n")
+    assert re.search(r", pid \d+\), which did not come in time; rank [012] \(pid \d+\) exited with code 1, which", said)
+    assert words.splitlines()[0] == "Traceback (most recent call last):" and "reached its timeout of " in words
+    assert "first to fail" not in err
+
+
 @pytest.mark.parametrize("launcher", launchers())
 def test_ranks_share_a_session_and_leave_no_folder(tmp_path: Path, launcher: tuple[str, ...]) -> None:
     """Linux shares CPUs between sessions: ranks in sessions of their own could not hand them to each other."""
@@ -164,12 +184,10 @@ def test_a_pipe_that_lets_nobody_wait_gets_all_lines(tmp_path: Path) -> None:
     os.set_blocking(writing, False)
     command = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", str(script)]
     run = subprocess.Popen(command, env=environment(), stderr=writing)
-    os.close(writing)
-
-    def waiting() -> int:
-        return struct.unpack("i", fcntl.ioctl(reading, termios.FIONREAD, bytes(4)))[0]
-
-    wait_until(lambda: waiting() > 60_000, 60, "the pipe is full")
+    try:
+        wait_until(lambda: not select.select([], [writing], [], 0)[1], 60, "the pipe is full")
+    finally:
+        os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         said = pipe.read().decode()
     assert run.wait(30) == 0

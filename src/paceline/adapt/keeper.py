@@ -51,17 +51,20 @@ class Keeper:
         return ratio if self._pace.changed(ratio) else None
 
     def plan_again(self, ratio: float, between: Any) -> None:
-        """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in."""
+        """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in.
+
+        Where the links are what they were taken for, plans stay.
+        """
         start = time.monotonic()
         placement, news = self._assumed.measured(*self._measure(between))
-        self._native.set_plans(self._plans(placement))
-        self._assumed = Assumed(placement)
-        self._pace.measured()
+        if news:
+            self._native.set_plans(self._plans(placement))
+            self._assumed = Assumed(placement)
+        self._pace.measured(bool(news))
         if self._native.rank == 0:
             log.warning(
-                "collectives take %.2g times what their plans should take: the links were measured, in %.1f s, and "
-                "plans made again: %s",
+                "collectives take %.2g times what their plans should take: the links were measured, in %.1f s, and %s",
                 ratio,
                 time.monotonic() - start,
-                news,
+                f"plans made again: {news}" if news else "are what they were taken for, so plans stay",
             )

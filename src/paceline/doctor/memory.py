@@ -1,17 +1,24 @@
-"""Memory: whether ranks can read each other's, and the limits that matter."""
+"""Memory: whether ranks can read each other's, how they combine what lies there, and the limits that matter."""
 
 import contextlib
+import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from paceline.doctor.finding import Finding, Surroundings
+from paceline.launch.local import LocalJob
 
 _PROBE = [sys.executable, "-m", "paceline.doctor.probe"]
 _PROBE_SECONDS = 20.0
+_TRIAL = [sys.executable, "-m", "paceline.doctor.trial"]
+_TRIAL_SECONDS = 40.0
 
 
 def cross_process_reads(here: Surroundings) -> Finding:
@@ -57,6 +64,34 @@ def blocks(here: Surroundings) -> Finding:
     value = f"{_size(found['block'])} handed over at once, combined in passes of {_size(found['pass'])}"
     reason = f"they fit the caches of a core, {_size(found['first'])} and {_size(found['second'])}"
     return Finding("blocks", value, reason)
+
+
+def large_arrays(here: Surroundings) -> Finding:
+    """In which way and in what blocks two ranks combine large arrays of ordinary memory: tried."""
+    found = _tried(here.environ)
+    used, gained = [], []
+    for size, _, best, tried in found["ways"]:
+        way, block, cost = tried[best]
+        used.append(f"{_size(size)} {way} by {_size(block)}")
+        if best:
+            gained.append(f"{_size(size)} {1 - cost / tried[0][2]:.0%}")
+    than = f"quicker than what caches suggest: {', '.join(gained)}" if gained else "nothing beats what caches suggest"
+    reason = (
+        f"tried by two ranks in {1000 * found['seconds']:.0f} ms, as those of a job do in their first calls; {than}"
+    )
+    return Finding("large arrays", "; ".join(used), reason)
+
+
+def _tried(environ: Mapping[str, str]) -> dict[str, Any]:
+    plain = {name: value for name, value in environ.items() if not name.startswith("PACELINE_")}
+    with tempfile.TemporaryDirectory(prefix="paceline-doctor-") as folder:
+        with LocalJob(2, _TRIAL, plain, threads=1, output=Path(folder)) as job:
+            code = job.wait(timeout=_TRIAL_SECONDS)
+        if code != 0:
+            said = (Path(folder) / "rank-0.err").read_text(errors="replace").strip().splitlines()
+            raise RuntimeError(f"the trial of two ranks failed: {said[-1] if said else job.failed}")
+        found: dict[str, Any] = json.loads((Path(folder) / "rank-0.out").read_text())
+    return found
 
 
 def locked_memory(here: Surroundings) -> Finding:

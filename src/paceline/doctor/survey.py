@@ -21,6 +21,7 @@ _CHECKS = (
     ("within this machine", "network", "within_machine"),
     ("cross-process reads", "memory", "cross_process_reads"),
     ("blocks", "memory", "blocks"),
+    ("large arrays", "memory", "large_arrays"),
     ("/dev/shm", "memory", "dev_shm"),
     ("huge pages", "memory", "huge_pages"),
     ("locked memory", "memory", "locked_memory"),

@@ -94,6 +94,8 @@ def link_all(
         for link in (*links.values(), *arrivals.take().values()):
             link.close()
         raise
+    finally:
+        acceptor.close()
 
 
 def _open_doors(

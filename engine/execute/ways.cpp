@@ -1,0 +1,92 @@
+#include "execute/ways.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "execute/lane.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSmallestBlock = std::size_t{16} << 10;
+// Between two ranks the kernel copies each byte once where a pipe takes two copies: expected to be quicker from here on
+// (at 4 MiB 0.69, at 16 MiB 0.58 of the time), and worth a try from there on. More ranks, each of which reads from all
+// others, may try it as long as they are few.
+constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
+constexpr std::size_t kMaybeFetchedBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostFetching = 4;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+int size_class(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes)); }
+
+bool may_fetch(std::size_t bytes, const WayLimits& limits) {
+  return limits.readable && limits.ranks > 1 && limits.ranks <= kMostFetching && bytes >= kMaybeFetchedBytes;
+}
+
+bool fetches(std::size_t bytes, const WayLimits& limits) {
+  return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= kFetchedBytes;
+}
+
+// With a block as near to this as there is room for.
+Way way_of(Way::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t block) {
+  const std::size_t region = (bytes + ranks - 1) / ranks;
+  const bool fetched = kind == Way::Kind::fetched;
+  const std::size_t room = kPipeBytes / (fetched ? ranks - 1 : kPipeRounds * ranks) / kPage * kPage;
+  // Two staged rounds and more overlap what ranks do.
+  const std::size_t most = fetched ? room : std::min(room, rounded_up(region / 2, kPage));
+  return {kind, static_cast<std::uint32_t>(std::clamp(rounded_up(block, kPage), kPage, std::max(kPage, most)))};
+}
+
+}  // namespace
+
+Way foreseen_way(std::size_t bytes, const WayLimits& limits) {
+  return way_of(fetches(bytes, limits) ? Way::Kind::fetched : Way::Kind::staged, bytes, limits.ranks, limits.block);
+}
+
+std::vector<Way> ways_for(std::size_t bytes, const WayLimits& limits) {
+  const Way foreseen = foreseen_way(bytes, limits);
+  std::vector<Way> found{foreseen};
+  const auto add = [&](Way::Kind kind, std::size_t block) {
+    const Way way = way_of(kind, bytes, limits.ranks, block);
+    if (way.block >= kSmallestBlock && std::ranges::find(found, way) == found.end()) found.push_back(way);
+  };
+  add(foreseen.kind, foreseen.block / 2);
+  add(foreseen.kind, std::size_t{foreseen.block} * 2);
+  if (may_fetch(bytes, limits))
+    add(foreseen.kind == Way::Kind::fetched ? Way::Kind::staged : Way::Kind::fetched,
+        limits.ranks == 2 ? limits.block : limits.block / (limits.ranks - 1));
+  return found;
+}
+
+Way Ways::next(std::size_t bytes, const WayLimits& limits, bool& tries) {
+  Size& size = sizes_[size_class(bytes)];
+  if (size.tried.empty()) {
+    size.from = std::bit_floor(bytes);
+    for (const Way& way : ways_for(bytes, limits)) size.tried.push_back({.way = way});
+  }
+  tries = size.begun < size.tried.size() * kTries;
+  return size.tried[tries ? size.begun++ % size.tried.size() : size.best].way;
+}
+
+void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time) {
+  Size& size = sizes_[size_class(bytes)];
+  const auto found = std::ranges::find(size.tried, way, &Tried::way);
+  if (found == size.tried.end()) return;
+  found->ns_per_byte = std::min(found->ns_per_byte, static_cast<double>(time.count()) / static_cast<double>(bytes));
+  ++size.ended;
+  if (!size.settled()) return;
+  const auto quickest = std::ranges::min_element(size.tried, {}, &Tried::ns_per_byte);
+  if (quickest->ns_per_byte < kClearly * size.tried.front().ns_per_byte)
+    size.best = static_cast<std::size_t>(quickest - size.tried.begin());
+}
+
+std::vector<Ways::Size> Ways::sizes() const {
+  std::vector<Size> found;
+  found.reserve(sizes_.size());
+  for (const auto& [number, size] : sizes_) found.push_back(size);
+  return found;
+}
+
+}  // namespace paceline
