@@ -41,6 +41,7 @@ std::size_t ranks(const PyGroup& self) { return static_cast<std::size_t>(self.gr
 std::vector<Buffer> equal_blocks(const PythonBuffer& whole, std::size_t ranks) {
   const std::size_t count = whole.count() / ranks;
   std::vector<Buffer> blocks;
+  blocks.reserve(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank)
     blocks.push_back({whole.data() + rank * count * size_of(whole.dtype()), count});
   return blocks;
