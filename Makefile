@@ -10,18 +10,19 @@ ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine
 CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
-PYTHON_FILES := src tests scripts
+PYTHON_FILES := src tests scripts examples
 
 SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan thread
 # Python tests of one process each, which do not mind what else runs; and those that mostly wait for slow links.
 ALONE := tests/model tests/order tests/plan tests/topology
 SLOW_LINKS := tests/adapt tests/check
+FRAMEWORKS := tests/demo tests/horovod tests/torch
 SUITE_PART := python tests/torch_suite/run.py --select representative
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test cpp-test-and-wheel-check sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -29,7 +30,7 @@ help: ## list the commands
 demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same with Gloo beside it
 	$(BIN)/paceline demo
 
-test: system lint cpp-test wheel-check sanitize-and-alone torch-suite-and-slow-links pytest-ranks ## everything that a change must pass
+test: system lint cpp-test-and-wheel-check sanitize-and-alone torch-suite-and-slow-links pytest-ranks ## everything that a change must pass
 
 lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
@@ -40,6 +41,9 @@ lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 cpp-test: $(VENV)/test.stamp $(VENV)/engine.stamp ## C++ tests of the engine
 	$(WITH_TOOLS) scripts/cpp-tests plain
 
+cpp-test-and-wheel-check: $(VENV)/test.stamp $(VENV)/engine.stamp
+	$(WITH_TOOLS) scripts/together 'scripts/cpp-tests plain' 'python scripts/wheel_check.py'
+
 sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer
 	$(WITH_TOOLS) sh -ec '$(SANITIZE)'
 
@@ -47,7 +51,8 @@ sanitize-and-alone: $(VENV)/test.stamp $(VENV)/engine.stamp
 	$(WITH_TOOLS) scripts/together '$(SANITIZE)' 'python -m pytest $(ALONE) $(ARGS)'
 
 pytest-ranks: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) $(BIN)/python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS)) $(ARGS)
+	$(WITH_TOOLS) scripts/together 'python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS) $(FRAMEWORKS)) $(ARGS)' \
+	    'python -m pytest $(FRAMEWORKS) $(ARGS)'
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
@@ -109,7 +114,7 @@ $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 	@echo "Building the engine"
 	@SKBUILD_BUILD_DIR=build/engine $(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --no-build-isolation --no-deps --editable .
+	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_WORLDS=ON --editable .
 	@touch $@
 
 # clang-tidy on what changed; on everything once a header did.

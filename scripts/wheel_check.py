@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,6 +48,13 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def check_modules(wheel: Path) -> None:
+    """What only tests need is not in it."""
+    modules = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    if [Path(name).name.partition(".")[0] for name in modules] != ["_engine"]:
+        sys.exit(f"wheel check: it should have one compiled module, the engine, and has {modules}")
+
+
 def run_ranks(python: Path, folder: Path) -> None:
     world = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [
@@ -71,6 +79,7 @@ def main() -> None:
             shutil.copytree(BUILT, folder / "build", ignore=stale)
         pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=folder / "build")
         (wheel,) = folder.glob("paceline-*.whl")
+        check_modules(wheel)
         venv.create(folder / "venv", with_pip=True)
         python = folder / "venv" / "bin" / "python"
         pip(python, "install", wheel, "--constraint", "requirements/demo.lock")

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,6 +19,16 @@ START = 180.0
 """Seconds for processes to start and import torch; no test's own time."""
 GRACE = 5.0
 """Seconds that the other ranks get to report after the first one failed."""
+PRELOAD = [
+    "numpy",
+    "paceline.horovod.torch",
+    "paceline.torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+]
+"""Imported before forking. There is one fork server for all tests, which knows what the first crew says."""
 
 Around = Callable[..., AbstractContextManager[None]]
 
@@ -26,12 +36,11 @@ Around = Callable[..., AbstractContextManager[None]]
 class Crews:
     """`run` calls a function on each process of a crew, inside `around(rank, size, **context)`.
 
-    around: a function of a module, as the processes import it by name. preload: modules to import before forking.
+    around: a function of a module, as the processes import it by name.
     """
 
-    def __init__(self, around: Around, preload: Sequence[str]) -> None:
+    def __init__(self, around: Around) -> None:
         self._around = around
-        self._preload = list(preload)
         self._crews: dict[Any, _Crew] = {}
 
     def run(
@@ -52,7 +61,7 @@ class Crews:
         key = (size, tuple(sorted(environment.items())))
         crew = self._crews.pop(key, None)
         if crew is None:
-            crew = _Crew(size, dict(environment), self._around, self._preload)
+            crew = _Crew(size, dict(environment), self._around)
         job = (function.__module__, function.__qualname__, deadline, dict(context), dict(arguments))
         clean = False
         try:
@@ -71,9 +80,9 @@ class Crews:
 
 
 class _Crew:
-    def __init__(self, size: int, environment: dict[str, str], around: Around, preload: list[str]) -> None:
+    def __init__(self, size: int, environment: dict[str, str], around: Around) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(preload)
+        context.set_forkserver_preload(PRELOAD)
         self.pipes: list[Connection] = []
         self.processes: list[BaseProcess] = []
         for rank in range(size):

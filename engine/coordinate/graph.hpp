@@ -47,6 +47,10 @@ class Graph : public Board {
 
  private:
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  // What all ranks are counted for, in `flags` of start and started.
+  enum Count : std::uint8_t { order_taken, run_drained };
+  // In `flags` of deviate: not because of what was handed in.
+  static constexpr std::uint8_t kOnPurpose = 1;
 
   // What the order says of a name, and what became of it.
   struct Place {

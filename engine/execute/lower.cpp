@@ -60,17 +60,6 @@ void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte*
   program_.instructions.push_back(instruction);
 }
 
-// Chunks differ by one element at most.
-template <typename Lower>
-void Lowering::cut(std::size_t chunks, std::size_t count, Lower&& lower) {
-  const auto all = static_cast<std::int64_t>(chunks);
-  for (std::int64_t chunk = 0; chunk < all; ++chunk) {
-    const std::size_t begin = Fraction{chunk, all}.of(count);
-    lower(begin, Fraction{chunk + 1, all}.of(count) - begin);
-    program_.end_track();
-  }
-}
-
 const std::byte* Lowering::own(Copy& copy, std::size_t begin, std::size_t bytes) {
   if (copy.source == nullptr) return copy.data + begin;
   const auto missing = copy.combined.gaps(begin, begin + bytes);
@@ -82,11 +71,11 @@ const std::byte* Lowering::own(Copy& copy, std::size_t begin, std::size_t bytes)
   return copy.data + begin;
 }
 
-void Lowering::scatter_half(const Plan& plan, Copy& copy, std::size_t count, DType dtype) {
+void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
-  for (const Level& level : plan.levels) {
+  for (const Level& level : levels) {
     for (const Reduce& reduce : level) {
-      const bool holds = std::ranges::find(reduce.holders, rank_) != reduce.holders.end();
+      const bool holds = reduce.holds(rank_);
       if (!holds && reduce.owner != rank_) continue;
       copy.rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
         const std::byte* mine = holds ? own(copy, begin, bytes) : nullptr;
@@ -100,10 +89,10 @@ void Lowering::scatter_half(const Plan& plan, Copy& copy, std::size_t count, DTy
   }
 }
 
-void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+void Lowering::gather_half(std::span<const Level> levels, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
   const auto actual = [&](int planned) { return (planned + root) % size_; };
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
     for (const Reduce& reduce : *level) {
       const std::size_t begin = reduce.begin.of(count) * width;
       const std::size_t bytes = reduce.end.of(count) * width - begin;
@@ -120,42 +109,18 @@ void Lowering::gather_half(const Plan& plan, std::byte* data, std::size_t count,
   }
 }
 
-void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root) {
-  if (bytes == 0) return;
-  std::vector<bool> has(static_cast<std::size_t>(size_));
-  const auto pass = [&](int from, int to) {
-    if (from == rank_) add_send(data, bytes, to);
-    if (to == rank_) add_receive(data, bytes, from);
-    has[static_cast<std::size_t>(to)] = true;
-  };
-  int at = root;
-  has[static_cast<std::size_t>(at)] = true;
-  for (const Level& level : plan.levels) {
-    const auto up = std::ranges::find_if(level, [&](const Reduce& reduce) {
-      return reduce.owner != at && std::ranges::find(reduce.holders, at) != reduce.holders.end();
-    });
-    if (up != level.end()) pass(std::exchange(at, up->owner), up->owner);
-    program_.end_stage();
-  }
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
-    for (const Reduce& reduce : *level)
-      for (const int holder : reduce.holders)
-        if (!has[static_cast<std::size_t>(holder)]) pass(reduce.owner, holder);
-    program_.end_stage();
-  }
-}
-
 // The average is taken where each range was last combined, before it is sent on.
-void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
+void Lowering::divide_last(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
   Intervals later;  // what later levels combine
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend() && !later.gaps(0, count).empty(); ++level) {
     Intervals all = later;
+    const bool at_once = plan.one_shot && level == plan.levels.rbegin();
     for (const Reduce& reduce : *level) {
       const std::size_t begin = reduce.begin.of(count);
       const std::size_t end = reduce.end.of(count);
       all.add(begin, end);
-      if (reduce.owner != rank_) continue;
+      if (at_once ? !reduce.holds(rank_) : reduce.owner != rank_) continue;
       for (const auto& part : later.gaps(begin, end))
         add_local(Instruction::Kind::divide, data + part.begin * width, nullptr, (part.end - part.begin) * width,
                   size_);
@@ -164,18 +129,30 @@ void Lowering::divide_owned(const Plan& plan, std::byte* data, std::size_t count
   }
 }
 
-void Lowering::one_shot(std::byte* data, std::size_t bytes) {
-  for (int peer = 0; peer < size_; ++peer)
-    if (peer != rank_) add_send(data, bytes, peer);
-  std::vector<int> everybody(static_cast<std::size_t>(size_));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  program_.end_stage();
-  add_combine(data, bytes, data, everybody);
-  program_.instructions.back().after_sends = true;
+void Lowering::one_shot(const Level& level, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  const auto mine = [&](auto&& each) {
+    for (const Reduce& reduce : level) {
+      const std::size_t begin = reduce.begin.of(count) * width;
+      const std::size_t bytes = reduce.end.of(count) * width - begin;
+      if (bytes > 0 && reduce.holds(rank_)) each(reduce, data + begin, bytes);
+    }
+    program_.end_stage();
+  };
+  mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
+    for (const int peer : reduce.holders)
+      if (peer != rank_) add_send(part, bytes, peer);
+  });
+  mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
+    add_combine(part, bytes, part, reduce.holders);
+    program_.instructions.back().after_sends = true;
+  });
 }
 
 void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor) {
-  const bool one_level = plan.one_shot || plan.levels.size() == 1;
+  const bool one_level = plan.levels.size() == 1;
+  const bool at_once = plan.one_shot && !plan.levels.empty();
+  const auto owned = std::span(plan.levels).first(plan.levels.size() - (at_once ? 1 : 0));
   const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   program_.unasked = plan.chunk_bytes > 0;
@@ -185,26 +162,11 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
     const std::size_t bytes = elements * width;
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
-    if (plan.one_shot) return one_shot(chunk, bytes);
     Copy copy{chunk, nullptr, {bytes, 0}, {}};
-    scatter_half(plan, copy, elements, dtype);
-    if (op == Op::avg && !one_level) divide_owned(plan, chunk, elements, dtype);
-    gather_half(plan, chunk, elements, dtype, 0);
-  });
-}
-
-void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  const std::size_t width = size_of(dtype);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(plan.chunks(count * width), count,
-      [&](std::size_t begin, std::size_t elements) { gather_half(plan, data + begin * width, elements, dtype, root); });
-}
-
-void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  const std::size_t width = size_of(dtype);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
-    turned_tree(plan, data + begin * width, elements * width, root);
+    scatter_half(owned, copy, elements, dtype);
+    if (at_once) one_shot(plan.levels.back(), chunk, elements, dtype);
+    if (op == Op::avg && !one_level) divide_last(plan, chunk, elements, dtype);
+    gather_half(owned, chunk, elements, dtype, 0);
   });
 }
 
@@ -213,7 +175,7 @@ void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t c
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t bytes = count * size_of(dtype);
   add_local(Instruction::Kind::copy, data + static_cast<std::size_t>(rank_) * bytes, source, bytes);
-  gather_half(plan, data, count * static_cast<std::size_t>(size_), dtype, 0);
+  gather_half(plan.levels, data, count * static_cast<std::size_t>(size_), dtype, 0);
   program_.end_track();
 }
 
@@ -253,7 +215,7 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
         add_local(Instruction::Kind::scale, copy.data + rank * bytes, copy.source + rank * block, bytes, factor);
       copy.source = nullptr;
     }
-    scatter_half(plan, copy, elements * size, dtype);
+    scatter_half(plan.levels, copy, elements * size, dtype);
     std::byte* own = copy.data + me * bytes;
     if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
     add_local(Instruction::Kind::copy, to + begin * width, own, bytes);
@@ -268,28 +230,6 @@ void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size
     add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
   }
   add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
-}
-
-void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
-                      std::span<std::byte> scratch) {
-  const std::size_t bytes = count * size_of(dtype);
-  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op,
-                   op == Op::avg ? static_cast<double>(size_) : 1.0};
-  const std::byte* source = data;
-  if (op == Op::premul_sum) {
-    add_local(Instruction::Kind::scale, scratch.data(), data, bytes, factor);
-    source = scratch.data();
-  }
-  if (bytes > 0) {
-    if (rank_ != root) {
-      add_send(source, bytes, root);
-    } else {
-      std::vector<int> everybody(static_cast<std::size_t>(size_));
-      std::iota(everybody.begin(), everybody.end(), 0);
-      add_combine(data, bytes, source, everybody);
-    }
-  }
-  program_.end_track();
 }
 
 void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {

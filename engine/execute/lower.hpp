@@ -17,7 +17,8 @@ class Lowering {
  public:
   Lowering(Program& program, int rank, int size);
 
-  // Reduce-scatter by the plan's levels, then their mirror image; each chunk is a track.
+  // Reduce-scatter by the plan's levels, then their mirror image, but of a last level in one shot; each chunk is a
+  // track.
   void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
   // The plan's levels read backwards; each chunk is a track. From another root than 0 ranks count on from it, or the
   // same tree is turned.
@@ -30,9 +31,13 @@ class Lowering {
   void reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op,
                       double factor, std::span<std::byte> scratch);
   static std::size_t scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size);
-  // `scratch` is for PREMUL_SUM only, and as large as the data.
+  // At once and in rank order. `scratch` is for PREMUL_SUM only, and as large as the data.
   void reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
               std::span<std::byte> scratch);
+  // A turned broadcast the other way round; `scratch` has `tree_scratch_bytes`.
+  void tree_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
+                   std::span<std::byte> scratch);
+  static std::size_t tree_scratch_bytes(const Plan& plan, std::size_t count, DType dtype);
   // sends[i] goes to rank i and recvs[i] comes from rank i; who takes part follows from the collective.
   void exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root);
   // Dissemination barrier (Hensgen, Finkel, Manber 1988): ceil(log2 size) rounds.
@@ -54,21 +59,32 @@ class Lowering {
     Intervals combined;
   };
 
-  // Makes a track of what lower(begin, elements) adds for each chunk.
+  // Makes a track of what lower(begin, elements) adds for each chunk; chunks differ by one element at most.
   template <typename Lower>
-  void cut(std::size_t chunks, std::size_t count, Lower&& lower);
+  void cut(std::size_t chunks, std::size_t count, Lower&& lower) {
+    const auto all = static_cast<std::int64_t>(chunks);
+    for (std::int64_t chunk = 0; chunk < all; ++chunk) {
+      const std::size_t begin = Fraction{chunk, all}.of(count);
+      lower(begin, Fraction{chunk + 1, all}.of(count) - begin);
+      program_.end_track();
+    }
+  }
   // Where this rank's copy of a range is at this point of the program; brought together if it is in both places.
   const std::byte* own(Copy& copy, std::size_t begin, std::size_t bytes);
-  void scatter_half(const Plan& plan, Copy& copy, std::size_t count, DType dtype);
+  void scatter_half(std::span<const Level> levels, Copy& copy, std::size_t count, DType dtype);
   void scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes);
   // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
   // the plan's rank 0 is `root`.
-  void gather_half(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);
+  void gather_half(std::span<const Level> levels, std::byte* data, std::size_t count, DType dtype, int root);
   // The same tree with another root: the data climb from it to the plan's own, then go down to those who were not on
   // that way. They cross the plan's edges and no other, so that they still enter a machine or a switch only once.
   void turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root);
-  void divide_owned(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
-  void one_shot(std::byte* data, std::size_t bytes);
+  // Backwards: what was not on that way is combined upwards into it, then all of that down to the root. This rank's own
+  // part lies in `own`; `to` is for what it combines.
+  void turned_reduction(const Plan& plan, std::byte* to, const std::byte* own, std::size_t bytes, int root);
+  void divide_last(const Plan& plan, std::byte* data, std::size_t count, DType dtype);
+  // The last level where every holder combines for itself.
+  void one_shot(const Level& level, std::byte* data, std::size_t count, DType dtype);
 
   Program& program_;
   const int rank_;

@@ -63,6 +63,14 @@ bool MessageOperation::has_work() const {
   return false;
 }
 
+// A younger track may wait: it makes no room.
+bool MessageOperation::awaits_acknowledgements() const {
+  if (oldest_ < next_ && track(oldest_).ended()) return true;
+  for (std::size_t i = oldest_; i < next_; ++i)
+    if (track(i).combines_after_sends()) return true;
+  return false;
+}
+
 std::vector<int> MessageOperation::missing() const {
   std::vector<int> ranks;
   for (std::size_t i = oldest_; i < next_; ++i) track(i).missing(ranks);

@@ -26,6 +26,7 @@ class MessageOperation final : public Operation {
   std::vector<int> missing() const override;
   std::vector<int> absent() const override;
   bool has_work() const override;
+  bool awaits_acknowledgements() const override;
   bool read_remotely() const override { return context_.read_remotely; }
 
  protected:

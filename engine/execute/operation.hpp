@@ -86,6 +86,8 @@ class Operation {
   bool involves(int rank) const;
   // Whether `step` has something to do that does not wait for anybody.
   virtual bool has_work() const = 0;
+  // Whether there is something that only waits for a peer to have read what it was offered.
+  virtual bool awaits_acknowledgements() const { return false; }
   // Whether it read a peer's memory, which counts only if the peer had not given up by then.
   virtual bool read_remotely() const { return false; }
   // Whether it moves on without any link, by looking at memory.

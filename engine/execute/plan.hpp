@@ -1,6 +1,7 @@
 // A plan as Python decided it: levels of reductions over exact fractions of the buffer (see paceline.plan).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -26,6 +27,8 @@ struct Reduce {
   Fraction end;
   std::vector<int> holders;  // in the order of combination
   int owner = 0;
+
+  bool holds(int rank) const { return std::ranges::find(holders, rank) != holders.end(); }
 };
 
 using Level = std::vector<Reduce>;
@@ -33,7 +36,8 @@ using Level = std::vector<Reduce>;
 struct Plan {
   std::int64_t limit_bytes = -1;  // serves buffers up to this size; -1: any
   std::string name;
-  // Every rank shows all others what it has, once, and takes what it needs; who reduces does so for itself.
+  // In the last level every holder shows all others what it has, once, and takes what it needs; in a reduction each
+  // combines it all for itself. What it shows has to be small enough to leave without being asked for.
   bool one_shot = false;
   std::vector<Level> levels;
   // Larger buffers are cut into chunks of at most about this size, and the plan serves each as if it were the buffer;

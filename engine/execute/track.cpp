@@ -130,6 +130,11 @@ bool Track::stage_complete() const {
                      [](const Receive& r) { return r.state == Receive::State::done; });
 }
 
+bool Track::combines_after_sends() const {
+  return stage_ < end_ &&
+         std::ranges::any_of(combinations_, [](const auto& each) { return each.after_sends() && !each.done(); });
+}
+
 bool Track::sent(std::size_t sends) const {
   return std::all_of(sends_.begin(), sends_.begin() + static_cast<std::ptrdiff_t>(sends),
                      [](const Message& send) { return send.done; });

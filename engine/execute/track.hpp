@@ -14,7 +14,10 @@ class Track {
   void begin(Context& context, std::size_t index);
   // Moves on by a bounded amount of work; true if anything moved.
   bool step();
-  bool complete() const { return stage_ == end_ && sent(sends_used_); }
+  bool ended() const { return stage_ == end_; }  // but for its sends
+  bool complete() const { return ended() && sent(sends_used_); }
+  // Whether a combination waits until sends have been read.
+  bool combines_after_sends() const;
   // Whether `step` has something to do that does not wait for anybody.
   bool has_work() const;
   // Group rank that sent the first message.

@@ -84,6 +84,7 @@ void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time
 
 std::vector<Ways::Size> Ways::sizes() const {
   std::vector<Size> found;
+  found.reserve(sizes_.size());
   for (const auto& [number, size] : sizes_) found.push_back(size);
   return found;
 }

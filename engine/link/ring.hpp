@@ -15,10 +15,11 @@
 
 namespace paceline {
 
-inline constexpr std::size_t kSlots = 64;
+inline constexpr std::size_t kSlots = 256;
 inline constexpr std::size_t kSlotSize = 64;
 inline constexpr std::size_t kInlineBytes = kSlotSize - sizeof(std::uint64_t) - sizeof(Header);
-inline constexpr std::size_t kLargestRecord = 1024;
+// Copied twice, and the sender is done: reading it where it lies takes a call to the kernel, or waits for who reads it.
+inline constexpr std::size_t kLargestRecord = 4096;
 
 struct alignas(kSlotSize) Slot {
   std::atomic<std::uint64_t> stamp;

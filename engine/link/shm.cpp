@@ -48,7 +48,7 @@ ShmLink::~ShmLink() = default;
 
 bool ShmLink::put(const Header& header, const std::byte* payload, std::size_t size) {
   if (!writer_.write(header, payload, size)) return false;
-  wrote_ = true;
+  (header.frame == Frame::ack ? wrote_ack_ : wrote_) = true;
   return true;
 }
 
@@ -79,6 +79,7 @@ void ShmLink::post(Message& send) {
   }
   send.queued = true;
   queue_.push_back({&send, {}, {}});
+  tell_hunger();
 }
 
 void ShmLink::control(const Header& header, std::string_view payload) {
@@ -89,6 +90,14 @@ void ShmLink::control(const Header& header, std::string_view payload) {
     return;
   }
   queue_.push_back({nullptr, header, {bytes, bytes + payload.size()}});
+  tell_hunger();
+}
+
+// Whoever makes room wakes a peer that waits for some, and no other.
+void ShmLink::tell_hunger() {
+  const bool starved = !queue_.empty() || !streams_out_.empty();
+  if (starved != starved_) memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
+  starved_ = starved;
 }
 
 bool ShmLink::move_queue() {
@@ -133,15 +142,21 @@ bool ShmLink::poll(Inbox& inbox) {
   if (!lost_ && (!queue_.empty() || !streams_out_.empty())) {
     if (queue_.empty() || move_queue()) moved = true;
     moved |= move_streams();
+    tell_hunger();
   }
   Header header;
+  bool took = false;
   while (reader_.peek(header)) {
     if (!take_record(header, inbox)) return true;
-    moved = true;
-    wrote_ = true;  // the peer may be parked waiting for room
+    took = true;
   }
-  if (wrote_) ring_doorbell();
-  return moved;
+  if (took) {
+    // As for the doorbell: the peer sees the room when it looks around before it sleeps, or its hunger is seen here.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (memory_.starved[1 - side_].position.load(std::memory_order_relaxed) != 0) wrote_ = true;
+  }
+  if (wrote_ || wrote_ack_) ring_doorbell();
+  return moved || took;
 }
 
 bool ShmLink::take_record(const Header& header, Inbox& inbox) {
@@ -242,15 +257,15 @@ void ShmLink::on_readable(Inbox& inbox) {
 }
 
 void ShmLink::ring_doorbell() {
-  wrote_ = false;
   // Pairs with Engine::set_parked and the look around that follows it: one of the two sides sees the other.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  wake();
+  if (wrote_ || theirs_.header().parked.load(std::memory_order_relaxed) == Parked::for_everything) wake();
+  wrote_ = wrote_ack_ = false;
 }
 
 void ShmLink::wake() {
   auto& parked = theirs_.header().parked;
-  if (parked.load(std::memory_order_relaxed) == 0 || parked.exchange(0) == 0) return;
+  if (parked.load(std::memory_order_relaxed) == Parked::no || parked.exchange(Parked::no) == Parked::no) return;
   const char byte = 0;
   (void)::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -258,7 +273,7 @@ void ShmLink::wake() {
 bool ShmLink::flush() {
   if (lost_) return true;
   move_queue();
-  if (wrote_) ring_doorbell();
+  if (wrote_ || wrote_ack_) ring_doorbell();
   return queue_.empty();
 }
 

@@ -26,6 +26,7 @@ struct BulkMemory {
 struct LinkMemory {
   Cursor records_read[2];  // by side i, of what the other wrote
   Cursor bulk_read[2];
+  Cursor starved[2];                 // 1 while side i has something for which it finds no room
   alignas(4096) RingMemory ring[2];  // written by side i
   alignas(4096) BulkMemory bulk[2];
 };
@@ -85,6 +86,7 @@ class ShmLink final : public Link {
   bool move_streams();
   bool take_record(const Header& header, Inbox& inbox);
   void take_stream(const Header& header);
+  void tell_hunger();
   void ring_doorbell();
 
   Descriptor socket_;
@@ -100,7 +102,9 @@ class ShmLink final : public Link {
   std::uint64_t next_id_ = 1;
   std::uint64_t bulk_written_ = 0;
   bool lost_ = false;
-  bool wrote_ = false;
+  bool wrote_ = false;      // what the peer is to be woken for if it sleeps,
+  bool wrote_ack_ = false;  // or only if it has nothing else to wait for
+  bool starved_ = false;
   std::deque<Queued> queue_;
   std::unordered_map<std::uint64_t, Message*> offers_;
   std::deque<Message*> streams_out_;

@@ -13,13 +13,6 @@
 #include <cstring>
 
 namespace paceline {
-namespace {
-
-constexpr double kQueueSeconds = 0.010;       // what a switch holds of a link's bytes
-constexpr double kSmallestWindow = 16 << 10;  // holds a long packet
-constexpr double kLargestWindow = 64 << 10;   // what any peer may send at first: beyond it the kernel knows best
-constexpr double kBookkeeping = 1.15;         // what the kernel's own takes of a buffer
-}  // namespace
 
 TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
     : Link(peer), socket_(std::move(socket)), scratch_(scratch) {
@@ -110,24 +103,8 @@ void TcpLink::finished(Outgoing& out) {
   if (send.offered) offers_.erase(send.header.id);
 }
 
-// Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
-// windows together are what it carries in a round trip and holds. The kernel would find that out by losing packets.
-// Where few streams come together each has to bring in more, for which it needs no queue.
 void TcpLink::set_pace(double least, double most) {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (lost_ || ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-  round_trip_us_ = std::min(round_trip_us_, info.tcpi_rtt);
-  const double round_trip = round_trip_us_ * 1e-6;
-  const double window = std::max(least * (kQueueSeconds + round_trip), most * round_trip);
-  if (window < kLargestWindow) {
-    // The kernel takes twice what it is told, for its bookkeeping too.
-    const int half = static_cast<int>(std::max(window, kSmallestWindow) * kBookkeeping / 2);
-    held_ = ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &half, sizeof half) == 0;
-  } else if (held_) {
-    const int none = 0;
-    held_ = ::setsockopt(socket_.get(), SOL_SOCKET, SO_BUF_LOCK, &none, sizeof none) != 0;
-  }
+  if (!lost_) pace_.set(socket_.get(), least, most);
 }
 
 bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }

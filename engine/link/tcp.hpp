@@ -4,11 +4,11 @@
 
 #include <cerrno>
 #include <deque>
-#include <limits>
 #include <span>
 #include <unordered_map>
 
 #include "link/link.hpp"
+#include "link/pace.hpp"
 #include "memory/descriptor.hpp"
 
 namespace paceline {
@@ -75,8 +75,7 @@ class TcpLink final : public Link {
   Descriptor socket_;
   std::span<std::byte> scratch_;
   bool lost_ = false;
-  bool held_ = false;                                                        // the window is as `set_pace` wants it
-  std::uint32_t round_trip_us_ = std::numeric_limits<std::uint32_t>::max();  // the shortest one seen
+  Pace pace_;
   std::uint64_t next_id_ = 1;
   std::uint32_t frames_out_ = 0;
   std::uint32_t frames_in_ = 0;

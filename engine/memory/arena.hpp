@@ -19,9 +19,16 @@ namespace paceline {
 
 inline constexpr std::size_t kCacheLine = 64;
 
+// Whether a process sleeps, and for what its doorbell is to be rung then: every wake-up takes its CPU from somebody.
+enum class Parked : std::uint32_t {
+  no,
+  for_news,        // all but acknowledgements
+  for_everything,  // it has nothing else to wait for
+};
+
 // What lies at the start of every arena.
 struct ArenaHeader {
-  alignas(kCacheLine) std::atomic<std::uint32_t> parked;  // this process sleeps: ring its doorbell
+  alignas(kCacheLine) std::atomic<Parked> parked;
 };
 
 class Arena {

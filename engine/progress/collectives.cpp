@@ -5,6 +5,8 @@
 namespace paceline {
 namespace {
 
+constexpr std::size_t kReducedAtOnce = 4096;  // bytes; one hop is worth more than what links carry
+
 void check_reduction(DType dtype, Op op) {
   if (supports(dtype, op)) return;
   throw Failure(ErrorKind::invalid, std::string(kOpNames[static_cast<std::size_t>(op)]) + " is not defined for " +
@@ -163,9 +165,16 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
     });
   }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+    Lowering lowering(operation.program, group.rank, group.size());
+    // Between machines all copies would cross the root's link.
+    if (bytes > kReducedAtOnce && group.plans.contains("turned_broadcast")) {
+      const Plan& tree = group.plan_for(root == 0 ? "broadcast" : "turned_broadcast", bytes);
+      operation.algorithm = tree.algorithm;
+      const auto scratch = operation.scratch(Lowering::tree_scratch_bytes(tree, count, dtype));
+      return lowering.tree_reduce(tree, data, count, dtype, op, factor, root, scratch);
+    }
     operation.algorithm = "direct";
-    Lowering(operation.program, group.rank, group.size())
-        .reduce(data, count, dtype, op, factor, root, operation.scratch(op == Op::premul_sum ? bytes : 0));
+    lowering.reduce(data, count, dtype, op, factor, root, operation.scratch(op == Op::premul_sum ? bytes : 0));
   });
 }
 

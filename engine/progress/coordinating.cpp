@@ -64,7 +64,8 @@ bool Coordinator::has_work() const {
   return std::ranges::any_of(streams_, [](const auto& stream) {
     if (stream->queue.empty()) return false;
     const Carriage* carriage = stream->queue.front().carriage.get();
-    return carriage == nullptr || carriage->has_work() ||
+    if (carriage == nullptr) return stream->queue.front().number < stream->held_from;
+    return carriage->has_work() ||
            std::ranges::any_of(carriage->moving(), [](const Handle& handle) { return handle->has_work(); });
   });
 }

@@ -47,6 +47,16 @@ struct Totals {
   std::uint64_t negotiations = 0;
 };
 
+// Batches of all-reduces on channel 0 that are over, of 1 MiB and more; numbered alike on all ranks.
+struct LargeBatches {
+  struct Batch {
+    std::uint64_t bytes = 0;
+    std::uint64_t ns = 0;  // that it took
+  };
+  std::uint64_t count = 0;
+  std::deque<Batch> last;  // of all these, in order
+};
+
 class Coordinator final : public Operation, public std::enable_shared_from_this<Coordinator> {
  public:
   // Both groups have the same ranks; `machine_of` numbers the machine of each. Throws Failure (invalid).
@@ -71,6 +81,16 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   // For policy `switching`, on rank 0: see Policy::use.
   void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
   Policy::Use in_use();
+
+  // So that the data group's plans can change between the same two batches on all ranks, with nothing under way; only
+  // with policies that use no other channel than 0. No further batch begins; returns how many have.
+  std::uint64_t hold();
+  // But as many may, in all.
+  void hold_after(std::uint64_t batches);
+  // Whether all of these have been carried out.
+  bool holds();
+  void release();
+  LargeBatches large_batches();
 
   paceline::Counters counters();
   Totals totals();
@@ -107,6 +127,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   static constexpr std::size_t kRecords = 8192;
   static constexpr std::size_t kNamesKept = 4096;
   static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
+  static constexpr std::uint64_t kNotHeld = ~std::uint64_t{0};
+  static constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+  static constexpr std::size_t kLargeKept = 64;
 
   struct Name {
     RequestPtr request;                              // the last one, to be used again
@@ -124,6 +147,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     std::uint64_t bytes = 0;
     std::vector<Carried> carried;
     std::unique_ptr<Carriage> carriage;  // once its turn has come
+    Now begun;                           // then
   };
   // Batches that are carried out one after the other.
   struct Stream {
@@ -132,6 +156,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     std::shared_ptr<Group> group;
     std::uint32_t channel;
     std::uint64_t issued = 0;
+    std::uint64_t begun = 0;             // how many have, by their numbers
+    std::uint64_t held_from = kNotHeld;  // the first that may not
     FusionMemory fusion;
     Surroundings around;
     std::deque<Batch> queue;
@@ -172,6 +198,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Stream& stream_of(std::uint32_t channel);
   bool carry();
   bool carry(Stream& stream);
+  static void begin_batch(Stream& stream);
+  void end_batch(Stream& stream);
   static void abandon(const Carriage& carriage);
   void leave_board();
   void carry_weight(bool carries);
@@ -210,6 +238,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Now asks_ = Now::max();
 
   Totals totals_;
+  LargeBatches large_;
   std::vector<Record> records_;
   std::size_t next_record_ = 0;
   std::vector<std::string> sayings_;

@@ -173,7 +173,7 @@ void Coordinator::get_going() {
 // The caller goes its own way. Peers may sleep, and so may the thread in serve: one of them does the rest.
 void Coordinator::follow_up() {
   get_going();
-  if (engine_->listening_ && !engine_->parked_flags_) engine_->set_parked(true);
+  if (engine_->listening_ && engine_->parked_ == Parked::no) engine_->set_parked(Parked::for_everything);
   submitting_ = true;
   engine_->step(*this);
   submitting_ = false;

@@ -24,12 +24,13 @@ class Engine::Foreground {
   explicit Foreground(Engine& engine) : engine_(engine) {
     engine_.settle_exposed();
     ++engine_.foreground_;
-    if (engine_.parked_flags_) engine_.set_parked(false);
+    if (engine_.parked_ != Parked::no) engine_.set_parked(Parked::no);
   }
   ~Foreground() {
     engine_.settle_exposed();
     if (--engine_.foreground_ > 0) {
       engine_.others_.notify_all();
+      engine_.wake_listener();  // nobody rings for it: this caller was awake
     } else if (!engine_.active_.empty() || !engine_.finished_.empty()) {
       engine_.wake_server();
     }

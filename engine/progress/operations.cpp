@@ -14,6 +14,11 @@ std::unique_lock<std::mutex> Engine::enter() {
     lock.lock();
     --contenders_;
   }
+  // What is changed now may leave an operation with acknowledgements alone to wait for, and nobody rang for those.
+  if (parked_ == Parked::for_news) {
+    set_parked(Parked::for_everything);
+    poll_links();
+  }
   return lock;
 }
 
@@ -57,9 +62,9 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     if (op.state() == Operation::State::failed) throw Failure(op.error());
     return nullptr;
   }
-  if (mode != Mode::inside && foreground_ == 0) {
-    // The serving thread sleeps: let peers wake it, or do so if there is something to do already.
-    if (listening_ && !parked_flags_) set_parked(true);
+  if (mode != Mode::inside && (foreground_ == 0 || listening_)) {
+    // Whoever moves things on sleeps: let peers wake it, or do so if there is something to do already.
+    if (listening_ && parked_ == Parked::no) set_parked(Parked::for_everything);
     const bool moved = poll_links();
     leave_to_server(moved || op.has_work() || op.trouble() || op.over());
   }

@@ -32,7 +32,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   lock.lock();
   listening_ = false;
-  if (parked_flags_) set_parked(false);
+  if (parked_ != Parked::no) set_parked(Parked::no);
   others_.notify_all();
   if (closed_) return;
   if (ready > 0) {
@@ -50,21 +50,23 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
 
 // Asks peers to ring, then looks around: something may have come before they could know that we sleep.
 bool Engine::news_while_parking(CpuMeter& meter) {
-  set_parked(true);
+  const bool for_everything =
+      std::ranges::any_of(active_, [](const auto& operation) { return operation->awaits_acknowledgements(); });
+  set_parked(for_everything ? Parked::for_everything : Parked::for_news);
   const bool news = poll_links();
   meter_ = &meter;
   const bool moved = step_operations();
   meter_ = nullptr;
   if (!moved && !news) return false;
-  set_parked(false);
+  set_parked(Parked::no);
   retire();
   return true;
 }
 
-void Engine::set_parked(bool parked) {
-  parked_flags_ = parked;
+void Engine::set_parked(Parked parked) {
+  parked_ = parked;
   // Before the look around that follows it: see ShmLink::ring_doorbell and Lane::begin.
-  arena_->header().parked.store(parked ? 1 : 0, std::memory_order_relaxed);
+  arena_->header().parked.store(parked, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 

@@ -120,14 +120,70 @@ bool Coordinator::carry(Stream& stream) {
     Batch& batch = stream.queue.front();
     const bool packs = batch.carriage ? batch.carriage->has_work() : batch.carried.size() > 1;
     if (submitting_ && batch.bytes > kBySubmitter && packs) break;
-    if (!batch.carriage) batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+    if (!batch.carriage) {
+      if (batch.number >= stream.held_from) break;
+      begin_batch(stream);
+    }
     if (!batch.carriage->step()) break;
     moved = true;
     if (!batch.carriage->over()) break;
-    busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
-    stream.queue.pop_front();
+    end_batch(stream);
   }
   return moved;
+}
+
+void Coordinator::begin_batch(Stream& stream) {
+  Batch& batch = stream.queue.front();
+  stream.begun = batch.number + 1;
+  batch.begun = Clock::now();
+  batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+}
+
+void Coordinator::end_batch(Stream& stream) {
+  const Batch& batch = stream.queue.front();
+  busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
+  const Collective collective = batch.carriage->carried().front().request->what.collective;
+  if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= kLarge) {
+    if (large_.last.size() == kLargeKept) large_.last.pop_front();
+    large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
+    ++large_.count;
+  }
+  stream.queue.pop_front();
+}
+
+std::uint64_t Coordinator::hold() {
+  const auto lock = engine_->enter();
+  check_open("hold");
+  Stream& stream = *streams_.front();
+  stream.held_from = stream.begun;
+  return stream.begun;
+}
+
+void Coordinator::hold_after(std::uint64_t batches) {
+  const auto lock = engine_->enter();
+  check_open("hold_after");
+  Stream& stream = *streams_.front();
+  stream.held_from = std::max(stream.begun, batches);
+  follow_up();
+}
+
+bool Coordinator::holds() {
+  const auto lock = engine_->enter();
+  check_open("holds");
+  const Stream& stream = *streams_.front();
+  return stream.issued >= stream.held_from && (stream.queue.empty() || stream.queue.front().number >= stream.held_from);
+}
+
+void Coordinator::release() {
+  const auto lock = engine_->enter();
+  check_open("release");
+  streams_.front()->held_from = kNotHeld;
+  follow_up();
+}
+
+LargeBatches Coordinator::large_batches() {
+  const auto lock = engine_->enter();
+  return large_;
 }
 
 // Gives up what is under way: nobody will ever end it.

@@ -51,6 +51,5 @@ void bind_coordinator(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);
-void bind_policies(nb::module_& m);
 
 }  // namespace paceline

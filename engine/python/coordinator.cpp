@@ -89,6 +89,13 @@ nb::tuple counters(PyCoordinator& self) {
                         t.oversleep_ns, t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
 }
 
+nb::tuple large_batches(PyCoordinator& self) {
+  const LargeBatches large = self.coordinator->large_batches();
+  nb::list last;
+  for (const auto& batch : large.last) last.append(nb::make_tuple(batch.bytes, batch.ns));
+  return nb::make_tuple(large.count, last);
+}
+
 nb::list records(PyCoordinator& self, std::uint64_t after) {
   std::vector<Record> found;
   {
@@ -165,6 +172,16 @@ void bind_coordinator(nb::module_& m) {
              const Policy::Use use = self.coordinator->in_use();
              return nb::make_tuple(use.name, use.refused);
            })
+      .def(
+          "hold", [](PyCoordinator& self) { return self.coordinator->hold(); }, Release())
+      .def(
+          "hold_after", [](PyCoordinator& self, std::uint64_t batches) { self.coordinator->hold_after(batches); },
+          Release())
+      .def(
+          "holds", [](PyCoordinator& self) { return self.coordinator->holds(); }, Release())
+      .def(
+          "release", [](PyCoordinator& self) { self.coordinator->release(); }, Release())
+      .def("large_batches", &large_batches)
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
       .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })

@@ -75,7 +75,6 @@ NB_MODULE(_engine, m) {
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_measure(m);
-  bind_policies(m);
   bind_arena(m);
   bind_group(m);
   bind_coordinator(m);

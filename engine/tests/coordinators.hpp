@@ -28,7 +28,8 @@ class Coordinated {
                                                                                                       : Wire::tcp;
             },
             false, timeout),
-        coordinators_(static_cast<std::size_t>(size_)) {
+        coordinators_(static_cast<std::size_t>(size_)),
+        data_(static_cast<std::size_t>(size_)) {
     std::vector<std::uint64_t> offsets(static_cast<std::size_t>(size_));
     std::barrier<> all(size_);
     world_.run([&](Rank& r) {
@@ -38,7 +39,9 @@ class Coordinated {
                                    plans_for(size_, false));
       };
       auto& coordinator = coordinators_[static_cast<std::size_t>(r.rank)];
-      coordinator = std::make_shared<Coordinator>(engine, group(1000), group(1001), policy, options, machines_);
+      auto& data = data_[static_cast<std::size_t>(r.rank)];
+      data = group(1001);
+      coordinator = std::make_shared<Coordinator>(engine, group(1000), data, policy, options, machines_);
       offsets[static_cast<std::size_t>(r.rank)] = coordinator->board_offset();
       all.arrive_and_wait();
       const int here = machines_[static_cast<std::size_t>(r.rank)];
@@ -54,6 +57,7 @@ class Coordinated {
   struct Seated {
     Rank& r;
     Coordinator& coordinator;
+    Group& data;
 
     int rank() const { return r.rank; }
     void wait(const std::shared_ptr<Requested>& requested, double timeout = -1) {
@@ -73,7 +77,10 @@ class Coordinated {
   };
 
   void run(const std::function<void(Seated)>& body) {
-    world_.run([&](Rank& r) { body({r, *coordinators_[static_cast<std::size_t>(r.rank)]}); });
+    world_.run([&](Rank& r) {
+      const auto rank = static_cast<std::size_t>(r.rank);
+      body({r, *coordinators_[rank], *data_[rank]});
+    });
   }
   World& world() { return world_; }
   int size() const { return size_; }
@@ -83,6 +90,7 @@ class Coordinated {
   int size_;
   World world_;
   std::vector<std::shared_ptr<Coordinator>> coordinators_;
+  std::vector<std::shared_ptr<Group>> data_;
 };
 
 }  // namespace paceline::test

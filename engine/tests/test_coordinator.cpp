@@ -1,6 +1,7 @@
 // Ranks hand in named requests in any order: all of them are carried out, right to the bit, and errors are named.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <set>
@@ -359,6 +360,50 @@ TEST(bad_wishes_are_refused) {
     refused(wish, "add up to 4");
     seat.wait(seat.coordinator.submit(good));
   });
+}
+
+TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
+  for (const std::string policy : {"board", "cycle"}) {
+    for (const std::string machines : {"01", "011"}) {
+      Coordinated job(machines, policy, {.fusion_bytes = 100'000, .cycle_seconds = 0.0005});
+      std::barrier<> all(job.size());
+      std::atomic<std::uint64_t> most = 0;
+      job.run([&](Coordinated::Seated seat) {
+        for (int round = 0; round < 6; ++round) {
+          std::vector<std::vector<float>> tensors;
+          std::vector<std::shared_ptr<Requested>> requests;
+          const auto hand_in = [&](int from, int to) {
+            for (int i = from; i < to; ++i)
+              requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+          };
+          for (int i = 0; i < 24; ++i)
+            tensors.push_back(ramp(static_cast<std::size_t>(i % 8 == 0 ? 300'000 : 5'000), seat.rank(), i));
+          if (seat.rank() == 0) most = 0;
+          all.arrive_and_wait();
+          hand_in(0, 8 + 8 * (seat.rank() % 2));
+          const std::uint64_t begun = seat.coordinator.hold();
+          for (std::uint64_t seen = most; seen < begun && !most.compare_exchange_weak(seen, begun);) continue;
+          all.arrive_and_wait();
+          seat.coordinator.hold_after(most);
+          const auto deadline = Clock::now() + std::chrono::seconds(20);
+          while (!seat.coordinator.holds()) {
+            CHECK(Clock::now() < deadline);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          hand_in(static_cast<int>(requests.size()), 24);
+          CHECK(seat.coordinator.holds());
+          CHECK(!seat.r.engine->is_over(*requests.back()));
+          seat.r.engine->set_plans(seat.data, plans_for(job.size(), round % 2 == 0));
+          seat.coordinator.release();
+          for (const auto& request : requests) seat.wait(request);
+          for (int i = 0; i < 24; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+        }
+        const LargeBatches large = seat.coordinator.large_batches();
+        CHECK(large.count == 18 && large.last.size() == 18);
+        for (const auto& batch : large.last) CHECK(batch.bytes >= std::uint64_t{1} << 20);
+      });
+    }
+  }
 }
 
 TEST(two_coordinators_know_nothing_of_each_other) {

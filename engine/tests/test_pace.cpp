@@ -1,6 +1,9 @@
 // Links to other machines take in no more ahead than a switch holds, whatever groups use them: by the room that the
 // kernel has for what comes before it is read.
+#include <netinet/tcp.h>
+
 #include <limits>
+#include <string>
 
 #include "link/tcp.hpp"
 #include "world.hpp"
@@ -17,6 +20,13 @@ int room(int socket) {
   socklen_t size = sizeof bytes;
   CHECK(::getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0);
   return bytes;
+}
+
+std::string congestion_control(int socket) {
+  char name[16] = {};
+  socklen_t size = sizeof name - 1;
+  CHECK(::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0);
+  return name;
 }
 
 }  // namespace
@@ -43,6 +53,21 @@ TEST(a_paced_link_takes_little_ahead) {
   // What one group has to bring in on its own takes no queue on a short way, and a long window on a long one.
   CHECK(taken_ahead({{2e6, 16e6}}) < 64 << 10);
   CHECK(taken_ahead({{2e6, 1e15}}) == usual);
+}
+
+TEST(what_is_held_needs_no_guess_of_the_kernel) {
+  std::vector<std::byte> scratch(1 << 16);
+  const auto [socket, other] = tcp_pair();
+  const Descriptor peer(other);
+  // What the system has may be any; reno is there everywhere, and anybody may choose it.
+  CHECK(::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == 0);
+  const bool allowed = ::setsockopt(other, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) == 0;
+  TcpLink link(0, Descriptor(socket), scratch);
+  link.set_pace(2e6, 2e6);
+  CHECK(congestion_control(socket) == (allowed ? "cubic" : "reno"));
+  link.set_pace(1e6, 1e6);
+  link.set_pace(1e12, 1e12);
+  CHECK(congestion_control(socket) == "reno");
 }
 
 TEST(groups_do_not_spoil_each_others_streams) {

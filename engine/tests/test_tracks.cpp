@@ -24,6 +24,14 @@ Plan two_and_three() {
   return plan;
 }
 
+// The same machines; their first ranks tell each other all that they have combined.
+Plan leaders_of_two_and_three() {
+  return {-1,
+          "exchange",
+          true,
+          {{reduce_of(0, 1, 1, {0, 1}, 0), reduce_of(0, 1, 1, {2, 3, 4}, 2)}, {reduce_of(0, 1, 1, {0, 2}, 0)}}};
+}
+
 Plan binomial_plan(int size) {
   Plan plan{-1, "binomial", false, {}};
   for (int distance = 1; distance < size; distance *= 2) {
@@ -125,6 +133,16 @@ void check_broadcast(Rank& r, std::size_t count) {
   }
 }
 
+void check_reduce(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  for (int root = 0; root < r.size; ++root) {
+    const auto given = numbers(dtype, count, r.rank);
+    auto data = given;
+    reduce(*r.engine, *r.group, data.data(), count, dtype, op, kFactor, root, Mode::blocking);
+    CHECK(data == (r.rank == root ? expected(dtype, op, kFactor, count, r.size) : given));
+  }
+}
+
 void check_blocks(Rank& r, DType dtype, Op op, std::size_t count) {
   constexpr double kFactor = 2;
   const std::size_t all = count * static_cast<std::size_t>(r.size);
@@ -158,6 +176,7 @@ void check_counts(int size, const std::function<Wire(int, int)>& wire, const Pla
       check_all_reduce(r, DType::float32, Op::sum, count);
       check_all_reduce(r, DType::float64, Op::avg, count);
       check_broadcast(r, count);
+      check_reduce(r, DType::int64, Op::max, count);
     }
   });
 }
@@ -191,6 +210,13 @@ TEST(every_count_on_every_wire) {
   }
 }
 
+TEST(leaders_in_one_shot) {
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}}) {
+    check_counts(5, mixed, leaders_of_two_and_three(), chunk);
+    check_counts(5, staged, leaders_of_two_and_three(), chunk);
+  }
+}
+
 TEST(every_count_of_blocks_on_every_wire) {
   for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, kLong}) {
     check_blocks(5, mixed, blocks_of_two_and_three(), chunk);
@@ -213,8 +239,10 @@ TEST(every_type_and_reduction) {
   world.run([](Rank& r) {
     for (std::size_t dtype = 0; dtype < kDTypeNames.size(); ++dtype)
       for (std::size_t op = 0; op < kOpNames.size(); ++op)
-        if (supports(static_cast<DType>(dtype), static_cast<Op>(op)))
+        if (supports(static_cast<DType>(dtype), static_cast<Op>(op))) {
           check_all_reduce(r, static_cast<DType>(dtype), static_cast<Op>(op), 12'345);
+          check_reduce(r, static_cast<DType>(dtype), static_cast<Op>(op), 12'345);
+        }
   });
 }
 

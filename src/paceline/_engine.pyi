@@ -181,6 +181,19 @@ class Coordinator:
     def in_use(self) -> tuple[str, bool]:
         """The policy that this rank uses now, and whether the last change was refused because a rank had joined."""
 
+    def hold(self) -> int:
+        """Begin no further batch on channel 0; how many have begun."""
+
+    def hold_after(self, batches: int, /) -> None:
+        """As many may begin, in all."""
+
+    def holds(self) -> bool:
+        """Whether all that may begin are over."""
+
+    def release(self) -> None: ...
+    def large_batches(self) -> tuple[int, list[tuple[int, int]]]:
+        """How many batches of all-reduces of 1 MiB and more are over; of the last ones bytes and nanoseconds."""
+
     def counters(self) -> tuple[int, ...]: ...
     def records(self, after: int = 0) -> list[tuple[str, str, int, int, int, int, int, int, int, bool, int]]: ...
     def sayings(self) -> list[str]: ...
@@ -223,54 +236,3 @@ class Engine:
     def events(self, after: int = 0) -> list[Event]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> list[Wait]: ...
-
-class PolicyWorld:
-    """Ranks in one thread, each with its policy of coordination; what happens next is chosen by the caller.
-
-    Raises RuntimeError where a policy breaks its word: ranks issue different batches, or what was not handed in.
-    """
-
-    def __init__(
-        self,
-        policy: str,
-        machine_of: Sequence[int],
-        fusion_bytes: int = ...,
-        cache_capacity: int = ...,
-        slots: int = ...,
-        words: int = ...,
-    ) -> None:
-        """`machine_of`: a machine's number for each rank; `slots`, `words`: size of the board that a machine shares."""
-
-    @property
-    def size(self) -> int: ...
-    def submit(
-        self,
-        rank: int,
-        name: str,
-        count: int = 1,
-        collective: str = "all_reduce",
-        priority: int = 0,
-        bundle: int = 0,
-        bundle_size: int = 0,
-    ) -> None: ...
-    def join(self, rank: int, /) -> None: ...
-    def wait(self, rank: int, name: str, /) -> None:
-        """This rank hands in nothing more before this request is over."""
-
-    def set_order(self, rank: int, buffers: Sequence[Sequence[str]], /) -> None: ...
-    def use(self, name: str, buffers: Sequence[Sequence[str]] = ()) -> None: ...
-    def in_use(self, rank: int, /) -> tuple[str, bool]: ...
-    def events(self) -> list[tuple[str, int, int]]:
-        """What can happen: kind, rank, and from which rank or on which channel."""
-
-    def happen(self, number: int, /) -> None: ...
-    def check_over(self) -> None:
-        """Raises RuntimeError if something was handed in and is not over."""
-
-    def under_way(self, rank: int, /) -> list[str]: ...
-    def over(self, rank: int, /) -> list[tuple[str, str]]:
-        """Names and errors, empty where there was none."""
-
-    def joining(self, rank: int, /) -> bool: ...
-    def joins(self, rank: int, /) -> list[int]:
-        """Of each join that is over, the rank that was last."""

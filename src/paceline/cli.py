@@ -1,6 +1,7 @@
 """The `paceline` command. Each subcommand imports what it needs when it runs, so that `paceline --help` is quick."""
 
 import importlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -9,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from paceline.files import UsageError
 from paceline.launch.arguments import split
-
-# What Typer raises for wrong arguments; its name moved between Typer's versions, its place in the hierarchy didn't.
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+from paceline.version import VERSION
 
 _ELSEWHERE = {
     "bench": (
@@ -61,7 +61,7 @@ class _RunCommand(TyperCommand):
         try:
             ctx.obj = split(args)
         except ValueError as error:
-            raise _UsageError(str(error)) from None
+            raise UsageError(str(error)) from None
         return super().parse_args(ctx, [*ctx.obj.own, "--", *ctx.obj.program])
 
 
@@ -94,12 +94,12 @@ def run(
 
     ranks = ranks or ranks_here(os.environ)
     if not ranks:
-        raise _UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
+        raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
     request = Request(ctx.obj, ranks, threads, pin, direct, grace, cores)
     try:
         return run(request, dict(os.environ), available())
     except ValueError as error:
-        raise _UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def doctor(
@@ -145,11 +145,11 @@ def trace(
     from paceline.trace import flight as recorder
 
     if folder is not None and pid is not None:
-        raise _UsageError("give a folder or --pid, not both")
+        raise UsageError("give a folder or --pid, not both")
     try:
         dumps, silent = (dump.read(folder), []) if folder is not None else live.job(pid)
     except (ValueError, OSError) as error:
-        raise _UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     for silence in silent:
         print(f"paceline trace: {silence}; left out", file=sys.stderr)
     if folder is None:
@@ -167,19 +167,29 @@ def trace(
             operations = chrome.write(dumps, output)
             done = f"{output}: {operations} operations of {ranks}; open it at https://ui.perfetto.dev"
     except OSError as error:
-        raise _UsageError(f"cannot write {error.filename}: {error.strerror}") from None
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
     print(done)
     return 0
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paceline {VERSION}")
+        raise typer.Exit
+
+
+def _paceline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Collective communication that keeps every rank of a training job in step."""
+
+
 def application(wanted: str | None) -> typer.Typer:
     """The application; of the subcommands that live elsewhere only `wanted` is imported, the others are listed."""
-    app = typer.Typer(
-        name="paceline",
-        help="Collective communication that keeps every rank of a training job in step.",
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
+    app = typer.Typer(name="paceline", add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_paceline)
     app.command("run", cls=_RunCommand)(run)
     app.command("doctor")(doctor)
     app.command("trace")(trace)
@@ -195,15 +205,19 @@ def application(wanted: str | None) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
     words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
     app = application(words[0] if words else None)
     try:
         code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
-    except _UsageError as error:
+    except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
-        print(f"{command}: {message}", file=sys.stderr)
+        if message:  # else the help was asked for, and shown
+            print(f"{command}: {message}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 

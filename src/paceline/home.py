@@ -42,6 +42,8 @@ def runtime() -> Runtime:
 
             settings = Settings.from_environment()
             set_up_logging(settings)
+            if _home.runtime is not None:
+                atexit.unregister(_home.runtime.close)  # else it would be kept, and its arena with it
             made = Runtime(settings, _engine, plans)
             atexit.register(made.close)
             _home.runtime = made

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from paceline import cores, neighbours, pinning
 from paceline.errors import CommunicationError
-from paceline.native import Arena, Engine, EngineModule
+from paceline.native import Arena, EngineModule
 from paceline.observe.lookout import Lookout
 from paceline.partition import Partition
 from paceline.places import Places, given
@@ -37,6 +37,9 @@ from paceline.settings import Settings
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.version import VERSION
+
+if TYPE_CHECKING:
+    from paceline.adapt.keeper import Keeper
 
 log = logging.getLogger("paceline")
 
@@ -79,7 +82,7 @@ class Runtime:
             new_process_name(), this_machine(settings.machine), cores.available(), version(), network
         )
         self._pid = os.getpid()
-        self._arena: Arena | None = native.Arena()
+        self._arena: Arena | None = _arena(native)
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._serving: Serving | None = None  # from the first meeting on
@@ -154,6 +157,30 @@ class Runtime:
             return self._memberships[channel]
         except KeyError:
             raise CommunicationError(f"this process has no group with channel {channel}") from None
+
+    def keeper(self, native: Any, timeout: float) -> Keeper | None:
+        """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
+
+        timeout: seconds for each message while links are measured.
+        """
+        membership = self.membership(native.channel)
+        if membership.one_machine or self.settings.algorithm is not None:
+            return None
+        from paceline.adapt.keeper import Keeper
+        from paceline.adapt.links import links
+
+        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
+            entries = self._plans(found.topology, found.ranks, None)
+            native.set_pace(stream_rate(found, entries, membership.rank))
+            return entries
+
+        assert self._places is not None
+        return Keeper(
+            native,
+            self._places.of(membership.members),
+            lambda between: links(self, between, membership.members, timeout),
+            plan_again,
+        )
 
     def forget(self, channel: int) -> None:
         """The group with this channel was closed."""
@@ -298,29 +325,12 @@ class Runtime:
         if self._lookout is None:
             me = str(membership.members[membership.rank])
             self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
-        if membership.one_machine or self.settings.algorithm is not None or plans is not None:
+        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
+        if keeper is None:
             return group
-        return self._adaptive(engine, group, membership, here, timeout)
-
-    def _adaptive(
-        self, engine: Engine, native: Any, membership: Membership, placement: Placement, timeout: float
-    ) -> Any:
-        """Between machines, and where nobody asked for an algorithm, plans follow the network."""
         from paceline.adapt.group import AdaptiveGroup
-        from paceline.adapt.links import links
 
-        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
-            entries = self._plans(found.topology, found.ranks, None)
-            native.set_pace(stream_rate(found, entries, membership.rank))
-            return entries
-
-        return AdaptiveGroup(
-            native,
-            placement,
-            engine.events,
-            lambda native: links(self, native, membership.members, timeout),
-            plan_again,
-        )
+        return AdaptiveGroup(group, keeper, engine.events)
 
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""
@@ -337,6 +347,16 @@ class Runtime:
 
     def _requests(self) -> Sequence[Any]:
         return self._lookout.requests() if self._lookout is not None else ()
+
+
+def _arena(native: EngineModule) -> Arena:
+    try:
+        return native.Arena()
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"this process gets no shared memory ({error}): the limits on files and addresses, "
+            "ulimit -f and ulimit -v, hold for it too"
+        ) from None
 
 
 def version() -> str:

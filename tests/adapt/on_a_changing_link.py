@@ -1,18 +1,22 @@
 """A rank that calls a collective, waits for a word on its standard input, and calls it again.
 
-Arguments: all_reduce, all_gather or reduce_scatter; calls before and after.
+Arguments: all_reduce, all_gather, reduce_scatter, or named for all-reduces that go through a coordinator; calls before
+and after.
 """
 
 from __future__ import annotations
 
 import sys
+from contextlib import closing, nullcontext
 
 import numpy as np
 
 import paceline
+from paceline._engine import DTYPES
+from paceline.coordinate import Coordinator, Options, Span, coordinator
 
-COUNT = 3 << 17
-"""Elements of the whole."""
+COUNT = 12 * 21846
+"""Elements of the whole: for 3 ranks and for 4, and just as much as counts."""
 
 
 def call(group: paceline.Group, collective: str, number: int) -> None:
@@ -32,11 +36,30 @@ def call(group: paceline.Group, collective: str, number: int) -> None:
         assert (block == total).all(), number
 
 
+def call_by_name(group: paceline.Group, names: Coordinator, number: int) -> None:
+    """Two, of which the ranks hand in another one first."""
+    arrays = [np.full(COUNT, group.rank + number + which, np.float32) for which in (0, 1)]
+    order = (0, 1) if group.rank % 2 else (1, 0)
+    dtype = DTYPES["float32"]
+    under_way = [names.all_reduce(f"{which}", Span(arrays[which].ctypes.data, COUNT, dtype)) for which in order]
+    for request in under_way:
+        request.wait()
+    for which, array in enumerate(arrays):
+        total = group.size * (number + which) + group.size * (group.size - 1) / 2
+        assert (array == total).all(), (number, which)
+
+
 def main(collective: str, before: int, after: int) -> None:
-    with paceline.init(timeout=60) as group:
+    with (
+        paceline.init(timeout=60) as group,
+        closing(coordinator(group, Options())) if collective == "named" else nullcontext() as names,
+    ):
         for calls in (before, after):
             for number in range(calls):
-                call(group, collective, number)
+                if names is None:
+                    call(group, collective, number)
+                else:
+                    call_by_name(group, names, number)
             if group.rank == 0 and calls == before:
                 print("ready", flush=True)
                 sys.stdin.readline()

@@ -30,9 +30,21 @@ def test_a_change_for_good_is_found_as_soon_as_patience_ends(steady: list[float]
     assert verdicts == [False] * (len(verdicts) - 1) + [True]
 
 
+@given(st.integers(0, 5), SUSPICIOUS)
+def test_what_is_not_the_links_is_measured_ever_more_rarely(times: int, suspicious: float) -> None:
+    pace = Pace()
+    for _ in range(times):
+        pace.measured(others=False)
+    pace.changed(1.0)  # is usual from now on
+    assert [pace.changed(suspicious) for _ in range(PATIENCE << times)] == [False] * ((PATIENCE << times) - 1) + [True]
+    pace.measured(others=True)
+    pace.changed(1.0)
+    assert [pace.changed(suspicious) for _ in range(PATIENCE)][-1]
+
+
 @given(st.floats(0.01, 100))
 def test_what_the_prediction_leaves_out_is_measured_once(ratio: float) -> None:
     pace = Pace()
-    pace.measured()
+    pace.measured(others=True)
     assert not any(pace.changed(ratio) for _ in range(10))
     assert [pace.changed(2 * ratio) for _ in range(PATIENCE)][-1]

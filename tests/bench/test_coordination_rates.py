@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from benched import bench
 
 from paceline.bench.coordination import measure
 from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Seen, Way, divided
@@ -16,7 +15,6 @@ from paceline.bench.ranks.input_worker import InputWorker
 from paceline.bench.ranks.named import Training
 from paceline.partition import parse
 
-START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 OPTIONS = {"model": "two", "gradients": json.dumps([["a", 5], ["b", 7]]), "units": "3", "input_units": "1"}
 
 
@@ -89,8 +87,8 @@ def test_divided_cores_are_a_partition_that_the_setting_takes(ranks):
 @pytest.mark.timeout(300)
 def test_policies_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
-    words = ("coordination", "--models", "GoogLeNet", "--compute", "5", "--rounds", "3", "--steps", "1", "--json")
-    done = subprocess.run([sys.executable, "-c", START, *words, file], capture_output=True, text=True, timeout=280)
+    words = ("coordination", "--models", "GoogLeNet", "--compute", 5, "--rounds", 3, "--steps", 1)
+    done = bench(*words, "--json", file, seconds=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
     assert [(row["policy"], row["wait"]) for row in rows] == [(way.policy, way.wait) for way in measure.WAYS]
@@ -103,8 +101,6 @@ def test_policies_through_the_command_line(tmp_path):
 
 
 def test_a_model_that_nobody_knows_is_refused():
-    done = subprocess.run(
-        [sys.executable, "-c", START, "coordination", "--models", "ResNet"], capture_output=True, text=True, timeout=60
-    )
+    done = bench("coordination", "--models", "ResNet")
     assert done.returncode == 2
     assert "'ResNet' is none of ResNet-50, GoogLeNet, AlexNet" in " ".join(done.stderr.split())

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 
 import pytest
+from benched import bench
 
 torch = pytest.importorskip("torch")
 
 from paceline.bench.ddp import measure  # noqa: E402
 from paceline.bench.ranks import training  # noqa: E402
-
-START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 
 
 def test_the_network_is_the_same_each_time():
@@ -59,8 +56,7 @@ def test_rates_are_compared_round_by_round():
 @pytest.mark.timeout(300)
 def test_rows_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
-    words = ("ddp", "--batch", "1", "--rounds", "3", "--steps", "1", "--json", str(file))
-    done = subprocess.run([sys.executable, "-c", START, *words], capture_output=True, text=True, timeout=280)
+    done = bench("ddp", "--batch", 1, "--rounds", 3, "--steps", 1, "--json", file, seconds=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
     assert [row["system"] for row in rows] == list(measure.WAYS) == list(training.WAYS)

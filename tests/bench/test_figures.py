@@ -8,6 +8,7 @@ import pytest
 
 from paceline.bench import bandwidth, report, sizes
 from paceline.lab.lab import switched
+from paceline.plan.words import parse_bytes
 from paceline.topology import Link
 
 
@@ -16,18 +17,18 @@ from paceline.topology import Link
     [("8", 8), ("1K", 1024), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1.5k", 1536), (" 512B ", 512), ("4MB", 4 << 20)],
 )
 def test_a_size_is_read_as_people_write_it(text, expected):
-    assert sizes.parse(text) == expected
+    assert parse_bytes(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "M", "-8", "8X", "64 MegaB", "1e6", "0x10"])
 def test_a_size_that_cannot_be_read_says_what_would_be_right(text):
     with pytest.raises(ValueError, match="such as 64M"):
-        sizes.parse(text)
+        parse_bytes(text)
 
 
 @pytest.mark.parametrize("size", [1, 8, 1023, 1024, 3 << 10, 64 << 20, 5 << 30])
 def test_a_shown_size_reads_back(size):
-    assert sizes.parse(sizes.show(size)) == size
+    assert parse_bytes(sizes.show(size)) == size
 
 
 def test_the_sweep_includes_both_ends():

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
+from benched import bench
 
 from paceline import _engine
 from paceline.bench.kernels import measure
 from paceline.bench.kernels.measure import Kernel, Operands, every_kernel
-
-START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 
 
 def test_every_dtype_and_every_reduction_is_covered():
@@ -40,8 +37,7 @@ def test_the_right_result_passes_and_one_planted_error_is_counted(kernel, monkey
 
 def test_rows_of_both_sizes_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
-    words = ("reductions", "--cached", "4K", "--large", "256K", "--rounds", "3", "--json", str(file))
-    done = subprocess.run([sys.executable, "-c", START, *words], capture_output=True, text=True, timeout=100)
+    done = bench("reductions", "--cached", "4K", "--large", "256K", "--rounds", 3, "--json", file)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
     assert [(row["bytes"], row["buffer"]) for row in rows[:: len(rows) // 2]] == [(4096, "cache"), (262144, "memory")]

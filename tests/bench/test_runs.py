@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from benched import bench, command
 
 from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
@@ -25,16 +26,7 @@ KEYS = {
     *("time_us", "time_us_q1", "time_us_q3", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong", "iterations"),
     *("asked", "bytes_per_link", "link_efficiency", "bound_us"),
 }
-START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 QUICK = ["--rounds", "3", "--iterations", "3"]
-
-
-def command(*words):
-    return [sys.executable, "-c", START, *words]
-
-
-def bench(*words, **options):
-    return subprocess.run(command(*words), capture_output=True, text=True, timeout=100, **options)
 
 
 def offspring(scratch):
@@ -253,8 +245,7 @@ def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
     cluster.write_text("children:\n" + "".join(f"  - {machine}\n" for machine in machines))
     peers = ["gloo", *(name for name in ("openmpi", "mpich") if installed(name))]
     words = ["all_reduce", "-b", "1M", "-e", "1M", "--algorithms", "ring,halving_doubling", "--paths", "engine"]
-    start = "import sys; from paceline.cli import main; main()"
-    lab = [sys.executable, "-c", start, "lab", str(cluster), "--json", str(links), "--timeout", "90", "--"]
+    lab = [sys.executable, "-m", "paceline", "lab", str(cluster), "--json", str(links), "--timeout", "90", "--"]
     line = [*lab, *command(*words, *QUICK, "--against", ",".join(peers), "--json", str(file))]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -278,8 +269,7 @@ def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
 def test_a_lab_says_how_many_ranks_there_are(tmp_path):
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("children: [{machine: one, ranks: 2, uplink: 1 Gbit/s}]\n")
-    start = "from paceline.cli import main; main()"
-    lab = [sys.executable, "-c", start, "lab", str(cluster), "--"]
+    lab = [sys.executable, "-m", "paceline", "lab", str(cluster), "--"]
     done = subprocess.run([*lab, *command("all_reduce", "-n", "4")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "the lab has 2 ranks" in done.stderr

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from benched import bench
 
 from paceline.bench.run import Request, started
 from paceline.bench.systems import System
 from paceline.bench.waiting import measure
-
-START = "import sys; from paceline.cli import main; main(['bench', *sys.argv[1:]])"
 
 
 def alone(call):
@@ -50,14 +47,8 @@ def test_the_loss_is_the_median_over_the_rounds():
 def test_rows_through_the_command_line(tmp_path):
     file, scratch = tmp_path / "rows.json", tmp_path / "scratch"
     scratch.mkdir()
-    words = ("waiting", "-n", "2", "--computing", "1", "--rounds", "3", "--against", "gloo", "--json", str(file))
-    done = subprocess.run(
-        [sys.executable, "-c", START, *words],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        env={**os.environ, "TMPDIR": str(scratch)},
-    )
+    words = ("waiting", "-n", 2, "--computing", 1, "--rounds", 3, "--against", "gloo", "--json", file)
+    done = bench(*words, env={**os.environ, "TMPDIR": str(scratch)})
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
     systems = ["paceline", "gloo"]

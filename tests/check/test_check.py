@@ -73,8 +73,11 @@ def test_a_single_rank_has_no_links() -> None:
 
 
 def test_a_file_that_cannot_be_written() -> None:
+    """Said before anything is measured, where it can be."""
     code, _, err = check("-n", "2", "--out", "/nowhere/found.yaml")
-    assert code == 1 and "paceline check: cannot write /nowhere/found.yaml: No such file or directory" in err
+    assert (code, err) == (2, "paceline check: cannot write /nowhere/found.yaml: No such file or directory\n")
+    code, _, err = check("-n", "2", "--out", "/")
+    assert (code, err) == (2, "paceline check: cannot write /: Is a directory\n")
 
 
 def said_in_lab(topology: str, where: list[int], out: Path) -> str:

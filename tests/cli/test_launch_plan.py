@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -112,7 +113,7 @@ def line_for(words: str, environ: dict[str, str] | None = None) -> str:
 def test_one_machine_meets_at_a_free_local_port() -> None:
     line = line_for("train.py --lr 1")
     assert "--nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0" in line
-    assert line.endswith("-u train.py --lr 1")
+    assert line.endswith(f"- {sys.executable} train.py --lr 1")
 
 
 @pytest.mark.parametrize(
@@ -135,11 +136,23 @@ def test_what_torchrun_keeps_goes_where_the_user_says() -> None:
 
 
 def test_modules_and_programs() -> None:
-    assert line_for("-m pack.age x").endswith("-u -m pack.age x")
+    assert line_for("-m pack.age x").endswith(f"- {sys.executable} -m pack.age x")
     assert line_for("--no-python ./a.out x").endswith("- ./a.out x")
     assert line_for("--run-path /a.py x").endswith("--run-path /a.py x")
     assert line_for("sh -c true").endswith("- sh -c true")
     assert line_for(f"{sys.executable} x.py").endswith(f"- {sys.executable} x.py")
+
+
+def test_a_file_that_starts_by_itself_is_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = {"wrap": "#!/bin/sh\n", "train": "#!/usr/bin/env python3\n", "plain.py": "pass\n", "notes": "#!/bin/sh\n"}
+    for name, text in texts.items():
+        Path(name).write_text(text)
+        Path(name).chmod(0o644 if name == "notes" else 0o755)
+    assert line_for("wrap x").endswith("- ./wrap x")
+    assert line_for(f"{tmp_path}/wrap x").endswith(f"- {tmp_path}/wrap x")
+    for name in ("train", "plain.py", "notes"):
+        assert line_for(name).endswith(f"- {sys.executable} {name}")
 
 
 def test_the_secret_is_made_for_one_machine_only() -> None:
@@ -150,6 +163,19 @@ def test_the_secret_is_made_for_one_machine_only() -> None:
     assert "PACELINE_SECRET" not in two and "PACELINE_SECRET" in notes[0]
     kept, _ = ranks_environment(Request(split(["a.py"]), "2"), {"PACELINE_SECRET": "ours"}, plan)
     assert kept["PACELINE_SECRET"] == "ours"
+
+
+def test_what_ranks_print_comes_at_once() -> None:
+    plan = plan_resources(2, Cpus(), {})
+    for set_by_user, expected in (({}, "1"), ({"PYTHONUNBUFFERED": ""}, "")):
+        environment, _ = ranks_environment(Request(split(["python", "a.py"]), "2"), set_by_user, plan)
+        assert environment["PYTHONUNBUFFERED"] == expected
+
+
+def test_without_a_place_for_temporary_files_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torchrun.tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="needs a folder for temporary files: No such file or directory; TMPDIR"):
+        torchrun.TorchrunJob(split(["train.py"]), "2", {})
 
 
 def test_torchruns_own_variables_say_how_many_ranks_are_here_and_elsewhere() -> None:

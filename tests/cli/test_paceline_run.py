@@ -2,13 +2,27 @@
 
 import os
 import pty
+import re
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from launched import FAILING, SHOW, SLEEPERS, all_gone, environment, facts, finish, paceline_run, pids, program
+from launched import (
+    FAILING,
+    SHOW,
+    SLEEPERS,
+    all_gone,
+    environment,
+    facts,
+    finish,
+    paceline_run,
+    pids,
+    program,
+    wait_until,
+)
 
 FILES = ["rank-0", "rank-1", "orphan-0", "orphan-1"]
 
@@ -80,6 +94,27 @@ def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) ->
     assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
 
 
+LATE = """
+import os, time
+import numpy, paceline
+group = paceline.init()
+if os.environ["RANK"] == "1":
+    time.sleep(5)
+group.all_reduce(numpy.ones(4, numpy.float32))
+"""
+
+
+@pytest.mark.parametrize("launcher", launchers())
+def test_after_a_timeout_the_rank_that_did_not_come_is_named(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    env = environment(PACELINE_TIMEOUT="2", PACELINE_START_TIMEOUT="60")
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, LATE), env=env), 90)
+    assert code == 1
+    said, _, words = err.rpartition("paceline: the job stopped for rank 1 (host ")[2].partition("\n")
+    assert re.search(r", pid \d+\), which did not come in time; rank [012] \(pid \d+\) exited with code 1, which", said)
+    assert words.splitlines()[0] == "Traceback (most recent call last):" and "reached its timeout of " in words
+    assert "first to fail" not in err
+
+
 @pytest.mark.parametrize("launcher", launchers())
 def test_ranks_share_a_session_and_leave_no_folder(tmp_path: Path, launcher: tuple[str, ...]) -> None:
     """Linux shares CPUs between sessions: ranks in sessions of their own could not hand them to each other."""
@@ -140,6 +175,23 @@ def test_on_a_terminal_the_ranks_have_one(tmp_path: Path) -> None:
     assert run.wait(30) == 0
     assert facts(tmp_path, 0)["terminal"] is True
     assert said.endswith(b"seen\r\n")
+
+
+def test_a_pipe_that_lets_nobody_wait_gets_all_lines(tmp_path: Path) -> None:
+    """Whoever shares it may have made it so, as shells of some editors do."""
+    script = program(tmp_path, "import sys\nfor number in range(20000): print(f'line {number}', file=sys.stderr)")
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    command = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", str(script)]
+    run = subprocess.Popen(command, env=environment(), stderr=writing)
+    try:
+        wait_until(lambda: not select.select([], [writing], [], 0)[1], 60, "the pipe is full")
+    finally:
+        os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode()
+    assert run.wait(30) == 0
+    assert [line for line in said.splitlines() if line.startswith("line ")] == [f"line {n}" for n in range(20000)]
 
 
 @pytest.mark.parametrize(

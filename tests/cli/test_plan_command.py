@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import main
+from paceline.plan.algorithms import ALGORITHMS
 
 FILE = """
 name: three
@@ -46,6 +47,9 @@ def test_without_a_name_it_says_what_would_be_chosen_and_why(file: Path, capsys:
     assert run("--topology", file, "--bytes", "32M") == 0
     shown = capsys.readouterr().out
     assert re.match(r"paceline on three, 10 ranks, 32 MiB\nAbove \S+ [KM]iB paceline is as quick as any", shown)
+    why = shown.splitlines()[1]
+    for name in ALGORITHMS.keys() - {"paceline"}:
+        assert re.search(rf"\b{name} [0-9.]+ m?s", why), why
 
 
 def test_comparison_as_rows(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +70,17 @@ def test_comparison_as_rows(file: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert shown.index("paceline ") < shown.index("flexreduce ") < shown.index("ring ")
     bars = ElementTree.parse(svg).getroot()
     assert len(bars.findall("{*}rect")) == 1 + len(rows)
+
+
+def test_sockets_of_several_machines_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "sockets.yaml", tmp_path / "rows.json"
+    sockets = "children: [{socket: s0, ranks: 2, uplink: 80 Gbit/s}, {socket: s1, ranks: 1, uplink: 80 Gbit/s}]"
+    file.write_text("children:\n" + "".join(f"- {{machine: {m}, uplink: 1 Gbit/s, {sockets}}}\n" for m in "ab"))
+    assert run("--topology", file, "--bytes", "32M", "--json", out) == 0
+    (row,) = json.loads(out.read_text())
+    ranks = [f"rank {rank}" for rank in range(6)]
+    assert set(row["bytes_per_link"]) == {"a", "b", "a s0", "a s1", "b s0", "b s1", *ranks}
+    assert "b s1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "paceline", "double_tree"])

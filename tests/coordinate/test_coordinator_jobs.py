@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import run
+from jobs import job, run
 from losing import lose_one
 
 HERE = Path(__file__).parent
@@ -22,6 +22,19 @@ def test_random_steps(machines: str, policy: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("machines", ["00", "001", "000"])
 def test_what_is_taken_back_was_not_written_to(machines: str, tmp_path: Path) -> None:
     run(len(machines), HERE / "taken_back_job.py", machines, "12", output=tmp_path)
+
+
+@pytest.mark.parametrize("policy", ["board", "cycle"])
+def test_plans_change_while_ranks_hand_in(policy: str, tmp_path: Path) -> None:
+    run(3, HERE / "replanned_job.py", "010", policy, output=tmp_path)
+    assert "plans made again" in (tmp_path / "rank-0.err").read_text()
+
+
+def test_who_goes_while_links_are_measured_is_named(tmp_path: Path) -> None:
+    with job(3, HERE / "replanned_job.py", "010", "board", "goes", output=tmp_path) as running:
+        assert running.wait(60) == 9
+    for rank in (0, 2):
+        assert "rank 1" in (tmp_path / f"rank-{rank}.out").read_text()
 
 
 def trial(how: str, machines: str, policy: str, seed: int, folder: Path, timeout: float = 30.0) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline import _engine
+from paceline import _worlds
 
 POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]
 ORDER = [["t0", "t1"], ["t2"], ["t3", "t4"]]
@@ -25,7 +25,7 @@ class User:
     def finished(self) -> bool:
         return not self.todo and not self.joins
 
-    def go_on(self, world: _engine.PolicyWorld, rank: int) -> None:
+    def go_on(self, world: _worlds.PolicyWorld, rank: int) -> None:
         if self.todo and self.todo[0] is not None:
             name, count = self.todo.pop(0) or ("", 0)
             world.submit(rank, name, count)
@@ -41,7 +41,7 @@ class User:
 
 
 def play(
-    world: _engine.PolicyWorld,
+    world: _worlds.PolicyWorld,
     users: list[User],
     rng: random.Random,
     now_and_then: Callable[[], None] = lambda: None,
@@ -95,7 +95,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[int], list[User], int, int]:
 @given(world=worlds(), capacity=st.sampled_from([0, 3, 1024]), fusion=st.sampled_from([1, 16, 1 << 20]))
 def test_ranks_do_the_same_and_come_to_an_end(policy, world, capacity, fusion):
     machine_of, users, slots, seed = world
-    made = _engine.PolicyWorld(policy, machine_of, fusion, capacity, slots)
+    made = _worlds.PolicyWorld(policy, machine_of, fusion, capacity, slots)
     if policy == "graph":
         for rank in range(made.size):
             made.set_order(rank, ORDER)
@@ -115,7 +115,7 @@ def test_ranks_do_the_same_and_come_to_an_end(policy, world, capacity, fusion):
 def test_ranks_change_their_policy_together(world, fusion, often):
     """Whatever ranks are doing when rank 0 asks: no request is lost, none is issued twice or in another order."""
     machine_of, users, slots, seed = world
-    made = _engine.PolicyWorld("switching", machine_of, fusion, slots=slots)
+    made = _worlds.PolicyWorld("switching", machine_of, fusion, slots=slots)
     handed_in = [sum(entry is not None for entry in user.todo) for user in users]
     joins = users[0].joins
     rng = random.Random(seed)
@@ -147,7 +147,7 @@ def test_ranks_change_their_policy_together(world, fusion, often):
     sizes=st.lists(st.integers(1, 2), min_size=2, max_size=5), machines=st.integers(1, 3), seed=st.integers(0, 2**32)
 )
 def test_disagreement_fails_on_all_ranks_with_the_same_sentence(policy, sizes, machines, seed):
-    world = _engine.PolicyWorld(policy, [rank % machines for rank in range(max(len(sizes), machines))])
+    world = _worlds.PolicyWorld(policy, [rank % machines for rank in range(max(len(sizes), machines))])
     counts = sizes + [1] * (world.size - len(sizes))
     users = [User([[("t", count), ("fine", 1)]], False) for count in counts]
     play(world, users, random.Random(seed))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.demo import command
+from paceline.files import UsageError
 from paceline.trace import dump
 
 DEADLINE_SECONDS = 240
@@ -88,7 +89,7 @@ def test_a_run_that_breaks_gives_its_exit_code_and_no_result(tmp_path: Path) -> 
     assert not (tmp_path / "result.json").exists()
 
 
-def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "find_spec", lambda module: None if module == "sklearn" else object())
-    assert command.command() == 2
-    assert capfd.readouterr().err == "paceline demo: needs scikit-learn; pip install scikit-learn\n"
+    with pytest.raises(UsageError, match=r"^needs scikit-learn; pip install scikit-learn$"):
+        command.command()

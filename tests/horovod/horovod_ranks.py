@@ -10,8 +10,6 @@ from typing import Any
 
 from crews import Crews
 
-PRELOAD = ["numpy", "paceline.horovod.torch"]
-
 
 class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes of one job.
@@ -20,7 +18,7 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        self._crews = Crews(in_job, PRELOAD)
+        self._crews = Crews(in_job)
         self._doors: dict[Any, socket.socket] = {}
 
     def __call__(

@@ -76,7 +76,8 @@ def test_what_cannot_be_made_leaves_nothing() -> None:
 
 
 @pytest.mark.requires_root_network
-def test_what_a_killed_process_left_is_removed_by_the_next_with_what_runs_there() -> None:
+def test_what_a_process_left_that_was_killed_with_its_guard_is_removed_by_the_next() -> None:
+    """With what runs there."""
     leave = """
 import os, subprocess
 from paceline.lab.lab import Lab, switched
@@ -85,6 +86,7 @@ lab.__enter__()
 nothing = subprocess.DEVNULL
 left = subprocess.Popen([*lab.exec(0), "sleep", "600"], start_new_session=True, stdout=nothing, stderr=nothing)
 print(lab.prefix, left.pid, flush=True)
+os.kill(lab.guard.pid, 9)
 os._exit(9)
 """
     said = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=30).stdout.split()
@@ -101,7 +103,7 @@ os._exit(9)
 @pytest.mark.requires_root_network
 def test_labs_that_start_together_remove_the_same_remains() -> None:
     leave = "import os; from paceline.lab.lab import Lab, switched; lab = Lab(switched([1] * 6)); lab.__enter__(); \
-print(lab.prefix, flush=True); os._exit(9)"
+print(lab.prefix, flush=True); os.kill(lab.guard.pid, 9); os._exit(9)"
     prefix = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=30).stdout.strip()
     start = [sys.executable, "-c", "from paceline.lab.lab import Lab, switched\nwith Lab(switched([1])): pass"]
     together = [subprocess.Popen(start) for _ in range(4)]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.lab.namespaces import existing, remove_abandoned
+from paceline.lab.namespaces import existing
 
 CLUSTER = """
 name: pair
@@ -33,6 +33,22 @@ with open(name + ".part", "w") as file:
     file.write(f"{os.getpid()} {helper.pid}")
 os.rename(name + ".part", name + ".pids")
 time.sleep(600)
+"""
+# The first machine listens for the other, which goes on until it is heard.
+LISTENER = """
+import os, socket, time
+if os.environ["PET_NODE_RANK"] == "0":
+    with socket.create_server(("alpha", 5000)) as server:
+        print("heard", server.accept()[0].recv(9).decode())
+else:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("alpha", 5000), 5).sendall(os.uname().nodename.encode())
+            break
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 """
 
 
@@ -152,15 +168,38 @@ def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals
 
 
 @pytest.mark.requires_root_network
-def test_a_killed_lab_ends_its_machines_and_the_next_removes_the_rest(cluster: Path) -> None:
+def test_a_killed_lab_leaves_nothing_either(cluster: Path) -> None:
     running, pids = start_sleepers(cluster)
     running.kill()
     running.communicate(timeout=30)
-    programs, helpers = pids[::2], pids[1::2]
-    wait_until(lambda: not [pid for pid in programs if alive(pid)], "the machines' programs go on")
-    remove_abandoned()
-    wait_until(lambda: not [pid for pid in helpers if alive(pid)], "what the programs left goes on")
-    assert not namespaces(running)
+    wait_until(lambda: not [pid for pid in pids if alive(pid)], "what the machines started goes on")
+    wait_until(lambda: not namespaces(running), "its namespaces are still there")
+
+
+@pytest.mark.requires_root_network
+def test_two_labs_at_once(cluster: Path) -> None:
+    """Each knows its own machines alone, though their names and addresses are the same."""
+    show = [sys.executable, "-c", LISTENER]
+    both = [start(cluster, "--", *show) for _ in range(2)]
+    for running in both:
+        out, err = running.communicate(timeout=60)
+        assert running.returncode == 0, err
+        assert "alpha | heard beta" in out.splitlines()
+        assert not namespaces(running)
+
+
+@pytest.mark.requires_root_network
+def test_a_command_that_is_not_there(cluster: Path) -> None:
+    done = lab(cluster, "--", "no-such-command")
+    assert done.returncode != 0
+    assert "no-such-command" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_where_its_counters_cannot_go_is_said_before_anything_is_made(cluster: Path) -> None:
+    done = lab(cluster, "--json", "/nowhere/links.json", "--", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "paceline lab: cannot write /nowhere/links.json: No such file or directory\n"
 
 
 @pytest.mark.requires_root_network

@@ -25,7 +25,7 @@ def network(ranks: list[int], mbits: list[float]) -> Network:
         ([1, 1, 1], [500, 500, 200], 128),
         ([1] * 8, [200] * 7 + [100], 128),
         ([1, 1], [10, 10], 64),
-        ([4, 4], [400_000, 400_000], 4096),
+        ([4, 4], [100_000, 100_000], 4096),
         ([64, 64], [100, 100], 2048),
     ],
 )
@@ -33,15 +33,23 @@ def test_what_the_slowest_uplink_carries_in_a_moment(ranks: list[int], mbits: li
     assert chunk_bytes(network(ranks, mbits)) == kib * KIB
 
 
-def test_far_machines_need_more_under_way() -> None:
-    """At 10 ms there and back 64 MiB between two ranks took 1866 ms in chunks of 512 KiB and 602 in 2 MiB."""
-    far = parse(
-        "children:\n"
-        "- {machine: a, ranks: 1, uplink: 1 Gbit/s, latency: 2.5 ms}\n"
-        "- {machine: b, ranks: 1, uplink: 1 Gbit/s, latency: 2.5 ms}",
-        "test",
-    )
-    assert chunk_bytes(Network(far)) == 2048 * KIB
+@pytest.mark.parametrize(
+    ("gbits", "there_and_back", "kib"),
+    [
+        # 64 MiB between two ranks took 1866 ms in chunks of 512 KiB and 602 in 2 MiB.
+        (1, 10, 2048),
+        (10, 1, 4096),
+        # What is longer than 1 MiB is asked for: a chunk is under way for up to three round trips, and there are four.
+        (10, 20, 32768),
+        (10, 50, 65536),
+        (100, 200, 65536),
+    ],
+)
+def test_far_machines_need_more_under_way(gbits: int, there_and_back: float, kib: int) -> None:
+    """Milliseconds."""
+    link = f"uplink: {gbits} Gbit/s, latency: {there_and_back / 4} ms"
+    far = parse(f"children:\n- {{machine: a, ranks: 1, {link}}}\n- {{machine: b, ranks: 1, {link}}}", "test")
+    assert chunk_bytes(Network(far)) == kib * KIB
 
 
 def test_every_plan_between_machines_is_cut_so() -> None:

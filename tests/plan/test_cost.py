@@ -10,7 +10,9 @@ from trees import GBIT, link, machines
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.bound import bound
 from paceline.plan.cost import MESSAGE_SECONDS, Cost, cost
+from paceline.plan.exchange import exchange
 from paceline.plan.ir import WHOLE, Plan, Reduce
+from paceline.plan.outline import outline
 from paceline.plan.verify import verify
 from paceline.topology import Node, Topology
 
@@ -46,6 +48,16 @@ def test_the_table(
     assert round(predicted("flexreduce", topology).barrier, 3) == flexreduce
     assert round(predicted("paceline", topology).seconds, 3) == optimum
     assert round(bound(topology, BYTES).seconds, 3) == optimum
+
+
+def test_in_one_shot_every_uplink_is_crossed_once() -> None:
+    topology = machines((2, 3), (0.5, 0.5), latency=5e-5)
+    once = cost(outline(exchange(topology), one_shot=True), topology, 4096)
+    inside = MESSAGE_SECONDS + 2 * 4096 / (10 * GBIT)  # two to one leader, one after the other
+    assert once.seconds == pytest.approx(2 * inside + 2 * 5e-5 + 4096 / (0.5 * GBIT))
+    assert [link.bytes for link in once.links if link.kind == "machine"] == pytest.approx([4096, 4096])
+    twice = cost(outline(exchange(topology)), topology, 4096)
+    assert twice.seconds == pytest.approx(once.seconds + 2 * 5e-5 + 4096 / (0.5 * GBIT))
 
 
 def test_what_the_issue_measures_beside_the_bound() -> None:

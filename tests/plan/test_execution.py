@@ -11,14 +11,17 @@ import numpy as np
 import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
+from trees import trees
 
 from paceline.plan.binomial import binomial
 from paceline.plan.direct import direct
+from paceline.plan.exchange import exchange
 from paceline.plan.flat import flat
 from paceline.plan.halving_doubling import halving_doubling
 from paceline.plan.ir import Plan, Reduce, block
 from paceline.plan.ring import ring
 from paceline.plan.verify import PlanError, verify
+from paceline.topology import Topology
 
 Buffer = npt.NDArray[np.int64]
 Planner = Callable[[int], Plan]
@@ -62,6 +65,22 @@ def test_all_reduce(planner: Planner, world: int, count: int, seed: int) -> None
     expected = np.sum(buffers, axis=0)
     reduce_scatter(plan, buffers, order)
     all_gather(plan, buffers, order)
+    assert all(np.array_equal(buffer, expected) for buffer in buffers)
+
+
+@given(trees(most=24), counts, seeds)
+def test_all_reduce_whose_last_level_is_in_one_shot(topology: Topology, count: int, seed: int) -> None:
+    plan, order = exchange(topology), random.Random(seed)
+    verify(plan)
+    owned = replace(plan, levels=plan.levels[:-1])
+    buffers = random_buffers(topology.world, count, seed)
+    expected = np.sum(buffers, axis=0)
+    reduce_scatter(owned, buffers, order)
+    for step in plan.levels[-1] if plan.levels else ():
+        total = np.sum([buffers[holder] for holder in step.holders], axis=0, dtype=np.int64)
+        for holder in step.holders:
+            buffers[holder][:] = total
+    all_gather(owned, buffers, order)
     assert all(np.array_equal(buffer, expected) for buffer in buffers)
 
 

@@ -53,7 +53,7 @@ def links(draw: st.DrawFn) -> Link:
 def trees(draw: st.DrawFn, most: int = 64, local: float | None = None) -> Topology:
     """2 to 5 levels of nodes, 1 to `most` ranks; machines stand at any depth below the root, or are the root.
 
-    local: Gbit/s of all links inside machines; they differ otherwise.
+    local: Gbit/s of all links inside machines; otherwise they differ, and some machines have sockets.
     """
     left = draw(st.integers(1, most))
     number = count()
@@ -74,10 +74,19 @@ def trees(draw: st.DrawFn, most: int = 64, local: float | None = None) -> Topolo
         return Node("switch", f"switch {next(number)}", draw(links()), below(depth, ranks))
 
     def machine(ranks: int) -> Node:
+        return Node("machine", f"machine {next(number)}", draw(links()), inside(ranks))
+
+    def inside(ranks: int) -> tuple[Node, ...]:
+        if local is not None or levels > 3 or draw(st.integers(0, 3)):
+            return alone(ranks)
+        first = draw(st.integers(1, ranks))
+        sizes = [size for size in (first, ranks - first) if size]
+        return tuple(Node("socket", f"socket {place}", draw(links()), alone(size)) for place, size in enumerate(sizes))
+
+    def alone(ranks: int) -> tuple[Node, ...]:
         same = draw(links()) if local is None else link(local)
         uneven = local is None and draw(st.booleans())
-        inside = tuple(Node("rank", "", draw(links()) if uneven else same) for _ in range(ranks))
-        return Node("machine", f"machine {next(number)}", draw(links()), inside)
+        return tuple(Node("rank", "", draw(links()) if uneven else same) for _ in range(ranks))
 
     levels = draw(st.integers(1, 4))
     if levels == 1:

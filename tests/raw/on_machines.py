@@ -1,4 +1,4 @@
-"""All-reduces, reduce-scatters, broadcasts and all-gathers of whole numbers, of the whole group and of a part of it.
+"""All-reduces, reduce-scatters, broadcasts, reductions and all-gathers of whole numbers, of a whole group and a part.
 
 Argument: how ranks are spread over machines, e.g. "00111"; empty where the system says that itself.
 """
@@ -36,6 +36,9 @@ def check(group: Any) -> None:
             value = ramp * (group.rank + 1)
             group.broadcast(value, root)
             assert (value == ramp * (root + 1)).all(), (count, root)
+            value = ramp * (group.rank + 1)
+            group.reduce(value, root)
+            assert (value == ramp * (ranks.sum() if group.rank == root else group.rank + 1)).all(), (count, root)
 
 
 def main(machines: str) -> None:

@@ -20,6 +20,7 @@ from paceline.topology import parse, read
 
 PROGRAM = Path(__file__).with_name("on_machines.py")
 BROADCASTS = Path(__file__).with_name("broadcasts.py")
+REDUCTIONS = Path(__file__).with_name("reductions.py")
 PORT = "28533"
 TWO_AND_THREE = """
 children:
@@ -95,14 +96,17 @@ def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) ->
 
 
 @pytest.mark.requires_root_network
-def test_broadcasts_enter_every_machine_and_switch_once_from_any_root(file: Path, out: Path) -> None:
+@pytest.mark.parametrize(("program", "way"), [(BROADCASTS, "down"), (REDUCTIONS, "up")])
+def test_whoever_the_root_is_it_enters_or_leaves_every_machine_and_switch_once(
+    program: Path, way: str, file: Path, out: Path
+) -> None:
     """By the kernel's counters; each rank is the root of 4 MiB once."""
     file.write_text(DEEP)
     with Lab(parse(DEEP)) as machines:
-        run_on(machines, "00122", out, program=BROADCASTS, PACELINE_TOPOLOGY=str(file))
-        entered = {traffic.name: traffic.down / (4 << 20) for traffic in machines.traffic()}
+        run_on(machines, "00122", out, program=program, PACELINE_TOPOLOGY=str(file))
+        crossed = {traffic.name: getattr(traffic, way) / (4 << 20) for traffic in machines.traffic()}
     # One crossing for every root elsewhere, and headers.
-    assert entered == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
+    assert crossed == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
 
 
 @pytest.mark.parametrize("algorithm", ["", "flexreduce", "paceline"])

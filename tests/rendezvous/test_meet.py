@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +171,24 @@ def test_two_jobs_do_not_mix() -> None:
         check_links(good(meetings))
         assert all({m.process for m in meeting.members} == names for meeting in good(meetings))
         close(meetings)
+
+
+def open_descriptors() -> set[str]:
+    return {fd.name for fd in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_meeting_that_needs_no_links_leaves_no_descriptor() -> None:
+    ranks, store = [Rank(), Rank()], MemoryStore()
+    first = good(meet_all(ranks, store))
+    gc.collect()
+    gc.disable()  # what is closed is closed at once
+    try:
+        before = open_descriptors()
+        assert [meeting.links for meeting in good(meet_all(ranks, store))] == [{}, {}]
+        assert open_descriptors() == before
+    finally:
+        gc.enable()
+    close(first)
 
 
 @pytest.mark.parametrize("missing", [0, 2])

@@ -91,6 +91,15 @@ def test_one_rank_without_a_store() -> None:
     runtime.close()
 
 
+def test_limits_that_leave_no_shared_memory_are_told() -> None:
+    class Limited(FakeModule):
+        def Arena(self) -> Any:
+            raise RuntimeError("ftruncate of shared memory: File too large")
+
+    with pytest.raises(CommunicationError, match=r"no shared memory \(.*File too large\): .* ulimit -f and ulimit -v"):
+        Runtime(settings(0, 1), Limited(), plans)
+
+
 def test_ranks_without_a_cpu_each_do_not_spin(runtimes: list[Runtime]) -> None:
     group_of_all(runtimes)
     cpus = len(os.sched_getaffinity(0))

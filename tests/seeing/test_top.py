@@ -134,11 +134,13 @@ def test_a_wrong_pid_is_answered_in_one_sentence(running: int) -> None:
 
 
 def test_without_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from paceline.top.command import command
+    from paceline.cli import main
     from paceline.trace import live
 
     monkeypatch.setattr(live, "listening", list)
-    assert command(None, 1.0, once=True, as_json=False) == 2
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "--once"])
+    assert ended.value.code == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("paceline top: no Paceline job of this user runs on this machine")

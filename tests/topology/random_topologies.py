@@ -20,7 +20,7 @@ links = st.one_of(
 
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
-    """Any shape that the file allows, with ranks named by their numbers and switches and machines uniquely."""
+    """Any shape that the file allows, with ranks named by their numbers and all others uniquely where they must be."""
     taken: set[str] = set()
     count = 0
 
@@ -42,9 +42,9 @@ def topologies(draw: st.DrawFn) -> Topology:
 
     def machine(uplink: Link | None) -> Node:
         parts: list[Node] = []
-        for _ in range(draw(st.integers(1, 3))):
+        for number in range(draw(st.integers(1, 3))):
             if draw(st.booleans()):
-                parts.append(Node("socket", draw(names), draw(links), ranks()))
+                parts.append(Node("socket", f"{draw(names)}{number}", draw(links), ranks()))
             else:
                 parts.extend(ranks())
         return Node("machine", unique(), uplink, tuple(parts))

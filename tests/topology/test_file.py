@@ -55,6 +55,14 @@ def test_a_single_machine_with_sockets() -> None:
     assert topology == Topology("alone", Node("machine", "alone", None, (left, right, *ranks(3, 1, fast))))
 
 
+def test_sockets_of_several_machines_may_have_one_name_but_not_of_one() -> None:
+    sockets = "children: [{socket: s0, uplink: 1 Gbit/s, ranks: 1},\n  {socket: s1, uplink: 1 Gbit/s, ranks: 1}]"
+    text = "children:\n" + "".join(f"- {{machine: {name}, uplink: 1 Gbit/s, {sockets}}}\n" for name in "ab")
+    assert [node.name for node in parse(text).root.walk() if node.kind == "socket"] == ["s0", "s1"] * 2
+    with pytest.raises(TopologyError, match=r"^cluster.yaml:5: the name s0 is taken by line 4; choose another"):
+        parse(text[::-1].replace("1s", "0s", 1)[::-1], "cluster.yaml")
+
+
 def test_names_are_texts_whatever_yaml_would_make_of_them() -> None:
     topology = parse(
         "name: no\nchildren: [{machine: 1e3, ranks: 1, uplink: 1 Gbit/s}, {machine: 12:30, ranks: 1, uplink: 1 Gbit/s}]"

@@ -131,3 +131,8 @@ def test_which_files_are_slurms() -> None:
     assert slurm.looks_like_slurm("BlockName=x Nodes=y")
     assert not slurm.looks_like_slurm("# SwitchName=x\nname: two")
     assert not slurm.looks_like_slurm("")
+
+
+def test_where_a_topology_file_is_wanted_it_says_how_to_make_one() -> None:
+    with pytest.raises(TopologyError, match=r"^topology.conf:1: .*: paceline topology topology.conf --ranks"):
+        parse(TREE, "topology.conf")

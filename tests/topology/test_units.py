@@ -21,6 +21,11 @@ from paceline.topology.units import parse_speed, parse_time, show_speed, show_ti
         ("1.5 GiB/s", 1.5 * 2**30),
         ("64 KiB/s", 65536),
         ("1e9 B/s", 1e9),
+        ("1000 Mb/sec", 125e6),
+        ("1 GB/sec", 1e9),
+        ("500mbit", 62.5e6),
+        ("100G", 12.5e9),
+        ("25GbE", 3.125e9),
     ],
 )
 def test_speeds(text: str, speed: float) -> None:
@@ -28,7 +33,8 @@ def test_speeds(text: str, speed: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "500 Mbit", "Gbit/s", "-1 Gbit/s", "1 Xbit/s", "nan B/s", "1 iB/s", "1_0 B/s"]
+    "text",
+    ["", "5", "500 MB", "1 GiB", "1 Gi", "100", "G", "Gbit/s", "-1 Gbit/s", "1 Xbit/s", "nan B/s", "1 iB/s", "1_0 B/s"],
 )
 def test_what_is_no_speed(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a speed; write it like 500 Mbit/s"):
@@ -49,6 +55,7 @@ def test_times() -> None:
         300e-9,
         0.0,
     ]
+    assert [parse_time(text) for text in ("50 usec", "2 msec", "1 sec")] == [50e-6, 2e-3, 1.0]
     with pytest.raises(ValueError, match=r"'5' is not a time; write it like 50 us"):
         parse_time("5")
     with pytest.raises(ValueError, match="longer than any link takes"):

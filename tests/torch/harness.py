@@ -13,14 +13,6 @@ from crews import START, Crews
 
 __all__ = ["START", "Ranks"]
 
-PRELOAD = [
-    "paceline.torch",
-    "torch._dynamo",
-    "torch.distributed.checkpoint",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-]
-
 
 class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes in one process group.
@@ -30,7 +22,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._crews = Crews(in_process_group, PRELOAD)
+        self._crews = Crews(in_process_group)
         self._jobs = itertools.count()
 
     def __call__(

@@ -8,50 +8,38 @@ root is done when its last bytes are in a socket, and ranks beside it sooner tha
 
 from __future__ import annotations
 
-import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.network import Assumed
-from paceline.adapt.pace import Pace
-from paceline.topology.discover import Placement
-from paceline.topology.measured import Load
+from paceline.adapt.keeper import WINDOW, Call, Keeper
 from paceline.trace.event import Event
-
-log = logging.getLogger("paceline.plan")
 
 LARGE = 1 << 20
 """Bytes of a call from which its time is that of the links."""
-WINDOW = 8
 
 Events = Callable[[int], Sequence[Any]]
 """Of the engine, those with higher numbers than this."""
-Measure = Callable[[Any], tuple[Placement, Sequence[Load]]]
-"""Collective: measures the links of a native group, see `links`; the same on all ranks."""
-Plans = Callable[[Placement], Any]
 
 
-class _Call(NamedTuple):
+class _Counted(NamedTuple):
     sequence: int
-    collective: str
-    nbytes: int
+    call: Call
 
 
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
-    def __init__(self, native: Any, placement: Placement, events: Events, measure: Measure, plans: Plans) -> None:
+    def __init__(self, native: Any, keeper: Keeper, events: Events) -> None:
         self._native = native
-        self._events, self._measure, self._plans = events, measure, plans
-        self._assumed = Assumed(placement)
-        self._pace = Pace()
-        self._calls: list[_Call] = []
+        self._events = events
+        self._keeper = keeper
+        self._calls: list[_Counted] = []
         self._seen = 0  # the number of the last event that was looked at
         self._under_way: deque[Any] = deque(maxlen=2 * WINDOW)
 
@@ -75,6 +63,8 @@ class AdaptiveGroup:
 
     def all_reduce_array(self, array: Any, op: int, factor: float) -> bool:
         """As of the native group."""
+        if getattr(array, "nbytes", LARGE) < LARGE:  # the shortest way for what takes the shortest time
+            return bool(self._native.all_reduce_array(array, op, factor))
         seen = _engine.look(array, True)
         if seen is None:
             return False
@@ -98,29 +88,32 @@ class AdaptiveGroup:
             window = self._calls[:WINDOW]
             del self._calls[:WINDOW]
             self._look_at(window)
-        self._calls.append(_Call(self._native.sequence, collective, nbytes))
+        self._calls.append(_Counted(self._native.sequence, Call(collective, nbytes)))
         operation = call()
         if operation is not None:
             self._under_way.append(operation)
         return operation
 
-    def _look_at(self, window: Sequence[_Call]) -> None:
+    def _look_at(self, window: Sequence[_Counted]) -> None:
         taken = self._agreed(window)
         if (taken < 0).any():  # some rank has forgotten some call, or is still at it
             return
-        expected = sum(self._assumed.seconds(call.collective, call.nbytes) for call in window)
-        ratio = float(taken.sum()) / expected
-        if self._pace.changed(ratio):
-            self._adapt(ratio)
+        ratio = self._keeper.changed([counted.call for counted in window], taken)
+        if ratio is not None:
+            for operation in self._under_way:
+                operation.wait()
+            self._under_way.clear()
+            self._keeper.plan_again(ratio, self._native)
+            self._calls.clear()
 
-    def _agreed(self, window: Sequence[_Call]) -> np.ndarray:
+    def _agreed(self, window: Sequence[_Counted]) -> npt.NDArray[np.float64]:
         """Seconds of every call on the rank that waited least; negative where some rank cannot tell."""
         mine = (event for event in map(Event._make, self._events(self._seen)) if event.channel == self._native.channel)
         events = {(event.sequence, event.collective): event for event in mine}
         seconds = np.full(len(window), -1.0)
         before = 0
-        for index, call in enumerate(window):
-            event = events.get((call.sequence, call.collective))
+        for index, counted in enumerate(window):
+            event = events.get((counted.sequence, counted.call.collective))
             if event is not None and event.end_ns > 0:
                 # What overlaps with the call before counts once.
                 seconds[index] = (event.end_ns - max(event.start_ns, before)) / 1e9
@@ -129,22 +122,3 @@ class AdaptiveGroup:
         dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
         self._native.all_reduce(seconds.ctypes.data, len(seconds), dtype, least, 1.0, _engine.BLOCKING)
         return seconds
-
-    def _adapt(self, ratio: float) -> None:
-        for operation in self._under_way:
-            operation.wait()
-        self._under_way.clear()
-        start = time.monotonic()
-        placement, news = self._assumed.measured(*self._measure(self._native))
-        self._native.set_plans(self._plans(placement))
-        self._assumed = Assumed(placement)
-        self._pace.measured()
-        self._calls.clear()
-        if self._native.rank == 0:
-            log.warning(
-                "collectives take %.2g times what their plans should take: the links were measured, in %.1f s, and "
-                "plans made again: %s",
-                ratio,
-                time.monotonic() - start,
-                news,
-            )

@@ -13,6 +13,8 @@ from paceline.topology.relink import relink
 from paceline.topology.words import speeds
 
 _MOST_NAMES = 8
+_OTHER = 1.1
+"""By this factor a link's speed must differ from what it was taken for to count as another."""
 
 
 class Assumed:
@@ -37,14 +39,22 @@ class Assumed:
         return self._seconds[key]
 
     def measured(self, found: Placement, loads: Sequence[Load]) -> tuple[Placement, str]:
-        """The network as it was found, see `relink`, and which of its links are others, in words."""
+        """The network as it was found, see `relink`, and its links in words; none if they are what they were taken for,
+        by and large."""
         now = relink(self.placement, found, loads)
-        before = dict(_links(self.placement.topology))
+        before, links = dict(_links(self.placement.topology)), dict(_links(now.topology))
+        if before.keys() == links.keys() and not any(_other(link, before[name]) for name, link in links.items()):
+            return now, ""
         news = []
-        for name, link in _links(now.topology):
+        for name, link in links.items():
             known = before.get(name)
             news.append(f"{name} {speeds(link)} ({'new' if known is None else f'taken for {speeds(known)}'})")
         return now, ", ".join(news)
+
+
+def _other(link: Link, known: Link) -> bool:
+    ratios = link.up / known.up, link.down / known.down
+    return not all(1 / _OTHER < ratio < _OTHER for ratio in ratios)
 
 
 def _links(topology: Topology) -> Iterator[tuple[str, Link]]:

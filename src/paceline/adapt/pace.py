@@ -5,8 +5,9 @@ from __future__ import annotations
 CHANGED = 1.25
 """By this factor, or its inverse, a pace must differ from the usual to be suspicious: noise stays below, the loss of
 a link's third does not."""
-PATIENCE = 2
-"""Suspicious windows in a row after which the change is taken to be for good."""
+PATIENCE, MOST_PATIENCE = 2, 128
+"""Suspicious windows in a row after which the change is taken to be for good; twice as many each time that links turn
+out to be as they were: then it was something else, busy cores mostly, and measuring makes that no better."""
 
 
 class Pace:
@@ -19,6 +20,7 @@ class Pace:
     def __init__(self) -> None:
         self._usual: float | None = 1.0
         self._suspicious = 0
+        self._patience = PATIENCE
 
     def changed(self, ratio: float) -> bool:
         """Whether the network should be measured, after a window with this ratio."""
@@ -26,9 +28,10 @@ class Pace:
             self._usual = ratio
         relative = ratio / self._usual
         self._suspicious = 0 if 1 / CHANGED < relative < CHANGED else self._suspicious + 1
-        return self._suspicious >= PATIENCE
+        return self._suspicious >= self._patience
 
-    def measured(self) -> None:
-        """Plans have been made anew from a measurement."""
+    def measured(self, others: bool) -> None:
+        """Links have been measured. others: they were not what they had been taken for."""
+        self._patience = PATIENCE if others else min(2 * self._patience, MOST_PATIENCE)
         self._usual = None
         self._suspicious = 0

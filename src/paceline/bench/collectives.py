@@ -21,6 +21,7 @@ from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
 from paceline.cores import available
 from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.words import parse_bytes
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -76,8 +77,7 @@ def command(
     every round, each system gets a burst of calls while all others are blocked, idle. One call goes untimed, a barrier
     follows, the rest is timed. time(us) is the median over the rounds of the slowest rank's mean per call; cpu(us) the
     CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
-    times faster than that peer. Of an MPI's several settings the best is shown at each
-    size.
+    times faster than that peer. Of an MPI's several settings the best is shown at each size.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
     with ranks on all machines as the file says, and those of the others end at once.
@@ -166,7 +166,7 @@ def _words(text: str, allowed: tuple[str, ...], nothing: str, option: str) -> li
 def _works(collective: str, dtype: str, op: str, ranks: int, swept: tuple[str, str, float]) -> list[Work]:
     begin, end, factor = swept
     try:
-        swept_sizes = sizes.sweep(sizes.parse(begin), sizes.parse(end), factor)
+        swept_sizes = sizes.sweep(parse_bytes(begin), parse_bytes(end), factor)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     counts = [sizes.elements(size, dtype, collective, ranks) for size in swept_sizes]

@@ -8,15 +8,17 @@ from typing import Annotated
 
 import typer
 
-from paceline.bench import sizes, systems
+from paceline.bench import systems
+from paceline.files import writable
+from paceline.plan.words import parse_bytes
 
 AGAINST = Annotated[
-    str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}, or all that are installed.")
+    str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}; or all, which are those installed.")
 ]
 PEERS = Annotated[
     Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
 ]
-JSON = Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.")]
+JSON = Annotated[Path | None, typer.Option("--json", help="Write the rows to this file.", callback=writable)]
 
 
 def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
@@ -31,9 +33,9 @@ def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def size(text: str) -> str:
-    """Refuses what `sizes.parse` can't read."""
+    """Refuses what `parse_bytes` can't read."""
     try:
-        sizes.parse(text)
+        parse_bytes(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return text

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.files import write
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -39,4 +41,4 @@ def records(rows: Sequence[Row], **more: object) -> list[dict[str, Any]]:
 
 def write_json(found: list[dict[str, Any]], file: Path) -> None:
     """A list of records."""
-    file.write_text(json.dumps(found, indent=1) + "\n")
+    write(file, lambda: json.dumps(found, indent=1) + "\n")

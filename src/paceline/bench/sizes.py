@@ -1,29 +1,17 @@
-"""Sizes as people write them, and the sweep from one to another."""
+"""Sizes in their shortest form, and the sweep from one to another."""
 
 from __future__ import annotations
 
-import re
-
 from paceline.bench.ranks import pattern
-
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
 
 
-def parse(text: str) -> int:
-    """Bytes in `text`, such as 8, 64M, 1.5K or 2GiB (powers of 1024); ValueError says what would be right."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", text, re.IGNORECASE)
-    if not match:
-        raise ValueError(f"{text!r} is not a size; write bytes, or a number with K, M or G, such as 64M")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
 def show(size: int) -> str:
     """The shortest exact form: 65536 is 64K."""
-    for unit in ("G", "M", "K"):
-        if size and size % _UNITS[unit] == 0:
-            return f"{size // _UNITS[unit]}{unit}"
+    for unit, power in (("G", 30), ("M", 20), ("K", 10)):
+        if size and size % (1 << power) == 0:
+            return f"{size >> power}{unit}"
     return str(size)
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 import paceline
 from paceline.check.measure import measure
 from paceline.errors import CommunicationError
+from paceline.files import UsageError, writable, write
 from paceline.home import runtime
 from paceline.launch.local import LocalJob
 from paceline.topology import dump
@@ -39,16 +40,12 @@ def command(
     Takes less than a minute, in which nothing else should use the network.
     """
     if ranks:
-        return _local(ranks, out)
+        return _local(ranks, writable(out))
     settings = runtime().settings
     if settings.size == 1:
-        print(
-            "paceline check: a single rank has no links to measure; start it as a job (see --help), or with -n 4",
-            file=sys.stderr,
-        )
-        return 2
+        raise UsageError("a single rank has no links to measure; start it as a job (see --help), or with -n 4")
     try:
-        return _as_rank(settings.timeout or MEETING_SECONDS, out)
+        return _as_rank(settings.timeout or MEETING_SECONDS, out if settings.rank else writable(out))
     except CommunicationError as error:
         print(f"paceline check: {error}", file=sys.stderr)
         return 1
@@ -72,11 +69,7 @@ def _as_rank(timeout: float, out: Path | None) -> int:
     found = infer(facts, measured)
     _show(found, findings(found, measured), seconds)
     if out is not None:
-        try:
-            out.write_text(dump(found.topology))
-        except OSError as error:
-            print(f"paceline check: cannot write {out}: {error.strerror}", file=sys.stderr)
-            return 1
+        write(out, lambda: dump(found.topology))
         print(f"written to {out}")
     return 0
 

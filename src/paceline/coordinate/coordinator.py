@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.tuning import Tuning
 from paceline.group import OPS, Group
 from paceline.runtime import Runtime
+
+if TYPE_CHECKING:
+    from paceline.adapt.batches import AdaptiveBatches
 
 log = logging.getLogger("paceline")
 
@@ -30,6 +33,8 @@ _NO_BUNDLE = (0, 0)
 _CHANNEL_BITS = 43
 _CHANNELS_BITS = 20
 """A coordinator uses a range of channels: for the policy, for data, and each time that a policy takes batches back."""
+_AGREEING = (1 << _CHANNELS_BITS) - 1
+"""The last of them: for agreeing on plans."""
 _LONGEST_OPTIONS = 256
 
 
@@ -91,6 +96,7 @@ class Coordinator:
         self._tuning: Tuning | None = None
         if options.autotune and self.rank == 0:
             self._begin_tuning()
+        self._following = self._follow(native.channel, channel + _AGREEING, data, timeout)
         if home.lookout is not None:
             home.lookout.show(self._channels[-1], self)
         self._listen()
@@ -219,11 +225,26 @@ class Coordinator:
         self._closed = True
         if self._tuning is not None:
             self._tuning.close()
+        if self._following is not None:
+            self._following.close()
+            self._home.forget(self._channels[0] + _AGREEING)
         if self._home.lookout is not None:
             self._home.lookout.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
             self._home.forget(channel)
+
+    def _follow(self, parent: int, channel: int, data: Any, timeout: float) -> AdaptiveBatches | None:
+        """Plans follow the network, but for those of `graph`, whose batches may go over several groups."""
+        keeper = self._home.keeper(data, timeout)
+        if keeper is None or self.options.policy == "graph" or self.options.autotune_policy:
+            return None
+        from paceline.adapt.batches import AdaptiveBatches
+
+        def group() -> Any:
+            return self._home.subgroup(parent, range(self.size), channel, timeout, self._home.plans)
+
+        return AdaptiveBatches(self._native, data, keeper, group, self._home.notify)
 
     def _begin_tuning(self) -> None:
         if self.options.policy != "board":

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from paceline.cores import available
+from paceline.files import UsageError, writable, write
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
 
@@ -24,7 +24,9 @@ def command(
     backend: Annotated[
         str, typer.Option(help="The backend under test; gloo shows how much chance there is.")
     ] = "paceline",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the result here too.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the result here too.", callback=writable)
+    ] = None,
 ) -> int:
     """Train a small network on handwritten digits over Paceline, over Gloo and in one process, and compare.
 
@@ -32,8 +34,7 @@ def command(
     """
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
-        print(f"paceline demo: needs {' and '.join(missing)}; pip install {' '.join(missing)}", file=sys.stderr)
-        return 2
+        raise UsageError(f"needs {' and '.join(missing)}; pip install {' '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
@@ -41,6 +42,5 @@ def command(
         if code:
             return code
         result = found.read_text()
-    if json_file:
-        json_file.write_text(result)
+    write(json_file, lambda: result)
     return 0 if json.loads(result)["passed"] else 1

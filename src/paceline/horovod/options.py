@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     """What reads the command line. The program and its arguments are its `command`."""
     parser = argparse.ArgumentParser(
         prog="python -m paceline.horovod.run",
+        usage="%(prog)s -np RANKS [options] PROGRAM [ARGUMENTS]",
         description="Start a program on several ranks, here or on other hosts, with the options of horovodrun.",
         allow_abbrev=False,
     )

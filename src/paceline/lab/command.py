@@ -11,12 +11,11 @@ import typer
 from rich.console import Console
 
 from paceline import topology
+from paceline.files import UsageError, writable, write
 from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
-
-REFUSED = 2
 
 
 def command(
@@ -27,7 +26,8 @@ def command(
     ],
     timeout: Annotated[float, typer.Option(min=1, help="End all machines after so many seconds.")] = 3600.0,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the links' counters to this file.", show_default=False)
+        Path | None,
+        typer.Option("--json", help="Write the links' counters to this file.", show_default=False, callback=writable),
     ] = None,
 ) -> int:
     """Make the cluster of a topology file on this machine and run COMMAND on each of its machines. Needs root.
@@ -44,7 +44,6 @@ def command(
     Afterwards the bytes that crossed each uplink are shown, and everything is removed. Exit code: that of the first
     machine that failed, 124 after --timeout, 2 where the lab can't be made.
     """
-    err = Console(stderr=True)
     try:
         if INSIDE in os.environ:
             raise Unavailable("this is a machine of a lab already; run `paceline lab` outside of it.")
@@ -52,9 +51,7 @@ def command(
             code = run(lab, words, os.environ, timeout)
             traffic = lab.traffic()
     except (Unavailable, ValueError) as reason:
-        err.print(f"paceline lab: {reason}", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
-    err.print(report.table(lab, traffic))
-    if json_file is not None:
-        json_file.write_text(json.dumps(report.records(lab, traffic), indent=1) + "\n")
+        raise UsageError(str(reason)) from None
+    Console(stderr=True).print(report.table(lab, traffic))
+    write(json_file, lambda: json.dumps(report.records(lab, traffic), indent=1) + "\n")
     return code

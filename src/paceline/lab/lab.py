@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from paceline import topology as trees
 from paceline.lab import shaping
+from paceline.lab.guard import Guard
 from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
 from paceline.topology import Link, Node, Topology
 
@@ -73,8 +74,8 @@ class Lab:
     machine at the root, and links of infinite rate, are held to nothing.
     file: where the topology was read from; the machines' environment then names it.
     Raises ValueError for a topology that is no cluster, and on entering Unavailable, having removed what it had made,
-    where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left; what a killed
-    process leaves is removed when the next lab is made.
+    where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left, nor a moment
+    after its process was killed; where its guard was killed too, until the next lab is made.
     """
 
     def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
@@ -84,6 +85,7 @@ class Lab:
         self._made_elsewhere = prefix is not None
         self._secret = secrets.token_hex(32)
         self._switches: list[str] = []
+        self.guard: Guard | None = None
         self.uplinks: tuple[Uplink, ...] = ()
         self.machines: tuple[Machine, ...] = ()
         placed = list(topology.machines())
@@ -173,6 +175,7 @@ class Lab:
             return self
         require()
         remove_abandoned()
+        self.guard = Guard(self.prefix)
         try:
             self._make()
         except BaseException:
@@ -247,7 +250,11 @@ class Lab:
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
 
     def _remove(self) -> None:
-        delete([*self._switches, *(machine.namespace for machine in self.machines)])
+        try:
+            delete([*self._switches, *(machine.namespace for machine in self.machines)])
+        finally:
+            if self.guard is not None:
+                self.guard.close()
 
 
 def switched(ranks: Sequence[int], link: Link = UNLIMITED) -> Topology:

@@ -1,6 +1,7 @@
 """Named network namespaces: made, entered, emptied and removed with the commands `ip` and `tc`.
 
 Nothing is added to the host's own network: addresses, links and switches exist inside the namespaces only.
+Also a program, see `Guard`: python -I -S namespaces.py PREFIX; so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = "paceline"
 _COMMAND_SECONDS = 30.0
+_GRACE_SECONDS = 1.0
+"""For what runs in namespaces whose maker was killed: the kernel has told it to end."""
 
 # A machine has a name of its own and finds the others by theirs. Both last as long as the process and its children;
 # the file lies in memory that only they see, under what hides the list of namespaces for that moment.
@@ -87,6 +92,16 @@ def remove_abandoned() -> list[str]:
     return abandoned
 
 
+def remove_when_orphaned(prefix: str) -> None:
+    """Waits for the end of the standard input, then removes all namespaces whose names begin with `prefix`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.stdin.buffer.read()
+    while left := [name for name in existing() if name.startswith(f"{prefix}-")]:
+        time.sleep(_GRACE_SECONDS)  # also for one that is just being made
+        delete(left)
+
+
 def ip(*arguments: str) -> str:
     """What `ip` prints; raises Unavailable with its complaint."""
     return _output("ip", arguments)
@@ -110,3 +125,7 @@ def _output(command: str, arguments: tuple[str, ...]) -> str:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
         raise Unavailable(f"`{command} {' '.join(arguments)}` failed: {reason}")
     return done.stdout
+
+
+if __name__ == "__main__":
+    remove_when_orphaned(sys.argv[1])

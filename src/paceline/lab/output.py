@@ -7,6 +7,8 @@ import selectors
 import sys
 from dataclasses import dataclass
 
+from paceline.launch.passing import pass_on
+
 _LONGEST_LINE = 64 * 1024
 
 
@@ -67,12 +69,7 @@ class Labelled:
             self._copy(stream, [stream.held])
 
     def _copy(self, stream: _Stream, lines: list[bytes]) -> None:
-        view = memoryview(b"".join(stream.prefix + line + b"\n" for line in lines))
-        while view:
-            try:
-                view = view[os.write(stream.target, view) :]
-            except OSError:  # nobody reads any more; the machines go on
-                return
+        pass_on(stream.target, b"".join(stream.prefix + line + b"\n" for line in lines))
 
 
 def say(line: str) -> None:

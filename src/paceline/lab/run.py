@@ -12,7 +12,7 @@ from typing import IO
 from paceline.lab.lab import Lab
 from paceline.lab.output import Labelled, say
 from paceline.launch import tree
-from paceline.launch.job import Command, Job, wrapped
+from paceline.launch.job import UNBUFFERED, Command, Job, wrapped
 from paceline.launch.supervise import TIMED_OUT, Signals, supervise
 
 _GRACE_SECONDS = 10.0
@@ -49,7 +49,7 @@ def _commands(lab: Lab, command: Sequence[str], environ: Mapping[str, str]) -> l
     return [
         Command(
             wrapped([*lab.exec(number), *command], death_signal=signal.SIGTERM, parent=parent),
-            {**environ, **lab.environment(number)},
+            {**UNBUFFERED, **environ, **lab.environment(number)},
             machine.host,
         )
         for number, machine in enumerate(lab.machines)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SURVIVORS_GRACE_SECONDS = 10.0
 """How long ranks may go on after the first of them failed: time enough to notice it and to raise their own error."""
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""Python holds back what it prints into a pipe until it has 8 KiB of it, and a job's output mostly goes into pipes."""
 LONGEST_MESSAGE = (1 << 20) - 8
 """Bytes that a pipe takes without waiting for its reader."""
 

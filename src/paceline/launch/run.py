@@ -13,7 +13,7 @@ from pathlib import Path
 from paceline.cores import CpuBudget, physical_cores
 from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import Ended, Job
+from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
@@ -34,6 +34,8 @@ class Request:
     grace: float = 10.0
     cores: str = ""
     """As PACELINE_CORES, in whose place it is; empty: what that says."""
+    told: tuple[Mapping[str, str], ...] = ()
+    """What each rank's environment has beside what a launcher tells, where ranks are started directly."""
 
 
 def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
@@ -132,7 +134,7 @@ def ranks_environment(
     request: Request, environ: Mapping[str, str], resources: Resources
 ) -> tuple[dict[str, str], list[str]]:
     """The environment of the job, and what the user should know about it."""
-    environment = {**environ, **resources.variables}
+    environment = {**UNBUFFERED, **environ, **resources.variables}
     if request.cores:
         environment["PACELINE_CORES"] = request.cores
     notes = []
@@ -169,13 +171,16 @@ def first_failure(job: Job, collector: Collector, agent: Voice | None) -> Cause:
 
 
 def explain(cause: Cause) -> None:
-    """Print who failed first and, last of all, what that rank said last."""
+    """Print who failed first and, last of all, what that rank said last; after a timeout, who was waited for."""
     if cause.voice is None:
         return
-    words = cause.voice.last_words()
+    words, waited_for = cause.voice.last_words(), cause.voice.waited_for
     who = str(cause.ended or f"rank {cause.voice.rank} (pid {cause.voice.pid})")
     print(file=sys.stderr)
-    say(f"first to fail on {socket.gethostname()}: {who}; it {'said:' if words else 'wrote nothing to stderr'}")
+    if waited_for:
+        say(f"the job stopped for {waited_for}, which did not come in time; {who}, which waited, said:")
+    else:
+        say(f"first to fail on {socket.gethostname()}: {who}; it {'said:' if words else 'wrote nothing to stderr'}")
     if words:
         print(words, file=sys.stderr, flush=True)
 
@@ -187,7 +192,7 @@ def say(line: str) -> None:
 
 def _direct_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
     program = torchrun.rank_program(request.arguments, environment)
-    return LocalJob(int(request.ranks), program, environment, report=report, cores=cores)
+    return LocalJob(int(request.ranks), program, environment, report=report, cores=cores, told=request.told)
 
 
 def _torchrun_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from paceline.launch import tree
 from paceline.launch.heard import HeardJob
-from paceline.launch.job import Command, wrapped
+from paceline.launch.job import UNBUFFERED, Command, wrapped
 from paceline.launch.remote import Ssh
 from paceline.launch.resources import plan_resources
 from paceline.launch.stderr import Collector
@@ -25,8 +25,7 @@ class Starter:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], ssh: Ssh, here: Callable[[str], bool]) -> None:
         self._argv = tuple(argv)
-        # Python holds back what it prints into a pipe, and a job on several hosts prints into pipes.
-        self._env = {"PYTHONUNBUFFERED": "1", **env}
+        self._env = {**UNBUFFERED, **env}
         self._ssh = ssh
         self._here = here
 

@@ -16,6 +16,9 @@ import struct
 import termios
 import time
 from dataclasses import dataclass, field
+from typing import IO
+
+from paceline.launch.passing import pass_on
 
 STDOUT = 1
 TAIL_BYTES = 64 * 1024
@@ -24,6 +27,7 @@ HOLD_SECONDS = 0.05
 _TRACEBACK = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _TRACEBACK_BEGINS = b"Traceback (most recent call last):"
 _CONSEQUENCES = ("PeerLost:", "Aborted:")
+_TIMED_OUT = re.compile(r"reached its timeout of .* waits for (.+)$", re.MULTILINE)
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -36,7 +40,7 @@ class Voice:
     """One process that we listen to. held: the begin of a line, arrived at held_since; traced: when its last traceback
     began; ended: when its stderr was closed, None while it is open. Times are monotonic seconds.
 
-    target: the descriptor that its output is copied to. prefix: before each line of it."""
+    target: the descriptor that its output is copied to. prefix: before each line of it. file: gets all of it, too."""
 
     rank: int
     local_rank: int
@@ -44,6 +48,7 @@ class Voice:
     descriptor: int
     target: int = 2
     prefix: str = ""
+    file: IO[bytes] | None = None
     tail: bytearray = field(default_factory=bytearray)
     held: bytes = b""
     held_since: float = 0.0
@@ -57,10 +62,18 @@ class Voice:
 
     def hear(self, data: bytes) -> None:
         """Remember what it said."""
+        if self.file is not None:
+            self.file.write(data)
         self.tail += data
         if _TRACEBACK_BEGINS in self.tail[-len(data) - len(_TRACEBACK_BEGINS) :]:
             self.traced = time.monotonic()
         del self.tail[:-TAIL_BYTES]
+
+    def end(self) -> None:
+        """Its stderr was closed."""
+        self.ended = time.monotonic()
+        if self.file is not None:
+            self.file.close()
 
     @property
     def fell(self) -> float:
@@ -69,8 +82,15 @@ class Voice:
 
     @property
     def blames_another(self) -> bool:
-        """True if its last words are that it lost somebody else, who must have failed before."""
-        return any(name in self.last_words(lines=1).rpartition("\n")[2] for name in _CONSEQUENCES)
+        """True if its last words are that it lost somebody else, who must have failed before, or waited for one."""
+        words = self.last_words(lines=1)
+        return bool(self.waited_for) or any(name in words for name in _CONSEQUENCES)
+
+    @property
+    def waited_for(self) -> str:
+        """Who did not come, if its last words are that it waited too long for somebody; else empty."""
+        found = _TIMED_OUT.search(self.last_words(lines=1))
+        return found[1] if found else ""
 
     def last_words(self, lines: int = 25) -> str:
         """The last traceback with those that it is chained to, else the last lines."""
@@ -107,12 +127,14 @@ class Collector:
         self._listener.listen(128)
         selector.register(self._listener, selectors.EVENT_READ, self)
 
-    def listen_to(self, descriptor: int, pid: int, rank: int = -1, *, target: int | None = None) -> Voice:
+    def listen_to(
+        self, descriptor: int, pid: int, rank: int = -1, *, target: int | None = None, file: IO[bytes] | None = None
+    ) -> Voice:
         """Also listen to a process whose stderr, or other output, we hold the reading end of.
 
-        target: where its output goes, if that is not where the errors of all go.
+        target: where its output goes, if that is not where the errors of all go. file: where it goes as well.
         """
-        voice = Voice(rank, rank, pid, descriptor, self._target if target is None else target)
+        voice = Voice(rank, rank, pid, descriptor, self._target if target is None else target, file=file)
         self.voices.append(voice)
         self._selector.register(descriptor, selectors.EVENT_READ, self)
         return voice
@@ -130,7 +152,7 @@ class Collector:
         if not data:
             self._selector.unregister(voice.descriptor)
             os.close(voice.descriptor)
-            voice.ended = time.monotonic()
+            voice.end()
             self._release(voice)
             return
         voice.hear(data)
@@ -166,7 +188,7 @@ class Collector:
             if voice.ended is None:
                 self._selector.unregister(voice.descriptor)
                 os.close(voice.descriptor)
-                voice.ended = time.monotonic()
+                voice.end()
                 self._release(voice)
 
     def _accept(self) -> None:
@@ -211,9 +233,4 @@ class Collector:
         if voice.prefix and data:
             prefix = voice.prefix.encode()
             data = prefix + data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(voice.target, view) :]
-            except OSError:  # nobody reads any more; the job goes on
-                return
+        pass_on(voice.target, data)

@@ -32,14 +32,15 @@ class TorchrunJob(Job):
     """torchrun's agent and the ranks that it starts. The folder that torchrun keeps goes at the end, unless the user
     chose one: the agent removes it, and so does this process, as either may be killed.
 
-    report, cores: see `child.py`. Without a report the output is torchrun's affair.
+    report, cores: see `child.py`. Without a report the output is torchrun's affair. ValueError without a place for
+    temporary files.
     """
 
     def __init__(
         self, arguments: Arguments, ranks: str, environ: Mapping[str, str], *, report: str = "-", cores: str = "-"
     ) -> None:
         own = not arguments.gives("--log-dir", *_OWN_OUTPUT) and "PET_LOG_DIR" not in environ
-        self.folder = Path(tempfile.mkdtemp(prefix="paceline-run-")) if own else None
+        self.folder = _temporary_folder() if own else None
         line = command(arguments, ranks, environ, report=report, cores=cores, folder=str(self.folder or "-"))
         # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
         agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environ, "torchrun")
@@ -51,6 +52,13 @@ class TorchrunJob(Job):
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
         return left
+
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="paceline-run-"))
+    except OSError as error:
+        raise ValueError(f"torchrun needs a folder for temporary files: {error.strerror}; TMPDIR names one") from None
 
 
 def installed() -> bool:
@@ -115,23 +123,28 @@ def command(
 
 
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What a rank executes: the script by Python (unbuffered, as torchrun does), a module, or the program itself.
+    """What a rank executes: the script by Python, a module, or the program itself.
 
-    A command or binary, such as python, is the program itself; any other file is a script.
+    A command, a binary or a script of another language is the program itself; any other file is a script for Python.
     """
-    if arguments.gives("--no-python") or (not arguments.gives("-m", "--module") and is_command(arguments.program[0])):
-        return arguments.program
-    python = (environ.get("PYTHON_EXEC", sys.executable), "-u")
-    return (*python, "-m", *arguments.program) if arguments.gives("-m", "--module") else (*python, *arguments.program)
+    word, *words = arguments.program
+    if arguments.gives("--no-python") or (not arguments.gives("-m", "--module") and is_command(word)):
+        return (f"./{word}" if "/" not in word and Path(word).is_file() else word, *words)
+    python = environ.get("PYTHON_EXEC", sys.executable)
+    module = ("-m",) if arguments.gives("-m", "--module") else ()
+    return (python, *module, *arguments.program)
 
 
 def is_command(word: str) -> bool:
-    """True for what is no file here, but is found on the PATH, and for a binary such as a python of another place."""
+    """True for what is no file here, but is found on the PATH, and for a file that starts by itself: a binary such as a
+    python of another place, or a script whose first line names another interpreter than Python."""
     file = Path(word)
     if not file.is_file():
         return shutil.which(word) is not None
     with file.open("rb") as opened:
-        return opened.read(4) == b"\x7fELF"
+        first = opened.readline(256)
+    by_another = first.startswith(b"#!") and b"python" not in first and os.access(file, os.X_OK)
+    return first.startswith(b"\x7fELF") or by_another
 
 
 def failures(report: str) -> list[Ended]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,25 +10,26 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench import sizes
+from paceline.files import UsageError, writable, write
 from paceline.order import Graph, GraphError, Order, Scheme, executed, order, scheme
 from paceline.order.file import read
-from paceline.plan.words import show_bytes
-
-FAILED = 2
+from paceline.plan.words import parse_bytes, show_bytes
 
 
 def command(
     file: Annotated[Path, typer.Argument(help="A graph in YAML or JSON: see docs/order.md.", show_default=False)],
     fusion: Annotated[str, typer.Option("--fusion-bytes", help="The most in one buffer: 4K, 64M.")] = "64M",
-    svg: Annotated[Path | None, typer.Option("--draw", metavar="FILE", help="Draw it as SVG.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--draw", metavar="FILE", help="Draw it as SVG.", callback=writable)
+    ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write ids and buffers to this file.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write ids and buffers to this file.", callback=writable),
     ] = None,
 ) -> int:
     """Order the collectives of a computation graph, and say which go together in one fusion buffer and why no more."""
     try:
-        fusion_bytes = sizes.parse(fusion)
+        fusion_bytes = parse_bytes(fusion)
         graph = read(file)
         try:
             ordered = order(graph)
@@ -40,12 +40,10 @@ def command(
         if svg is not None:
             from paceline.order.draw import draw
 
-            _write(svg, str(draw(graph, ordered, found, file.stem).as_svg()))
-        if json_file is not None:
-            _write(json_file, json.dumps(document(graph, ordered, found), indent=1) + "\n")
+            write(svg, lambda: str(draw(graph, ordered, found, file.stem).as_svg()))
+        write(json_file, lambda: json.dumps(document(graph, ordered, found), indent=1) + "\n")
     except ValueError as error:
-        print(f"paceline order: {error}", file=sys.stderr)
-        return FAILED
+        raise UsageError(str(error)) from None
     return 0
 
 
@@ -100,10 +98,3 @@ def _show(graph: Graph, ordered: Order, found: Scheme, console: Console) -> None
         console.print(table)
     noun = "buffer" if len(found.buffers) == 1 else "buffers"
     console.print(f"{nodes} nodes and {edges} edges are executed; {number} collectives in {len(found.buffers)} {noun}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror}") from None

@@ -18,9 +18,10 @@ from paceline.plan.choice import NO_LIMIT, Choice
 from paceline.plan.chunk import chunk_bytes
 from paceline.plan.cost import Line, cost, mean
 from paceline.plan.direct import direct
-from paceline.plan.flat import flat
+from paceline.plan.exchange import exchange
 from paceline.plan.ir import Plan
 from paceline.plan.network import Network
+from paceline.plan.outline import outline
 from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring_of_blocks
 from paceline.plan.turned import turned
@@ -28,11 +29,9 @@ from paceline.plan.wire import fits
 from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
-# In one shot over messages a rank overwrites its copy without knowing who has read it, so it is right only where
-# every message is copied out eagerly: never above the smallest eager limit of any link (1024).
-ONE_SHOT_BYTES = 1024
-# It costs every rank n-1 messages, worth it only in small groups.
-ONE_SHOT_RANKS = 8
+# Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at
+# once, never above the eager limit of links between machines.
+EXCHANGED_BYTES = 64 * 1024
 
 SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
@@ -52,6 +51,12 @@ class _Candidate:
     name: str
     line: Line
     plan: Callable[[], Plan]
+    one_shot: bool = False
+    limit: int = SIZES[-1]
+    """It can serve no larger ones."""
+
+    def seconds(self, nbytes: int) -> float:
+        return self.line.seconds(nbytes)
 
 
 def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
@@ -67,11 +72,10 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         if all(fits(step.level) for step in lines.steps):
             line = cost(lines, network, SIZES[-1]).line
             candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
-    choices = _cheapest(candidates, ranks, chunk)
-    if len(ranks) > ONE_SHOT_RANKS:
-        return choices
-    reason = f"Up to {ONE_SHOT_BYTES} bytes latency decides: one hop, each of {len(ranks)} ranks takes what it needs."
-    return Choice(flat(len(ranks)), ONE_SHOT_BYTES, reason, one_shot=True), *choices
+    at_once = exchange(topology)
+    line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
+    candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
+    return _cheapest(candidates, ranks, chunk)
 
 
 def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
@@ -124,18 +128,20 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int
         (smallest, candidate), largest = served[0], served[-1][0]
         limit = NO_LIMIT if largest == SIZES[-1] else largest
         usual = largest if limit != NO_LIMIT else max(smallest, _USUAL)
-        predicted = sorted(((one.name, one.line.seconds(usual)) for one in candidates), key=lambda pair: pair[1])
+        able = (one for one in candidates if usual <= one.limit)
+        predicted = sorted(((one.name, one.seconds(usual)) for one in able), key=lambda pair: pair[1])
         predicted.sort(key=lambda pair: pair[0] != chosen)
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        choices.append(Choice(made[chosen], limit, reason, chunk=chunk, nbytes=usual, predicted=tuple(predicted)))
+        choices.append(Choice(made[chosen], limit, reason, candidate.one_shot, chunk, usual, tuple(predicted)))
     return tuple(choices)
 
 
 def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
-    least = min(one.line.seconds(nbytes) for one in candidates)
-    return next(one for one in candidates if one.line.seconds(nbytes) <= least * _TIE)
+    able = [one for one in candidates if nbytes <= one.limit]
+    least = min(one.seconds(nbytes) for one in able)
+    return next(one for one in able if one.seconds(nbytes) <= least * _TIE)
 
 
 def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:
@@ -144,8 +150,8 @@ def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, 
         which = f"Up to {show_bytes(limit)}"
     else:
         which = f"Above {show_bytes(above)}" if above else "At any size"
-    beside = "".join(f", with {other} {show_seconds(took)}" for other, took in others[:1])
+    beside = ", ".join(f"{other} {show_seconds(took)}" for other, took in others)
     return (
-        f"{which} {name} is as quick as any, by the cost model: "
-        f"{show_bytes(nbytes)} take {show_seconds(seconds)}{beside}."
+        f"{which} {name} is as quick as any, by the cost model: {show_bytes(nbytes)} take {show_seconds(seconds)}"
+        f"{', with ' if beside else ''}{beside}."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.plan.ir import Plan
+from paceline.plan.outline import Outline, outline
 
 NO_LIMIT = -1
 
@@ -13,12 +14,12 @@ NO_LIMIT = -1
 class Choice:
     """The plan for buffers of up to `limit` bytes (inclusive; -1: any size), and the reason in one sentence.
 
-    one_shot: every rank shows all others what it has, once, and takes what it needs; in a reduction, each combines
-    everything for itself as if it were the owner. chunk: a larger buffer is cut into equal chunks of at most this many
-    bytes (at least 4096; 0: never), each served by the plan on its own, so that their levels overlap; all-gather is not
-    cut, and a chunk of a reduce-scatter is the same part of every rank's block. predicted: what this and the other
-    candidates should take, in seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was
-    compared.
+    one_shot: in the plan's last level every holder shows all others what it has, once, and takes what it needs; in a
+    reduction, each combines everything for itself as if it were the owner, and nothing is sent back. chunk: a larger
+    buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), each served by the plan on its
+    own, so that their levels overlap; all-gather is not cut, and a chunk of a reduce-scatter is the same part of every
+    rank's block. predicted: what this and the other candidates should take, in seconds for a buffer of `nbytes` bytes,
+    the quickest first; empty where nothing was compared.
     """
 
     plan: Plan
@@ -32,4 +33,9 @@ class Choice:
     @property
     def name(self) -> str:
         """What traces and reports call it."""
-        return "one_shot" if self.one_shot else self.plan.name
+        return "one_shot" if self.one_shot and len(self.plan.levels) == 1 else self.plan.name
+
+    @property
+    def outline(self) -> Outline:
+        """What it sends, for the cost model."""
+        return outline(self.plan, self.one_shot)

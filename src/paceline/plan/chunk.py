@@ -14,6 +14,8 @@ from paceline.plan.network import Network
 
 _SECONDS = 0.004
 _SMALLEST, _LARGEST = 1 << 16, 1 << 22
+_FARTHEST = 1 << 26
+"""Where more than the largest chunk is on the way in a round trip; four of them take memory on every rank."""
 _PER_RANK = 1 << 14
 """Plans cut a chunk into about as many parts as there are ranks, and each is a message."""
 
@@ -21,8 +23,9 @@ _PER_RANK = 1 << 14
 def chunk_bytes(network: Network) -> int:
     """Bytes of a chunk, a power of two."""
     speeds = [min(network.up[index], network.down[index]) for index in _between_machines(network)]
-    seconds = _SECONDS + _round_trip(network)
-    wanted = min(_LARGEST, max(_SMALLEST, min(speeds, default=math.inf) * seconds))
+    slowest, there_and_back = min(speeds, default=_LARGEST / _SECONDS), _round_trip(network)
+    largest = max(_LARGEST, min(_FARTHEST, slowest * there_and_back))
+    wanted = min(largest, max(_SMALLEST, slowest * (_SECONDS + there_and_back)))
     return 1 << round(math.log2(max(wanted, _PER_RANK * network.world)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import drawsvg
 import typer
 from rich.console import Console
 
-from paceline.bench import sizes
+from paceline.files import UsageError, writable, write
 from paceline.plan import show
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
 from paceline.plan.bound import Bound, bound
@@ -21,11 +20,9 @@ from paceline.plan.cost import Cost, cost
 from paceline.plan.draw import draw
 from paceline.plan.draw_chart import chart
 from paceline.plan.network import Network
-from paceline.plan.outline import Outline, outline
-from paceline.plan.words import show_bytes, show_seconds
+from paceline.plan.outline import Outline
+from paceline.plan.words import parse_bytes, show_bytes, show_seconds
 from paceline.topology import Topology, TopologyError, read
-
-FAILED = 2
 
 
 def command(
@@ -39,16 +36,19 @@ def command(
     compare: Annotated[bool, typer.Option("--compare", help="All algorithms beside each other.")] = False,
     svg: Annotated[
         Path | None,
-        typer.Option("--draw", metavar="FILE", help="Draw it as SVG: the plan, or with --compare the bars."),
+        typer.Option(
+            "--draw", metavar="FILE", help="Draw it as SVG: the plan, or with --compare the bars.", callback=writable
+        ),
     ] = None,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write one row for each algorithm.")
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write one row for each algorithm.", callback=writable),
     ] = None,
 ) -> int:
     """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
     console = Console(highlight=False)
     try:
-        size = sizes.parse(nbytes)
+        size = parse_bytes(nbytes)
         topology = read(topology_file)
         if compare:
             if algorithm:
@@ -56,12 +56,11 @@ def command(
             picture, costs = _compare(topology, size, console)
         else:
             picture, costs = _one(topology, size, algorithm, console)
-        _write(svg, lambda: str(picture().as_svg()))
+        write(svg, lambda: str(picture().as_svg()))
         least = bound(topology, size)
-        _write(json_file, lambda: json.dumps([row(one, least) for one in costs], indent=1) + "\n")
+        write(json_file, lambda: json.dumps([row(one, least) for one in costs], indent=1) + "\n")
     except (TopologyError, ValueError) as error:
-        print(f"paceline plan: {error}", file=sys.stderr)
-        return FAILED
+        raise UsageError(str(error)) from None
     return 0
 
 
@@ -102,7 +101,7 @@ def _lines(topology: Topology, nbytes: int, name: str) -> tuple[Outline, str]:
     if name:
         return named(name).lines(topology), ""
     choice = pick("all_reduce", topology, nbytes)
-    return outline(choice.plan), choice.reason
+    return choice.outline, choice.reason
 
 
 def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
@@ -116,11 +115,3 @@ def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callabl
     console.print(show.comparison(costs, least))
     console.print(f"T* {show_seconds(least.seconds)}: {least.reason}", soft_wrap=True)
     return (lambda: chart(costs, least, topology.name)), costs
-
-
-def _write(path: Path | None, text: Callable[[], str]) -> None:
-    if path is not None:
-        try:
-            path.write_text(text())
-        except OSError as error:
-            raise ValueError(f"cannot write {path}: {error.strerror}") from None

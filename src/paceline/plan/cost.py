@@ -147,6 +147,8 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
     levels: list[LevelCost] = []
     for step in lines.steps:
         load = _Load(network, step.level)
+        if step.one_shot:  # one half of it in either half
+            load.up, load.down, load.latency = load.up / 2, load.down / 2, load.latency / 2
         up += step.times * load.up
         down += step.times * load.down
         levels.append(

@@ -18,17 +18,18 @@ from paceline.topology import Topology
 
 def leaders(topology: Topology) -> Plan:
     """Only leaders own anything."""
-    local, leading = _machines(topology)
+    local, leading = machines(topology)
     return Plan(topology.world, "leaders", (*([local] if local else []), *ring_levels(leading)))
 
 
 def leaders_outline(topology: Topology) -> Outline:
     """What `leaders` sends."""
-    local, leading = _machines(topology)
+    local, leading = machines(topology)
     return Outline(topology.world, "leaders", (*([Step(local)] if local else []), *ring_steps(leading)))
 
 
-def _machines(topology: Topology) -> tuple[Level, list[int]]:
-    machines = [ranks for _, ranks in topology.machines() if ranks]
-    local = tuple(Reduce(WHOLE, tuple(ranks), ranks[0]) for ranks in machines if len(ranks) > 1)
-    return local, [ranks[0] for ranks in machines]
+def machines(topology: Topology) -> tuple[Level, list[int]]:
+    """What the leaders combine of their machines' ranks, and who they are."""
+    found = [ranks for _, ranks in topology.machines() if ranks]
+    local = tuple(Reduce(WHOLE, tuple(ranks), ranks[0]) for ranks in found if len(ranks) > 1)
+    return local, [ranks[0] for ranks in found]

@@ -134,9 +134,11 @@ class Network:
             yield depth, by_depth[depth]
 
     def name(self, index: int) -> str:
-        """The node's name, for a rank its number."""
+        """The node's name; for a rank its number, for a socket, of which other machines have the same, both names."""
         node = self.nodes[index]
-        return f"rank {self.span[index][0]}" if node.kind == "rank" else node.name
+        if node.kind == "rank":
+            return f"rank {self.span[index][0]}"
+        return f"{self.nodes[self.parent[index]].name} {node.name}" if node.kind == "socket" else node.name
 
     def _speeds(self, way: str) -> Floats:
         speeds = [math.inf] * (len(self.nodes) + 1)

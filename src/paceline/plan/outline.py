@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.plan.ir import Level, Plan
+from paceline.plan.ir import Level, Plan, Reduce
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`times` levels in a row that cause the same messages as `level`."""
+    """`times` levels in a row that cause the same messages as `level`.
+
+    one_shot: it stands for both halves; each holder is sent what all the others have, and nothing is sent back.
+    """
 
     level: Level
     times: int = 1
+    one_shot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,15 @@ class Outline:
     steps: tuple[Step, ...]
 
 
-def outline(plan: Plan) -> Outline:
-    """Every level by itself."""
-    return Outline(plan.world, plan.name, tuple(map(Step, plan.levels)))
+def outline(plan: Plan, one_shot: bool = False) -> Outline:
+    """Every level by itself; the last one in one shot or not."""
+    last = len(plan.levels) - 1
+    steps = (
+        Step(_for_each_holder(level), one_shot=True) if one_shot and index == last else Step(level)
+        for index, level in enumerate(plan.levels)
+    )
+    return Outline(plan.world, plan.name, tuple(steps))
+
+
+def _for_each_holder(level: Level) -> Level:
+    return tuple(Reduce(step.range, step.holders, holder) for step in level for holder in step.holders)

@@ -1,6 +1,18 @@
-"""Sizes and times as sentences and tables show them."""
+"""Sizes and times as sentences and tables show them, and sizes as people write them."""
 
 from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes in `text`, such as 8, 64M, 1.5K or 2GiB (powers of 1024); ValueError says what would be right."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", text, re.IGNORECASE)
+    if not match:
+        raise ValueError(f"{text!r} is not a size; write bytes, or a number with K, M or G, such as 64M")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def show_bytes(nbytes: int) -> str:

@@ -18,6 +18,7 @@ from paceline.errors import RendezvousError
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.machine import is_dead
 from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
+from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.store import Store
 
 _FIRST_PAUSE = 0.0005
@@ -29,10 +30,14 @@ class FailedElsewhere(RendezvousError):
 
 
 class Assembly:
-    """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed."""
+    """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed.
 
-    def __init__(self, store: Store, rank: int, size: int, deadline: Deadline) -> None:
+    stall: see `Reminder`; rank 0 says who is missing, the others only if it is rank 0.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, deadline: Deadline, stall: float | None = None) -> None:
         self.rank, self.size, self.deadline = rank, size, deadline
+        self._reminder = Reminder(stall)
         self._store = store
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
@@ -85,17 +90,21 @@ class Assembly:
         return values
 
     def _await_key(self, key: str, deadline: Deadline, rank: int) -> None:
-        self.wait(lambda: self._has(key), deadline, lambda: self._silent(rank))
+        self.wait(lambda: self._has(key), deadline, lambda within: self._silent(rank, within))
 
-    def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[], str]) -> None:
-        """Poll until `ready`; RendezvousError with `problem()` at the deadline, or with another rank's failure."""
+    def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[str], str]) -> None:
+        """Poll until `ready`; RendezvousError with `problem` at the deadline, or with another rank's failure.
+
+        problem: a sentence, given the words for the time that there was: " within 30 s".
+        """
         pause, next_look = _FIRST_PAUSE, Deadline(_LOOK)
         while not ready():
             if next_look.passed:
                 self._look(ready)
                 next_look = Deadline(_LOOK)
             if deadline.passed:
-                raise RendezvousError(problem())
+                raise RendezvousError(problem(f" within {self.deadline.seconds:g} s"))
+            self._reminder.check(lambda: problem("") if self._is_to_say() else "")
             time.sleep(min(pause, deadline.remaining()))
             pause = min(1.5 * pause, self._longest_pause)
 
@@ -115,6 +124,9 @@ class Assembly:
         for member in self._members:
             if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):
                 raise RendezvousError(f"{member} died while the ranks met")
+
+    def _is_to_say(self) -> bool:
+        return self.rank == 0 or not (self._members or self._has(f"{self._prefix}0"))
 
     def _look(self, ready: Callable[[], bool]) -> None:
         try:
@@ -139,7 +151,7 @@ class Assembly:
                 found.append(member)
             return bool(found)
 
-        self.wait(ready, self.deadline, lambda: self._missing(me, used))
+        self.wait(ready, self.deadline, lambda within: self._missing(me, used, within))
         return found[0]
 
     def _peek(self, rank: int) -> Member | None:
@@ -159,7 +171,7 @@ class Assembly:
             return bool(answers)
 
         # Rank 0's own deadline may end a moment later, and its answer is the better one.
-        self.wait(ready, self.deadline.later(1.0), lambda: self._missing(me, set()))
+        self.wait(ready, self.deadline.later(1.0), lambda within: self._missing(me, set(), within))
         return answers[0]
 
     def _joined(self, me: Member, used: set[str]) -> list[Member]:
@@ -173,20 +185,19 @@ class Assembly:
                 joined.append(member)
         return joined
 
-    def _missing(self, me: Member, used: set[str]) -> str:
+    def _missing(self, me: Member, used: set[str], within: str) -> str:
         here = self._joined(me, used)
         missing = sorted(set(range(self.size)) - {member.rank for member in here})
         listed = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
         came = ", ".join(f"rank {m.rank} on {m.host}" for m in here[:20]) + (", ..." if len(here) > 20 else "")
-        limit = f"{self.deadline.seconds:g} s"
         if not missing:
-            return f"all {self.size} ranks joined, but rank 0 did not answer within {limit}: {came}"
+            return f"all {self.size} ranks joined, but rank 0 did not answer{within}: {came}"
         plural = "rank" if len(missing) == 1 else "ranks"
-        return f"{len(here)}/{self.size} joined within {limit}, missing {plural} {listed} (joined: {came})"
+        return f"{len(here)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came})"
 
-    def _silent(self, rank: int) -> str:
+    def _silent(self, rank: int, within: str) -> str:
         who = str(self._members[rank]) if self._members else f"rank {rank}"
-        return f"{who} joined, but then said nothing within {self.deadline.seconds:g} s"
+        return f"{who} joined, but then said nothing{within}"
 
     def _has(self, key: str) -> bool:
         with _naming_the_store():

@@ -7,14 +7,16 @@ import logging
 import math
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous.conversation import Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.handshake import Refused
+from paceline.rendezvous.reminder import Reminder
 
 log = logging.getLogger("paceline.rendezvous")
 
@@ -102,12 +104,13 @@ def reach(
     source: str | None = None,
     check: Callable[[], None] = lambda: None,
     refusal: float = math.inf,
+    reminder: Reminder | None = None,
 ) -> tuple[T, socket.socket]:
     """Connect and hold the conversation with the first of `endpoints` that completes it, retrying until the deadline.
 
     `who` is the process wanted, `check` is called between attempts (it may raise), and after `refusal` seconds of
-    nothing but refused connections it is given up as gone. The socket returned is non-blocking and the caller's.
-    Raises RendezvousError with both endpoints and the cause.
+    nothing but refused connections it is given up as gone; `reminder` says what is wrong meanwhile. The socket
+    returned is non-blocking and the caller's. Raises RendezvousError with both endpoints and the cause.
     """
     pause = _FIRST_PAUSE
     troubles: dict[Endpoint, str] = {}
@@ -130,11 +133,12 @@ def reach(
                 elif refused_since is None:
                     refused_since = Deadline(refusal)
                 gone = refused_since is not None and refused_since.passed
+                problem = partial(_unreached, who, source, endpoint, troubles)
                 if deadline.passed or gone or (isinstance(error, Refused) and len(endpoints) == 1):
-                    here = source or _source_towards(endpoint)
                     limit = f" within {deadline.seconds:g} s" if deadline.passed else ""
-                    reasons = "; ".join(troubles.values())
-                    raise RendezvousError(f"cannot reach {who} from {here}{limit}: {reasons}") from None
+                    raise RendezvousError(problem(limit)) from None
+                if reminder is not None:
+                    reminder.check(problem)
             except BaseException:
                 if sock is not None:
                     sock.close()
@@ -142,6 +146,13 @@ def reach(
         check()
         time.sleep(min(pause, deadline.remaining()))
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def _unreached(
+    who: str, source: str | None, endpoint: Endpoint, troubles: Mapping[Endpoint, str], within: str = ""
+) -> str:
+    here = source or _source_towards(endpoint)
+    return f"cannot reach {who} from {here}{within}: {'; '.join(troubles.values())}"
 
 
 def resolve(host: str) -> list[str]:

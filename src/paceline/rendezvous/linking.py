@@ -18,6 +18,7 @@ from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
 from paceline.rendezvous.listener import listen_tcp, listen_unix
 from paceline.rendezvous.member import Member
+from paceline.rendezvous.reminder import Reminder
 from paceline.settings import Settings
 
 _LOOK = 0.1
@@ -83,7 +84,7 @@ def link_all(
         for member in reversed(strangers):
             if member.rank < me.rank:
                 links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
-        _await_callers(assembly, acceptor, arrivals, members, {m.rank for m in callers}, place)
+        _await_callers(assembly, acceptor, arrivals, callers, place, Reminder(settings.stall_seconds))
         acceptor.close()
         links |= arrivals.take()
         assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
@@ -93,6 +94,8 @@ def link_all(
         for link in (*links.values(), *arrivals.take().values()):
             link.close()
         raise
+    finally:
+        acceptor.close()
 
 
 def _open_doors(
@@ -157,6 +160,7 @@ def _call(
         who=str(member),
         check=assembly.check_failure,
         refusal=_REFUSAL,
+        reminder=Reminder(settings.stall_seconds),
     )
     return link
 
@@ -177,19 +181,21 @@ def _await_callers(
     assembly: Assembly,
     acceptor: Acceptor[Link],
     arrivals: Arrivals,
-    members: Sequence[Member],
-    callers: set[int],
+    callers: Sequence[Member],
     place: dict[str, Any],
+    reminder: Reminder,
 ) -> None:
-    while not arrivals.wait_for(callers, min(_LOOK, assembly.deadline.remaining())):
+    ranks = {member.rank for member in callers}
+
+    def problem(within: str = "") -> str:
+        late = arrivals.missing(ranks)
+        who = ", ".join(str(member) for member in callers if member.rank in late[:10])
+        return f"no connection{within} from {who} to {' and '.join(f'{kind} {where}' for kind, where in place.items())}"
+
+    while not arrivals.wait_for(ranks, min(_LOOK, assembly.deadline.remaining())):
         assembly.check_failure()
         if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:
             raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}")
         if assembly.deadline.passed:
-            late = arrivals.missing(callers)
-            where = " and ".join(f"{kind} {where}" for kind, where in place.items())
-            raise RendezvousError(
-                f"no connection within {assembly.deadline.seconds:g} s from "
-                + ", ".join(str(members[rank]) for rank in late[:10])
-                + f" to {where}"
-            )
+            raise RendezvousError(problem(f" within {assembly.deadline.seconds:g} s"))
+        reminder.check(problem)

@@ -85,7 +85,9 @@ def meet(
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
-    assembly = Assembly(MemoryStore() if store is None else store, rank, size, Deadline(timeout))
+    assembly = Assembly(
+        MemoryStore() if store is None else store, rank, size, Deadline(timeout), settings.stall_seconds
+    )
     me = _introduction(rank, size, process, settings)
     members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings, check))
     used.update(member.ticket for member in members)

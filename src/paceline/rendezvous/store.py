@@ -21,6 +21,7 @@ from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.handshake import TICKET_BYTES, Refused, Role, call, new_ticket
 from paceline.rendezvous.machine import launcher_identity
+from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.user import same_user
 from paceline.settings import Settings
 
@@ -101,7 +102,7 @@ class MemoryStore:
 class StoreClient:
     """The store of another process. Connects when made, retrying until the deadline while that one is not up yet.
 
-    owner: whose store it is, for messages.
+    owner: whose store it is, for messages. stall: see `Reminder`.
     """
 
     def __init__(
@@ -113,12 +114,13 @@ class StoreClient:
         deadline: Deadline,
         *,
         owner: str = "rank 0",
+        stall: float | None = None,
     ) -> None:
         def join(sock: socket.socket) -> Conversation[None]:
             return _join(sock, key, rank, size)
 
         self._owner = owner
-        _, self._sock = reach(endpoints, join, deadline, who=f"the store of {owner}")
+        _, self._sock = reach(endpoints, join, deadline, who=f"the store of {owner}", reminder=Reminder(stall))
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:

@@ -175,7 +175,8 @@ def open_store(settings: Settings, timeout: float) -> OwnStore:
         )
     if settings.rank == 0:
         return StoreServer(_open_doors(endpoints, settings), store_key(settings), settings.size)
-    return StoreClient(endpoints, store_key(settings), settings.rank, settings.size, deadline)
+    who = (settings.rank, settings.size)
+    return StoreClient(endpoints, store_key(settings), *who, deadline, stall=settings.stall_seconds)
 
 
 def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.socket]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from paceline.files import UsageError
 
 
 def command(
@@ -21,9 +22,7 @@ def command(
     try:
         show(read(file), Console())
     except ValueError as error:
-        print(f"paceline report: {error}", file=sys.stderr)
-        return 2
+        raise UsageError(str(error)) from None
     except OSError as error:
-        print(f"paceline report: cannot read {file}: {error.strerror}", file=sys.stderr)
-        return 2
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
     return 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated
 
 import typer
+
+from paceline.files import UsageError
 
 
 def command(
@@ -46,8 +47,9 @@ def command(
             while True:
                 time.sleep(interval)
                 screen.update(render(job.picture()), refresh=True)
+    except BrokenPipeError:  # whoever read the pictures has seen enough
+        raise
     except (ValueError, OSError) as error:
-        print(f"paceline top: {error}", file=sys.stderr)
-        return 2
+        raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         return 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from paceline.files import UsageError, writable, write
 from paceline.marked import text_of
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
@@ -20,14 +19,14 @@ from paceline.topology.file import WORDS
 from paceline.topology.tree import Topology
 from paceline.topology.units import parse_speed
 
-FAILED = 2
-
 
 def command(
     file: Annotated[Path, typer.Argument(help="A topology in YAML, or Slurm's topology.conf.", show_default=False)],
-    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the tree to this file.")] = None,
-    yaml: Annotated[Path | None, typer.Option(help="Write it as a topology file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.", callback=writable)] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the tree to this file.", callback=writable)
+    ] = None,
+    yaml: Annotated[Path | None, typer.Option(help="Write it as a topology file.", callback=writable)] = None,
     ranks_per_machine: Annotated[
         int | None, typer.Option(min=1, help="For topology.conf: the ranks on each host.", show_default=False)
     ] = None,
@@ -43,12 +42,11 @@ def command(
     try:
         topology = _read(file, ranks_per_machine, uplink, switch_uplink)
         Console(highlight=False, soft_wrap=True).print(tree(topology))
-        _write(svg, lambda: str(draw(topology).as_svg()))
-        _write(json_file, lambda: json.dumps(asdict(topology), indent=1) + "\n")
-        _write(yaml, lambda: dump(topology))
+        write(svg, lambda: str(draw(topology).as_svg()))
+        write(json_file, lambda: json.dumps(asdict(topology), indent=1) + "\n")
+        write(yaml, lambda: dump(topology))
     except TopologyError as error:
-        print(f"paceline topology: {error}", file=sys.stderr)
-        return FAILED
+        raise UsageError(str(error)) from None
     return 0
 
 
@@ -72,11 +70,3 @@ def _read(file: Path, ranks: int | None, uplink: str, switch_uplink: str) -> Top
         raise
     except ValueError as error:
         raise TopologyError(str(error)) from None
-
-
-def _write(path: Path | None, text: Callable[[], str]) -> None:
-    if path is not None:
-        try:
-            path.write_text(text())
-        except OSError as error:
-            raise TopologyError(f"cannot write {path}: {error.strerror}") from None

@@ -125,6 +125,13 @@ def read(path: str | Path) -> Topology:
 
 def parse(text: str, source: str = "topology") -> Topology:
     """The topology that `text` describes; `source` names it in errors. Raises TopologyError."""
+    from paceline.topology.slurm import looks_like_slurm  # which makes use of this module
+
+    if looks_like_slurm(text):
+        raise TopologyError(
+            f"{source}:1: this is Slurm's topology.conf, which knows neither ranks nor speeds; make a topology file of "
+            f"it: paceline topology {source} --ranks-per-machine 8 --uplink '100 Gbit/s' --yaml cluster.yaml"
+        )
     document = Marked(text, source, WORDS)
     if not isinstance(document.data, dict):
         raise document.error(1, "a topology is a mapping; begin with name: two-machines")
@@ -154,7 +161,7 @@ class _Builder:
     def __init__(self, document: Marked) -> None:
         self._document = document
         self._ranks = 0
-        self._named: dict[str, KeyPath] = {}
+        self._named: dict[tuple[KeyPath | None, str], KeyPath] = {}
 
     def topology(self, root: _Entry) -> Topology:
         """Raises TopologyError."""
@@ -225,12 +232,12 @@ class _Builder:
                 raise self._error(path, "", f"{entry} has nothing below it; give it children: [{_EXAMPLE}]")
         elif (entry.ranks is None) is (not entry.children):
             raise self._error(path, "", f"{entry} needs either ranks, for example ranks: 2, or children")
-        if entry.kind != "socket":
-            name = getattr(entry, entry.kind)
-            first = self._named.setdefault(name, path)
-            if first != path:
-                line = self._document.line((*first, entry.kind))
-                raise self._error(path, entry.kind, f"the name {name} is taken by line {line}; choose another")
+        name = getattr(entry, entry.kind)
+        within = path[:-2] if entry.kind == "socket" else None  # sockets of several machines may
+        first = self._named.setdefault((within, name), path)
+        if first != path:
+            line = self._document.line((*first, entry.kind))
+            raise self._error(path, entry.kind, f"the name {name} is taken by line {line}; choose another")
 
     def _error(self, path: KeyPath, key: str, reason: str) -> ValueError:
         return self._document.error(self._document.line((*path, key) if key else path), reason)

@@ -11,8 +11,10 @@ LONGEST = 60.0
 """Seconds that one crossing of a link may take."""
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{0,40})?)(e[+-]?[0-9]{1,3})?"
-_SPEED = re.compile(_NUMBER + r"\s*(?:([kmgt])(i?))?(bits?|b)(?:/s|ps)", re.IGNORECASE)
-_TIME = re.compile(_NUMBER + r"\s*(ns|us|µs|μs|ms|s)")
+_SPEED = re.compile(_NUMBER + r"\s*(?:([kmgt])(i?))?(bits?|b)(?:/s|/sec|ps)", re.IGNORECASE)
+_SHORT = re.compile(_NUMBER + r"\s*([kKmMgGtT])(?:[bB]it|bE|b|)")
+"""As tc, ethtool and vendors have it: 500mbit, 100G, 25GbE; always bits per second."""
+_TIME = re.compile(_NUMBER + r"\s*(ns|us|µs|μs|ms|s)(?:ec)?")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {unit: Fraction(1, 1000**power) for power, unit in enumerate(("s", "ms", "us", "ns"))}
 _SECONDS |= {"µs": _SECONDS["us"], "μs": _SECONDS["us"]}  # the micro sign and the Greek letter
@@ -21,11 +23,13 @@ _SPEED_UNITS = {f"{prefix}bit/s": Fraction(1000**power, 8) for power, prefix in 
 
 def parse_speed(text: str) -> float:
     """Bytes per second. "b" and "bit" are bits, "B" is bytes; raises ValueError with what would be right."""
-    found = _SPEED.fullmatch(text.strip())
-    if not found:
+    if found := _SHORT.fullmatch(text.strip()):
+        unit = Fraction(1000 ** _POWERS[found[3].lower()], 8)
+    elif found := _SPEED.fullmatch(text.strip()):
+        base = 1024 if found[4] else 1000
+        unit = Fraction(base ** _POWERS[(found[3] or "").lower()], 1 if found[5] == "B" else 8)
+    else:
         raise ValueError(f"{text!r} is not a speed; write it like 500 Mbit/s, 10 Gbit/s, 120 MB/s or 1.5 GiB/s")
-    base = 1024 if found[4] else 1000
-    unit = Fraction(base ** _POWERS[(found[3] or "").lower()], 1 if found[5] == "B" else 8)
     speed = _value(found) * unit
     if not SLOWEST <= speed <= FASTEST:
         raise ValueError(f"{text!r} is no speed that a link has; it is between 1 bit/s and 1000000 Tbit/s")

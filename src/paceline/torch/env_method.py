@@ -69,7 +69,7 @@ def _store(settings: Settings, timeout: timedelta) -> dist.Store:
             store = dist.TCPStore(
                 at.host, at.port, size, True, timeout, wait_for_workers=False, master_listen_fd=listening
             )
-        place = Assembly(board, rank, size, deadline).gather("torch", place)[0]
+        place = Assembly(board, rank, size, deadline, settings.stall_seconds).gather("torch", place)[0]
         return store or dist.TCPStore(place["host"], int(place["port"]), size, False, timeout, wait_for_workers=False)
     finally:
         board.close(deadline)

@@ -21,7 +21,7 @@ from paceline.bench.ranks.load import Load
 from paceline.bench.report import columns, show, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
-from paceline.bench.sizes import parse
+from paceline.plan.words import parse_bytes
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 
@@ -59,12 +59,12 @@ def command(
     if placed is None:
         return
     lab, count = placed
-    unit = Load().seconds_per_unit()
+    unit, fusion_bytes = Load().seconds_per_unit(), parse_bytes(fusion)
     units, input_units = round(compute / 1e3 / unit), round(compute * inputs / 1e3 / unit)
     found: list[Row] = []
     with ending(err) as complain, err.status("starting") as status:
         for model in map(gradients, names):
-            request = Request(systems(model, count, units, input_units, parse(fusion)), count, lab=lab, timeout=timeout)
+            request = Request(systems(model, count, units, input_units, fusion_bytes), count, lab=lab, timeout=timeout)
             progress = partial(_progress, status, model.name)
             with started(request, os.environ, complain) as sessions:
                 if len(sessions) < len(WAYS):

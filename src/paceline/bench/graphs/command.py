@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,10 +10,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench import option, sizes
+from paceline.bench import option
 from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
 from paceline.bench.report import columns, show
+from paceline.bench.row import write_json
+from paceline.plan.words import parse_bytes
 
 
 def command(
@@ -35,10 +36,10 @@ def command(
         err.print("paceline bench order needs torch.", highlight=False)
         raise typer.Exit(REFUSED)
     with err.status("") as status:
-        rows = measure(rounds, sizes.parse(fusion), status.update)
+        rows = measure(rounds, parse_bytes(fusion), status.update)
     show(out, table(rows))
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write_json([asdict(row) for row in rows], json_file)
 
 
 def table(rows: list[Row]) -> Table:

@@ -14,6 +14,7 @@ from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
 from paceline.bench.report import columns, show, wrong
 from paceline.bench.row import records, write_json
+from paceline.plan.words import parse_bytes
 
 
 def command(
@@ -33,7 +34,7 @@ def command(
     out, err = Console(), Console(stderr=True)
     rows: list[Row] = []
     with err.status("") as status:
-        for size, buffer in ((sizes.parse(cached), "cache"), (sizes.parse(large), "memory")):
+        for size, buffer in ((parse_bytes(cached), "cache"), (parse_bytes(large), "memory")):
             rows += measure(size, buffer, every_kernel(), rounds, status.update)
     show(out, table(rows))
     if json_file is not None:

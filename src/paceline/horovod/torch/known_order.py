@@ -14,10 +14,8 @@ def tell_order(coordinator: Coordinator, gradients: Iterable[tuple[str, Tensor]]
     """Every rank tells the same: gradients, by the names of their requests, come in the reverse of this order.
 
     No gradient waits for another rank's, so the graph has no edges and any order is right; this one is about that of a
-    backward pass, in which the last layers come first. Other policies ask the ranks instead, and are told nothing.
+    backward pass, in which the last layers come first.
     """
-    if coordinator.options.policy != "graph":
-        return
     graph = parallel(
         Collective(name, tensor.nbytes, str(tensor.dtype).removeprefix("torch."))
         for name, tensor in reversed(list(gradients))

@@ -60,7 +60,7 @@ def DistributedOptimizer(
         raise ValueError("backward_passes_per_step must be > 0")
     check_groups(groups)
     names = parameter_names(optimizer, named_parameters)
-    if op == ops.Adasum and job.current().size > 1:
+    if op == ops.Adasum and (job.current().size > 1 or job.worker() is not None):
         made: Any = wrapped(optimizer, AdasumOptimizer)
         made.attach(names, compression, backward_passes_per_step, process_set)
         return made  # type: ignore[no-any-return]
@@ -100,16 +100,20 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._unit_of: dict[Parameter, Unit] = {}
         self._skip = False
         self._reset()
-        included = bool(process_set.included())
-        if not included or len(process_set.ranks or ()) == 1:
+        # In an elastic job there may be more ranks later; and who comes then is the only one to make an optimizer.
+        elastic = job.worker() is not None
+        if not process_set.included() or (len(process_set.ranks or ()) == 1 and not elastic):
             return
-        for unit in units(self._ordered(), groups):
+        channel = job.current().channel(process_set.process_set_id)
+        told = channel.coordinator.options.policy == "graph" and not elastic
+        alike = told or (groups and not elastic)
+        for unit in units(self._ordered() if alike else self._wanted(), groups):
             for parameter in unit:
                 self._unit_of[parameter] = unit
                 parameter.register_post_accumulate_grad_hook(self._arrived)
-        channel = job.current().channel(process_set.process_set_id)
-        alone = (unit[0] for unit in dict.fromkeys(self._unit_of.values()) if len(unit) == 1)
-        tell_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
+        if told:
+            alone = (unit[0] for unit in dict.fromkeys(self._unit_of.values()) if len(unit) == 1)
+            tell_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
         self._reset()
 
     def _reset(self) -> None:
@@ -120,9 +124,13 @@ class GradientOptimizer(torch.optim.Optimizer):
         """Whether a gradient has come since the last synchronisation."""
         self._synchronized = False
 
+    def _wanted(self) -> list[Parameter]:
+        """The parameters that want gradients."""
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
     def _ordered(self) -> list[Parameter]:
-        """The parameters that want gradients, in the order of the process set's first rank."""
-        own = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        """These, in the order of the process set's first rank: groups and orders must be the same everywhere."""
+        own = self._wanted()
         first = (self._process_set.ranks or [0])[0]
         names = broadcast_object([self._parameter_names[p] for p in own], first, "optimizer.order", self._process_set)
         place = {name: number for number, name in enumerate(names)}

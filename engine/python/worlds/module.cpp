@@ -1,16 +1,20 @@
-// Worlds of ranks with policies of coordination, all in one thread.
+// Worlds of ranks with policies of coordination, all in one thread: a module of its own, which is not in the wheel.
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+#include <exception>
+
 #include "coordinate/plain_board.hpp"
 #include "coordinate/policy_world.hpp"
-#include "python/bindings.hpp"
+#include "failure/error.hpp"
 
-namespace paceline {
-
+namespace nb = nanobind;
 using namespace nb::literals;
 
+namespace paceline {
 namespace {
 
 constexpr std::array<const char*, 5> kEvents = {"deliver", "look", "wake", "synchronise", "finish"};
@@ -44,8 +48,18 @@ std::vector<std::tuple<std::string, int, int>> events(const PolicyWorld& world) 
 }
 
 }  // namespace
+}  // namespace paceline
 
-void bind_policies(nb::module_& m) {
+NB_MODULE(_worlds, m) {
+  using namespace paceline;
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Failure& failure) {
+      PyErr_SetString(PyExc_ValueError, failure.what());
+    }
+  });
+  // What happens next is chosen by the caller. RuntimeError where a policy breaks its word, as PolicyWorld says.
   nb::class_<PolicyWorld>(m, "PolicyWorld")
       .def(nb::new_(&make_world), "policy"_a, "machine_of"_a, "fusion_bytes"_a = std::uint64_t{64} << 20,
            "cache_capacity"_a = 1024, "slots"_a = 64, "words"_a = 1 << 14)
@@ -120,5 +134,3 @@ void bind_policies(nb::module_& m) {
         return self.rank(rank).joins;
       });
 }
-
-}  // namespace paceline

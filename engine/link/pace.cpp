@@ -1,0 +1,65 @@
+#include "link/pace.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+
+namespace paceline {
+namespace {
+
+constexpr double kQueueSeconds = 0.007;       // of a link's bytes: a switch that holds 10 ms of them loses none
+constexpr double kSmallestWindow = 16 << 10;  // holds a long packet
+constexpr double kLargestWindow = 64 << 10;   // what any peer may send at first: beyond it the kernel knows best
+constexpr double kBookkeeping = 1.15;         // what the kernel's own takes of a buffer
+
+std::string congestion_control(int socket) {
+  char name[16] = {};
+  socklen_t size = sizeof name - 1;
+  ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size);
+  return name;
+}
+
+// Not everybody may choose any: what is refused stays as it was.
+void set_congestion_control(int socket, const std::string& name) {
+  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+}
+
+}  // namespace
+
+// Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
+// windows together are what it carries in a round trip and holds. The kernel would find that out by losing packets.
+// Where few streams come together each has to bring in more, for which it needs no queue.
+void Pace::set(int socket, double least, double most) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+  round_trip_us_ = std::min(round_trip_us_, info.tcpi_rtt);
+  const double round_trip = round_trip_us_ * 1e-6;
+  const double window = std::max(least * (kQueueSeconds + round_trip), most * round_trip);
+  if (window < kLargestWindow) {
+    hold(socket, window);
+  } else if (held_) {
+    let_go(socket);
+  }
+}
+
+// Where both ends hold what comes in, congestion control has to stay out of the way until something is lost, as CUBIC
+// does: BBR paces by what it saw before the streams were idle, and for 200 ms of every 10 s sends four packets a turn.
+void Pace::hold(int socket, double window) {
+  // The kernel takes twice what it is told, for its bookkeeping too.
+  const int half = static_cast<int>(std::max(window, kSmallestWindow) * kBookkeeping / 2);
+  if (::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) != 0 || held_) return;
+  held_ = true;
+  usual_congestion_control_ = congestion_control(socket);
+  set_congestion_control(socket, "cubic");
+}
+
+void Pace::let_go(int socket) {
+  const int none = 0;
+  held_ = ::setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &none, sizeof none) != 0;
+  if (!held_) set_congestion_control(socket, usual_congestion_control_);
+}
+
+}  // namespace paceline

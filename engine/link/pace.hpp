@@ -1,0 +1,24 @@
+// How much a stream from another machine may have under way, where several of them share this machine's link.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace paceline {
+
+class Pace {
+ public:
+  // See Link::set_pace.
+  void set(int socket, double least, double most);
+
+ private:
+  void hold(int socket, double window);
+  void let_go(int socket);
+
+  bool held_ = false;
+  std::string usual_congestion_control_;                                     // what the system chose for this socket
+  std::uint32_t round_trip_us_ = std::numeric_limits<std::uint32_t>::max();  // the shortest one seen
+};
+
+}  // namespace paceline

@@ -1,0 +1,118 @@
+"""Batches of a coordinator between machines, whose plans follow the network.
+
+The engine counts the large batches of all-reduces, which come in one order on all ranks. After a window of them the
+ranks agree on how long these took, in a group of their own and beside whatever else they do: of every batch, the time
+of the rank that waited least. If that has changed for good, no rank begins a further batch than all have begun; once
+those are done all measure their links, plan again and go on.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline import _engine
+from paceline.adapt.keeper import WINDOW, Call, Keeper
+from paceline.observe.regularly import Regularly
+
+_SECONDS = 0.5
+"""From one look to the next: what changes for good can wait."""
+_REST_SECONDS = 0.002
+"""From one look to the next at whether batches have come to rest."""
+
+Values = npt.NDArray[np.float64]
+
+
+class AdaptiveBatches:
+    """Follows a native coordinator, from a thread of its own, until `close`."""
+
+    def __init__(
+        self,
+        coordinator: Any,
+        data: Any,
+        keeper: Keeper,
+        group: Callable[[], Any],
+        notify: Callable[[int, Callable[[], None]], None],
+    ) -> None:
+        """data: the native group of the batches. group: makes another one of the same ranks, for agreeing and
+        measuring; on all ranks, at about the same time. notify: see `Runtime.notify`."""
+        self._coordinator, self._data, self._keeper = coordinator, data, keeper
+        self._make, self._notify = group, notify
+        self._group: Any = None
+        self._next = 0  # the first batch of the next window
+        self._closed = False
+        self._lock = threading.Lock()
+        self._looks = Regularly(self._look, "paceline-adapt")
+
+    def close(self) -> None:
+        """Batches go on by the plans that they have. What is being agreed or measured is given up."""
+        with self._lock:
+            self._closed = True
+            if self._group is not None:
+                self._group.close()
+        self._looks.close()
+
+    def _look(self) -> float:
+        try:
+            count, last = self._coordinator.large_batches()
+            if count >= self._next + WINDOW and self._open():
+                self._look_at(count, last)
+        except _engine.CommunicationError:  # a rank is lost, or has left: whoever misses it says so
+            return threading.TIMEOUT_MAX
+        return _SECONDS
+
+    def _open(self) -> bool:
+        with self._lock:
+            if self._group is None and not self._closed:
+                self._group = self._make()
+            return not self._closed
+
+    def _look_at(self, count: int, last: list[tuple[int, int]]) -> None:
+        """The window, all of whose batches are over; `last` of all `count`: bytes and nanoseconds."""
+        first = self._next - (count - len(last))
+        window = last[first : first + WINDOW] if first >= 0 else []
+        seconds = np.full(WINDOW + 1, -1.0)
+        seconds[: len(window)] = [nanoseconds / 1e9 for _, nanoseconds in window]
+        seconds[WINDOW] = -count
+        seconds = self._agreed(seconds)
+        self._next = -int(seconds[WINDOW])
+        if (seconds[:WINDOW] < 0).any():  # some rank has forgotten some batch
+            return
+        ratio = self._keeper.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds[:WINDOW])
+        if ratio is not None:
+            self._plan_again(ratio)
+
+    def _plan_again(self, ratio: float) -> None:
+        try:
+            begun = self._agreed(np.array([-float(self._coordinator.hold())]))
+            self._coordinator.hold_after(-int(begun[0]))
+            while not self._coordinator.holds():
+                time.sleep(_REST_SECONDS)
+            self._agreed(np.zeros(1))  # and so are the others
+            self._keeper.plan_again(ratio, self._group)
+            self._next = self._coordinator.large_batches()[0]
+        except BaseException as error:
+            # The others may have made their plans, and different ones never end.
+            if not self._closed:
+                self._data.abort(f"plans could not be made again: {error}")
+            raise
+        finally:
+            with suppress(_engine.CommunicationError):
+                self._coordinator.release()
+
+    def _agreed(self, values: Values) -> Values:
+        """The least of all ranks. Takes no turn in waiting: others of this process do that."""
+        dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
+        operation = self._group.all_reduce(values.ctypes.data, len(values), dtype, least, 1.0, _engine.NOTIFY)
+        over = threading.Event()
+        self._notify(operation.id, over.set)
+        over.wait()
+        if problem := operation.error():
+            raise _engine.CommunicationError(problem)
+        return values

@@ -1,0 +1,31 @@
+"""Ranks that wait to meet say whom they wait for, long before they give up."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+from paceline.stalls import DEFAULT_SECONDS
+from paceline.trace.seconds import shown
+
+log = logging.getLogger("paceline.rendezvous")
+
+
+class Reminder:
+    """Warns once a wait has lasted `seconds` (None: as `Stalls` does, 0: never), and whenever it has doubled."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._begin = time.monotonic()
+        self._due = (DEFAULT_SECONDS if seconds is None else seconds) or math.inf
+
+    def check(self, problem: Callable[[], str]) -> None:
+        """Say what the problem is, if that is due; an empty one is not said."""
+        waited = time.monotonic() - self._begin
+        if waited < self._due:
+            return
+        while self._due <= waited:
+            self._due *= 2
+        if words := problem():
+            log.warning("stalled %s: %s", shown(waited), words)

@@ -1,0 +1,114 @@
+"""A meeting that somebody is missing from is not silent until it fails."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
+
+from paceline.rendezvous import Meeting, meet, open_store, reminder
+from paceline.rendezvous.reminder import Reminder
+from paceline.rendezvous.store import MemoryStore, Store
+
+STALL = 0.02
+DEADLINE = 20.0
+
+
+class Said(logging.Handler):
+    """What was warned of, and a wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.changed = threading.Condition()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self.changed:
+            self.lines.append(record.getMessage())
+            self.changed.notify_all()
+
+    def wait_for(self, words: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: any(words in line for line in self.lines), DEADLINE), self.lines
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    handler = Said()
+    reminder.log.addHandler(handler)
+    yield handler
+    reminder.log.removeHandler(handler)
+
+
+def join(store: Store, rank: int, size: int) -> Meeting:
+    return meet(
+        store,
+        rank,
+        size,
+        DEADLINE,
+        process=process(host=f"node{rank}"),
+        settings=settings(rank, size, stall_seconds=STALL),
+        native=FakeNative(),
+        arena=FakeArena().descriptor,
+        linked=(),
+        used=set(),
+    )
+
+
+def late(said: Said, words: str, then: Callable[[], Meeting]) -> Meeting:
+    said.wait_for(words)
+    return then()
+
+
+def close(meetings: list[Meeting]) -> None:
+    for meeting in meetings:
+        for link in meeting.links.values():
+            link.close()
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_who_is_missing_is_said_and_then_comes(said: Said, missing: int) -> None:
+    store = MemoryStore()
+    others = [rank for rank in range(3) if rank != missing]
+    here = ", ".join(f"rank {rank} on node{rank}" for rank in others)
+    words = f"2/3 joined, missing rank {missing} (joined: {here})"
+    calls = [partial(join, store, rank, 3) for rank in others]
+    close(good(in_threads([*calls, partial(late, said, words, partial(join, store, missing, 3))])))
+    assert all(line.startswith("stalled ") for line in said.lines)
+    assert not any("did not answer" in line for line in said.lines)
+
+
+def test_who_finds_no_store_says_so(said: Said) -> None:
+    job = secrets.token_hex(8)
+    alone = [settings(rank, 2, local_size=2, job=job, stall_seconds=STALL) for rank in range(2)]
+
+    def client() -> None:
+        open_store(alone[1], DEADLINE).close()
+
+    def server() -> None:
+        said.wait_for("cannot reach the store of rank 0 from this machine: unix @paceline-store-")
+        open_store(alone[0], DEADLINE).close()
+
+    good(in_threads([client, server]))
+    assert "nobody there" in said.lines[0]
+
+
+def test_it_comes_again_when_the_wait_has_doubled(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 109.0, 110.0, 111.0, 119.0, 120.0, 135.0, 141.0, 142.0])
+    monkeypatch.setattr(reminder.time, "monotonic", lambda: next(clock))
+    one = Reminder(10)
+    for _ in range(8):
+        one.check(lambda: "nobody comes")
+    assert said.lines == [f"stalled {seconds} s: nobody comes" for seconds in (10, 20, 41)]
+
+
+def test_never_is_never(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Reminder(0)
+    monkeypatch.setattr(reminder.time, "monotonic", lambda: 1e12)
+    one.check(lambda: "nobody comes")
+    assert said.lines == []

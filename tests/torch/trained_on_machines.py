@@ -1,0 +1,32 @@
+"""A rank on one of several machines: DDP and FSDP2 train as one process would on the combined batch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import test_ddp
+import test_fsdp2
+import torch.distributed as dist
+
+import paceline.torch
+from paceline.home import runtime
+from paceline.trace.event import events
+
+
+def main() -> None:
+    assert paceline.torch
+    dist.init_process_group("paceline")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    test_ddp.check_options(rank, size)
+    test_fsdp2.check_fully_shard(rank, size)
+    test_fsdp2.check_divide_factor(rank, size)
+    moved = {event.collective for event in events(runtime().events()) if event.link in ("mixed", "tcp")}
+    assert moved >= {"all_reduce", "all_gather", "reduce_scatter"}, moved
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
