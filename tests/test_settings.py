@@ -217,7 +217,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_START_TIMEOUT", "0"),
         ("PACELINE_POLICY", "best"),
         ("PACELINE_FUSION_BYTES", "64M"),
-        ("PACELINE_CYCLE_MS", "0"),
+        ("PACELINE_CYCLE_MS", "-1"),
         ("PACELINE_CACHE_CAPACITY", "-1"),
         ("PACELINE_AUTOTUNE", "yes"),
         ("PACELINE_ELASTIC", "driver:4000/1"),
@@ -225,6 +225,8 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("HOROVOD_FUSION_THRESHOLD", "-1"),
         ("HOROVOD_AUTOTUNE", "-1"),
         ("HOROVOD_CYCLE_TIME", "soon"),
+        ("HOROVOD_GLOO_IFACE", "eth0; rm"),
+        ("HOROVOD_TIMELINE_MARK_CYCLES", "yes"),
         ("HOROVOD_CACHE_CAPACITY", "many"),
         ("HOROVOD_START_TIMEOUT", "never"),
         ("HOROVOD_ELASTIC_TIMEOUT", "0"),
@@ -306,6 +308,8 @@ HOROVODS = {
     "HOROVOD_AUTOTUNE": "1",
     "HOROVOD_AUTOTUNE_LOG": "tried.csv",
     "HOROVOD_TIMELINE": "t.json",
+    "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+    "HOROVOD_GLOO_IFACE": "eth1",
     "HOROVOD_START_TIMEOUT": "45",
     "HOROVOD_ELASTIC_TIMEOUT": "30",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
@@ -318,12 +322,14 @@ def test_horovods_variables_mean_the_same_here() -> None:
     found = read(HOROVODS)
     assert (found.fusion_bytes, found.cycle_seconds, found.cache_capacity) == (1024, 0.0035, 7)
     assert (found.autotune, found.autotune_log) == (True, "tried.csv")
-    assert (found.timeline, found.log_level) == ("t.json", logging.DEBUG)
+    assert (found.timeline, found.timeline_marks, found.log_level) == ("t.json", True, logging.DEBUG)
+    assert found.interface == "eth1"
     assert found.elastic_timeout == 30.0
     assert (found.start_timeout, found.stall_seconds, found.timeout) == (45.0, 20.0, 90.0)
     assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "1"}).stall_seconds == 0.0
     assert read({**HOROVODS, "HOROVOD_STALL_CHECK_DISABLE": "0"}).stall_seconds == 20.0
     assert read({"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}).timeout is None
+    assert read({"HOROVOD_CYCLE_TIME": "0"}).cycle_seconds == 0.0
 
 
 def test_pacelines_own_variables_win_over_horovods() -> None:
@@ -335,6 +341,8 @@ def test_pacelines_own_variables_win_over_horovods() -> None:
         "HOROVOD_AUTOTUNE_LOG": "tried.csv",
         "HOROVOD_ELASTIC_TIMEOUT": "30",
         "PACELINE_TIMELINE": "own.json",
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+        "PACELINE_INTERFACE": "eth2",
         "PACELINE_START_TIMEOUT": "9",
         "PACELINE_STALL_SECONDS": "10",
         "PACELINE_TIMEOUT": "11",

@@ -89,6 +89,25 @@ def test_many_missing_ranks_are_counted(engine: Engine, caplog: pytest.LogCaptur
     assert "rank 5" not in caplog.text
 
 
+def test_where_the_missing_ranks_are_is_asked_elsewhere(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever is asked may be asking, too: the thread that answers does not wait."""
+    engine.waiting = [wait(1, 60.0, ("rank 1", "all_gather #3"), ("rank 2", ""))]
+    answered = threading.Event()
+
+    def whereabouts(who: str) -> str:
+        assert answered.wait(20)
+        return "now at train.py:7" if who == "rank 1" else ""
+
+    Stalls(engine.waits, "rank 0", 60.0, whereabouts).check()
+    assert not caplog.records
+    answered.set()
+    for thread in threading.enumerate():
+        if thread.name == "paceline-stall":
+            thread.join(20)
+    words = "; missing rank 1, last heard of in all_gather #3, now at train.py:7 and rank 2, not heard of yet; "
+    assert words in caplog.text
+
+
 def test_nobody_waits_for_it_yet(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     engine.waiting = [wait(1, 60.0)]
     Stalls(engine.waits, "rank 0", 60.0).check()

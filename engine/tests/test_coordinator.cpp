@@ -22,15 +22,19 @@ const std::vector<std::string> kArrangements = {"0", "00", "000", "0000", "01", 
 
 const std::vector<std::string> kPolicies = {"board", "cycle", "global_sleep", "nonblocking"};
 
+// With all policies at once: their ranks mostly wait for one another.
 void everywhere(PolicyOptions options, const std::function<void(Coordinated&)>& body) {
   options.cycle_seconds = 0.0005;
   options.wait = Synchronise::Wait::yield;
-  for (const auto& policy : kPolicies) {
-    for (const auto& machines : kArrangements) {
-      Coordinated job(machines, policy, options);
-      body(job);
-    }
-  }
+  std::vector<std::thread> jobs;
+  for (const std::string& policy : kPolicies)
+    jobs.emplace_back([&] {
+      for (const auto& machines : kArrangements) {
+        Coordinated job(machines, policy, options);
+        body(job);
+      }
+    });
+  for (std::thread& job : jobs) job.join();
 }
 
 float sum_of_ranks(int size) { return static_cast<float>(size * (size + 1) / 2); }
@@ -261,24 +265,28 @@ TEST(a_name_may_be_used_again_at_once) {
 }
 
 TEST(a_timeout_names_the_request_and_who_is_missing) {
+  std::vector<std::thread> jobs;  // at once, as all of them wait
   for (const auto& [policy, machines] : {std::pair{"board", "000"},
                                          {"board", "001"},
                                          {"board", "011"},
                                          {"board", "0122"},
                                          {"cycle", "000"},
                                          {"nonblocking", "011"}}) {
-    Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 1);
-    job.run([&](Coordinated::Seated seat) {
-      std::vector<float> data(4096, 1);
-      if (seat.rank() == 2) return;
-      const auto error = failure_of([&] { seat.wait(seat.all_reduce("layer3.weight", data)); });
-      CHECK(error.kind == ErrorKind::timeout);
-      CHECK(contains(error.message, "all_reduce \"layer3.weight\" float32[4096] SUM"));
-      CHECK(contains(error.message, "rank 2"));
-      // From now on nothing starts.
-      CHECK(failure_of([&] { seat.all_reduce("other", data); }).kind == ErrorKind::timeout);
+    jobs.emplace_back([policy, machines] {
+      Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 1);
+      job.run([&](Coordinated::Seated seat) {
+        std::vector<float> data(4096, 1);
+        if (seat.rank() == 2) return;
+        const auto error = failure_of([&] { seat.wait(seat.all_reduce("layer3.weight", data)); });
+        CHECK(error.kind == ErrorKind::timeout);
+        CHECK(contains(error.message, "all_reduce \"layer3.weight\" float32[4096] SUM"));
+        CHECK(contains(error.message, "rank 2"));
+        // From now on nothing starts.
+        CHECK(failure_of([&] { seat.all_reduce("other", data); }).kind == ErrorKind::timeout);
+      });
     });
   }
+  for (std::thread& job : jobs) job.join();
 }
 
 TEST(warnings_name_each_request_with_who_is_missing) {

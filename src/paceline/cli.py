@@ -208,8 +208,8 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
-    app = application(words[0] if words else None)
     try:
+        app = application(words[0] if words else None)
         code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()

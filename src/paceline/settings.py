@@ -79,6 +79,8 @@ class Settings:
     """The file for what was tried."""
     timeline: str | None = None
     """The file for the timeline of named requests."""
+    timeline_marks: bool | None = None
+    """Whether it marks when each batch was issued."""
     report: str | None = None
     """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
     metrics: values.MetricsAddress | None = None
@@ -125,7 +127,7 @@ class Settings:
             job=view.job,
             secret=said(values.secret, "PACELINE_SECRET"),
             machine=said(values.machine, "PACELINE_MACHINE"),
-            interface=said(values.interface, "PACELINE_INTERFACE"),
+            interface=said(values.interface, "PACELINE_INTERFACE", "HOROVOD_GLOO_IFACE"),
             ports=ports,
             timeout=_either(
                 said(values.timeout, "PACELINE_TIMEOUT"),
@@ -154,6 +156,7 @@ class Settings:
             autotune=said(values.switch, "PACELINE_AUTOTUNE", "HOROVOD_AUTOTUNE"),
             autotune_log=env.get("HOROVOD_AUTOTUNE_LOG") or None,
             timeline=env.get("PACELINE_TIMELINE") or env.get("HOROVOD_TIMELINE") or None,
+            timeline_marks=said(values.switch, "HOROVOD_TIMELINE_MARK_CYCLES"),
             report=env.get("PACELINE_REPORT") or None,
             metrics=metrics,
             metrics_token=token,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 
 from paceline.frames import users_line
@@ -22,11 +23,19 @@ log = logging.getLogger("paceline")
 class Stalls:
     """Warns of an operation once it has waited `seconds` (0: never), and again each time its wait has doubled.
 
-    rank: what to call this rank.
+    rank: what to call this rank. whereabouts: where a rank that is missing, by its name, is now, in words or not at
+    all; it may take its time, and is asked in a thread of its own.
     """
 
-    def __init__(self, waits: Callable[[], Sequence[Wait]], rank: str, seconds: float) -> None:
+    def __init__(
+        self,
+        waits: Callable[[], Sequence[Wait]],
+        rank: str,
+        seconds: float,
+        whereabouts: Callable[[str], str] | None = None,
+    ) -> None:
         self._waits, self._rank, self._seconds = waits, rank, seconds
+        self._whereabouts = whereabouts
         self._due: dict[int, float] = {}
 
     def check(self) -> float | None:
@@ -38,21 +47,32 @@ class Stalls:
         soonest = self._seconds
         for operation, seconds, thread, what, missing in waits:
             if seconds >= self._due[operation]:
-                log.warning(
-                    "stalled %s: %s; %s; %s", shown(seconds), what, _missing(missing), _place(thread, self._rank)
-                )
+                self._warn(f"stalled {shown(seconds)}: {what}", missing, _place(thread, self._rank))
                 while self._due[operation] <= seconds:
                     self._due[operation] *= 2
             soonest = min(soonest, self._due[operation] - seconds)
         return soonest
 
+    def _warn(self, what: str, missing: Sequence[tuple[str, str]], place: str) -> None:
+        def say() -> None:
+            log.warning("%s; %s; %s", what, self._missing(missing), place)
 
-def _missing(missing: Sequence[tuple[str, str]]) -> str:
-    if not missing:
-        return "any rank could end it"
-    named = [f"{who}, last heard of in {last}" if last else f"{who}, not heard of yet" for who, last in missing]
-    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
-    return "missing " + " and ".join([*named[:_NAMED], *more])
+        # Two ranks may be missing to each other: both have to answer while they ask.
+        if missing and self._whereabouts is not None:
+            threading.Thread(target=say, name="paceline-stall", daemon=True).start()
+        else:
+            say()
+
+    def _missing(self, missing: Sequence[tuple[str, str]]) -> str:
+        if not missing:
+            return "any rank could end it"
+        named = [self._named(who, last) for who, last in missing[:_NAMED]]
+        more = [f"{len(missing) - _NAMED} more"] if len(missing) > _NAMED else []
+        return "missing " + " and ".join([*named, *more])
+
+    def _named(self, who: str, last: str) -> str:
+        where = self._whereabouts(who) if self._whereabouts is not None else ""
+        return ", ".join(filter(None, [who, f"last heard of in {last}" if last else "not heard of yet", where]))
 
 
 def _place(thread: int, rank: str) -> str:

@@ -142,7 +142,7 @@ def switch(text: str) -> bool:
 
 def milliseconds(text: str) -> float:
     """In seconds."""
-    return _number(text, 0.001, 60000.0, "a number of milliseconds") / 1000.0
+    return _number(text, 0.0, 60000.0, "a number of milliseconds") / 1000.0
 
 
 def byte_count(text: str) -> int:

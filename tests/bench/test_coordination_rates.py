@@ -29,6 +29,9 @@ def test_wrong_sums_are_counted(way, monkeypatch):
         reply = one.do_train(1, 2)
         assert reply["wrong"] == 0
         assert way == "known" or sorted(reply["ready"]) == ["a", "b"]
+        answers = one.do_answer(3).get("answers", [])
+        assert len(answers) == (0 if way == "known" else 3)
+        assert all(handed_in <= issued for handed_in, issued in answers)
         fill = one._gradients[0]
 
         class Spoiled(np.ndarray):
@@ -76,6 +79,8 @@ def test_the_last_rank_to_be_ready_and_the_last_to_issue_count():
     assert seen.negotiation == [pytest.approx(200e-9)]
     assert seen.background == [pytest.approx(2e-3)]
     assert (seen.oversleep, seen.sleeps) == (pytest.approx(6e-6), 4)
+    measure._note_answers(seen, [{"answers": [[10, 40], [60, 70]]}, {"answers": [[30, 35], [50, 90]]}])
+    assert seen.idle == [pytest.approx(10e-9), pytest.approx(30e-9)]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -96,7 +101,7 @@ def test_policies_through_the_command_line(tmp_path):
         assert row["wrong"] == 0
         assert (row["model"], row["ranks"]) == ("GoogLeNet", 2)
         negotiates = row["policy"] not in ("alone", "known")
-        assert (row["negotiation_us"] > 0) == negotiates
+        assert (row["negotiation_us"] > 0) == (row["idle_negotiation_us"] > 0) == negotiates
         assert (row["background_cpu_ms"] > 0) == negotiates
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -104,6 +105,27 @@ def test_a_picture_of_many_ranks_shows_machines(tmp_path: Path) -> None:
         text = svg.read_text()
         assert "node-0" in text and "25 more machines" in text
         assert len(text) < 300_000
+
+
+@pytest.mark.parametrize("how", [[], ["--compare"]])
+def test_ten_thousand_ranks_of_which_every_machine_has_its_own_speed(how: list[str], tmp_path: Path) -> None:
+    """As `paceline check` measures them: no two machines are alike."""
+    file, svg, out = tmp_path / "hall.yaml", tmp_path / "plan.svg", tmp_path / "rows.json"
+    lines = ["children:"]
+    for rack in range(25):
+        lines += [f"- switch: rack-{rack}", "  uplink: 40 Gbit/s", "  children:"]
+        for node in range(50 * rack, 50 * rack + 50):
+            speed = 8000 + node * 617 % 2000
+            lines.append(f"  - {{machine: node-{node}, ranks: {1 + node * 7 % 15}, uplink: {speed} Mbit/s}}")
+    file.write_text("\n".join(lines))
+    begin = time.process_time()
+    assert run("--topology", file, "--draw", svg, "--json", out, *how) == 0
+    assert time.process_time() - begin < 30
+    rows = json.loads(out.read_text())
+    assert len(rows) == (len(ALGORITHMS) if how else 1)
+    assert all(row["seconds"] >= row["bound_seconds"] > 0 for row in rows)
+    assert len(rows[0]["bytes_per_link"]) == 25 + 1250 + sum(1 + node * 7 % 15 for node in range(1250))
+    assert len(svg.read_text()) < 300_000
 
 
 @pytest.mark.parametrize(

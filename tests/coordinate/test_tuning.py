@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import run
 
+from paceline import _engine
 from paceline.coordinate import Options, tuner
 from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes, written
 from paceline.coordinate.tuner import Tuner
+from paceline.coordinate.tuning import Tuning
 from paceline.settings import Settings
 
 FIRST = 64 << 20
@@ -138,15 +140,41 @@ def test_the_policy_that_is_chosen_is_not_slower_by_2_percent(others: list[float
     assert (tuned.choice == "board") == tuned.outcome.startswith("policy board stays, because no other policy was ")
 
 
-def test_who_names_a_policy_gets_it() -> None:
+def test_who_names_a_policy_or_a_size_gets_it() -> None:
     tuned = {**LONELY, "PACELINE_AUTOTUNE": "1"}
     assert Options.wished(Settings.from_environment(tuned)).autotune_policy
     named = Options.wished(Settings.from_environment({**tuned, "PACELINE_POLICY": "board"}))
     assert named.autotune and not named.autotune_policy
-    with pytest.raises(ValueError, match="autotune_policy goes with autotune"):
-        Options(autotune_policy=True)
-    with pytest.raises(ValueError, match="autotune_policy goes with autotune"):
-        Options(policy="graph", autotune=True, autotune_policy=True)
+    sized = Options.wished(Settings.from_environment({**tuned, "HOROVOD_FUSION_THRESHOLD": "1000000"}))
+    assert sized.autotune_policy and not sized.autotune and sized.fusion_bytes == 1000000
+    with pytest.raises(ValueError, match="autotune_policy begins with policy \"board\", not with 'graph'"):
+        Options(policy="graph", autotune_policy=True)
+
+
+def test_a_size_that_was_set_is_kept_while_the_policy_is_tuned() -> None:
+    class Native:
+        """Everything takes the same time; what is asked for comes at once."""
+
+        policy = "board"
+
+        def in_use(self) -> tuple[str, bool]:
+            return self.policy, False
+
+        def use(self, policy: str, order: object) -> None:
+            self.policy = policy
+
+        def submit(self, *request: object) -> None:
+            """Done."""
+
+        def tune(self, size: int) -> None:
+            raise AssertionError(size)
+
+    ended: list[bool] = []
+    tuning = Tuning(Native(), 1000, True, False, None, lambda: ended.append(True))
+    for _ in range(5000):
+        if not ended:
+            tuning.submit(0, "one", 0, 1, _engine.DTYPES["float32"], 0, (0, 0))
+    assert ended == [True]
 
 
 @pytest.mark.parametrize("machines", ["00", "01", "001"])

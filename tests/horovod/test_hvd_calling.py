@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,8 +38,33 @@ def test_a_failure_is_raised_here(fail: str, words: str) -> None:
         horovod.run(summed, args=(2.0,), kwargs={"fail": fail}, num_proc=2)
 
 
-def test_what_cannot_be_started() -> None:
+def told(words: str) -> str:
+    print(words, os.environ["HOROVOD_LOCAL_RANK"])
+    print("error", os.environ["RANK"], file=sys.stderr)
+    return os.environ["HOROVOD_START_TIMEOUT"]
+
+
+def test_what_ranks_print_goes_to_files(tmp_path: Path) -> None:
+    arguments = {"start_timeout": 7.5, "output_filename": str(tmp_path / "kept"), "ssh_port": 22, "mpi_args": "-x"}
+    assert horovod.run(told, ("hello",), None, 2, **arguments) == ["7.5", "7.5"]
+    for rank in (0, 1):
+        kept = {file.name: file.read_text() for file in (tmp_path / "kept" / f"rank.{rank}").iterdir()}
+        assert kept == {"stdout": f"hello {rank}\n", "stderr": f"error {rank}\n"}
+
+
+def test_what_cannot_be_started(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one rank, not 0"):
         horovod.run(summed, num_proc=0)
     with pytest.raises(ValueError, match="host far is not this machine"):
         horovod.run(summed, num_proc=3, hosts="localhost:2,far:1")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("far slots=2\n")
+    with pytest.raises(ValueError, match="host far is not this machine"):
+        horovod.run(summed, hostfile=str(hosts))
+    with pytest.raises(ValueError, match="from hosts or from hostfile, not from both"):
+        horovod.run(summed, hosts="localhost:1", hostfile=str(hosts))
+    with pytest.raises(ValueError, match=r"ranks run .*, as this process does, and not executable='python2'"):
+        horovod.run(summed, executable="python2")
+    for elastic in ({"min_np": 1}, {"host_discovery_script": "./hosts.sh"}, {"reset_limit": 0}):
+        with pytest.raises(ValueError, match="a function is called on ranks that stay the same"):
+            horovod.run(summed, **elastic)

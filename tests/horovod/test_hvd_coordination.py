@@ -262,9 +262,12 @@ def check_timeline_by_environment(rank: int, size: int) -> None:
     hvd.allreduce(torch.ones(3), name="seen")
     hvd.shutdown()
     if rank == 0:
-        assert "allreduce.seen" in Path(os.environ["HOROVOD_TIMELINE"]).read_text()
+        text = Path(os.environ["HOROVOD_TIMELINE"]).read_text()
+        assert "allreduce.seen" in text
+        assert ("CYCLE_START" in text) == (os.environ["HOROVOD_TIMELINE_MARK_CYCLES"] == "1")
 
 
-def test_timeline_by_environment(ranks: Ranks, tmp_path: Path) -> None:
-    environment = {"HOROVOD_TIMELINE": str(tmp_path / "t.json")}
+@pytest.mark.parametrize("mark", ["0", "1"])
+def test_timeline_by_environment(ranks: Ranks, mark: str, tmp_path: Path) -> None:
+    environment = {"HOROVOD_TIMELINE": str(tmp_path / "t.json"), "HOROVOD_TIMELINE_MARK_CYCLES": mark}
     ranks(check_timeline_by_environment, environment=environment, fresh=True)

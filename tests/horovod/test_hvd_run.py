@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline.horovod.config_file import words
 from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
+from paceline.horovod.place import told as told_of
 
 TELL = (
     "import json, os; told = {k: v for k, v in os.environ.items() if k in "
@@ -38,6 +41,7 @@ def test_options_become_the_ranks_environment() -> None:
         *"--fusion-threshold-mb 32 --cycle-time-ms 3.5 --cache-capacity 9 --timeline-filename t.json".split(),
         *"--no-stall-check --stall-check-warning-time-seconds 7 --stall-check-shutdown-time-seconds 9".split(),
         *"--log-level debug --verbose --autotune --autotune-log-file tried.csv --mpi".split(),
+        *"--timeline-mark-cycles --no-mpi-threads-disable --log-hide-timestamp -prefix-timestamp".split(),
         sys.executable,
         "-c",
         TELL,
@@ -53,6 +57,7 @@ def test_options_become_the_ranks_environment() -> None:
         "HOROVOD_CYCLE_TIME": "3.5",
         "HOROVOD_CACHE_CAPACITY": "9",
         "HOROVOD_TIMELINE": "t.json",
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
         "HOROVOD_AUTOTUNE": "1",
         "HOROVOD_AUTOTUNE_LOG": "tried.csv",
         "HOROVOD_STALL_CHECK_DISABLE": "1",
@@ -60,9 +65,23 @@ def test_options_become_the_ranks_environment() -> None:
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "9.0",
         "HOROVOD_LOG_LEVEL": "debug",
     }
-    assert told == [{**shared, "RANK": "0"}, {**shared, "RANK": "1"}]
+    assert told == [{**shared, **place, "RANK": str(rank)} for rank, place in enumerate(told_of(["localhost"] * 2))]
     assert "autotune" not in done.stderr
     assert "--mpi has no effect: there is no MPI" in done.stderr
+
+
+def test_horovodruns_own_variables_say_the_same() -> None:
+    found = told_of(["a", "a", "b"])
+    assert found[2] == {
+        "HOROVOD_HOSTNAME": "b",
+        "HOROVOD_RANK": "2",
+        "HOROVOD_SIZE": "3",
+        "HOROVOD_LOCAL_RANK": "0",
+        "HOROVOD_LOCAL_SIZE": "1",
+        "HOROVOD_CROSS_RANK": "1",
+        "HOROVOD_CROSS_SIZE": "2",
+    }
+    assert (found[1]["HOROVOD_LOCAL_RANK"], found[1]["HOROVOD_CROSS_SIZE"]) == ("1", "1")
 
 
 def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
@@ -79,13 +98,80 @@ def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
         ("-np 4 -H localhost:2,-oProxyCommand=x:2 true", "-H should look like host1:2,host2:4, got '-oProxy"),
         ("-np 4 -H localhost true", "-H should look like host1:2,host2:4, got 'localhost'"),
         ("-np 4 --hostfile none true", "cannot read the host file none: No such file"),
-        ("-np 4 --config-file x true", "--config-file is not there: write its options on the command line"),
+        ("-np 4 --config-file none true", "cannot read the config file none: No such file"),
+        ("-np 4 --output-filename /proc/x true", "--output-filename: cannot make the folder /proc/x: "),
+        ("-np 4 --jsrun true", "--jsrun is not there: use jsrun itself"),
     ],
 )
 def test_a_bad_request_gets_one_sentence(arguments: str, words: str) -> None:
     done = launch(*arguments.split())
     assert done.returncode == 2
     assert words in done.stderr.splitlines()[-1]
+
+
+def test_what_ranks_print_is_kept_too(tmp_path: Path) -> None:
+    program = "echo out $RANK; echo err $RANK >&2"
+    done = launch("-np", "11", "--output-filename", str(tmp_path / "kept"), "sh", "-c", program)
+    assert done.returncode == 0, done.stderr
+    for rank in range(11):
+        kept = {file.name: file.read_text() for file in (tmp_path / "kept" / f"rank.{rank:02}").iterdir()}
+        assert kept == {"stdout": f"out {rank}\n", "stderr": f"err {rank}\n"}
+        assert f"[{rank}] out {rank}\n" in done.stdout and f"[{rank}] err {rank}\n" in done.stderr
+
+
+CONFIG = """
+controller: gloo
+params: {fusion_threshold_mb: 32, cycle_time_ms: 0.5, cache_capacity: 7, hierarchical_allreduce: false}
+autotune: {enabled: true, log_file: tried.csv}
+timeline: {filename: t.json, mark_cycles: true}
+stall_check: {enabled: false, warning_time_seconds: 20, shutdown_time_seconds: null}
+library_options: {mpi_threads_disable: false}
+logging: {level: INFO, with_timestamp: false}
+"""
+
+
+def test_a_config_file_says_what_the_command_line_does_not(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(CONFIG)
+    own = "--cycle-time-ms 3 --no-autotune --stall-check".split()
+    done = launch("-np", "1", "--config-file", str(file), *own, sys.executable, "-c", TELL)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        **told_of(["localhost"])[0],
+        "HOROVOD_FUSION_THRESHOLD": str(32 << 20),
+        "HOROVOD_CYCLE_TIME": "3.0",
+        "HOROVOD_CACHE_CAPACITY": "7",
+        "HOROVOD_AUTOTUNE": "0",
+        "HOROVOD_AUTOTUNE_LOG": "tried.csv",
+        "HOROVOD_TIMELINE": "t.json",
+        "HOROVOD_TIMELINE_MARK_CYCLES": "1",
+        "HOROVOD_STALL_CHECK_DISABLE": "0",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "20.0",
+        "HOROVOD_LOG_LEVEL": "INFO",
+    }
+    assert "--gloo has no effect" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1, 2]", "it should have the sections controller, params, "),
+        ("parameters: {}", "there is no section 'parameters'; there are controller, params, "),
+        ("params: 3", "params should have the keys fusion_threshold_mb, cycle_time_ms, "),
+        ("timeline: {file: x}", "timeline has no key 'file'; it has filename, mark_cycles"),
+        ("timeline: {filename: [x]}", "filename should be a number, a text, true or false, not ['x']"),
+        ("controller: nccl", "controller should be one of gloo, mpi, not 'nccl'"),
+        ("params: {", "is not YAML: "),
+    ],
+)
+def test_a_config_file_that_is_none(text: str, sentence: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=re.escape(f"the config file {file}")) as caught:
+        words(file)
+    assert sentence in str(caught.value)
 
 
 def test_hosts(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ DATA = st.recursive(
         | st.lists(inner, max_size=4).map(tuple)
         | st.dictionaries(KEYS, inner, max_size=4)
         | st.dictionaries(KEYS, inner, max_size=4).map(OrderedDict)
+        | st.dictionaries(KEYS, st.integers(), max_size=4).map(Counter)
         | st.sets(KEYS, max_size=4)
         | st.frozensets(KEYS, max_size=4)
     ),
@@ -51,6 +52,17 @@ def same(a: Any, b: Any) -> bool:
 @given(DATA)
 def test_data_comes_back_the_same(value: Any) -> None:
     assert same(there_and_back(value), value)
+
+
+def test_what_a_schedule_knows() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
+    for schedule in (
+        torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 7, 7]),
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+        torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer),
+    ):
+        state = schedule.state_dict()
+        assert there_and_back(state) == state and type(there_and_back(state)) is dict
 
 
 def test_numbers_and_arrays() -> None:

@@ -169,3 +169,14 @@ class TestTraced:
         graph = fx.graph(torch.fx.symbolic_trace(model))
         assert [(one.kind, one.nbytes) for one in graph.collectives.values()] == [("all_gather", 44)] * 2
         assert names(graph) == ["_1", "_3"]
+
+    def test_horovods_sync_batch_norm_that_is_not_traced_into(self) -> None:
+        import paceline.horovod.torch as hvd
+
+        class Tracer(torch.fx.Tracer):
+            def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+                return isinstance(module, hvd.SyncBatchNorm) or super().is_leaf_module(module, name)
+
+        model = nn.Sequential(nn.Linear(3, 5), hvd.SyncBatchNorm(5), nn.BatchNorm1d(5))
+        graph = fx.graph(torch.fx.GraphModule(model, Tracer().trace(model)))
+        assert [(one.name, one.kind, one.nbytes) for one in graph.collectives.values()] == [("_1", "all_gather", 44)]

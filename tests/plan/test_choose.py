@@ -206,9 +206,9 @@ def test_plans_are_values() -> None:
 @pytest.mark.parametrize("sizes", [[1] * 64, [4] * 16, [*range(1, 11), 9], [32, 32]])
 def test_64_ranks_are_quick(sizes: list[int]) -> None:
     def seconds() -> float:
-        begin = time.perf_counter()
+        begin = time.process_time()
         plans(machines(sizes, [1.0] * len(sizes), latency=5e-5))
-        return time.perf_counter() - begin
+        return time.process_time() - begin
 
     assert min(seconds() for _ in range(5)) < 0.3
 

@@ -114,7 +114,7 @@ def test_a_stall_names_who_is_missing_and_where_the_others_are(
             found = re.fullmatch(
                 r"stalled (\S+) s: all_reduce #(\d+) float32\[4096\] AVG; "
                 rf"missing rank 2 \(host \S+, pid {pids[2]}\), last heard of in all_reduce #(\d+) float32\[4096\] AVG, "
-                r"which it finished; "
+                rf"which it finished, now at \S*quiet\.py:{line_with('# async')}; "
                 + words_between.format(rank, rf"\(host \S+, pid {pids[rank]}\)")
                 + rf" \S*quiet\.py:{line_with(f'# {how}')}",
                 line,
@@ -137,6 +137,7 @@ def test_a_stopped_rank_is_missing_too(tmp_path: Path, output: Path) -> None:
         os.kill(running.processes[1].pid, signal.SIGSTOP)
         until(lambda: "stalled " in (output / "rank-0.err").read_text(), output)
         assert f"missing rank 1 (host {socket.gethostname()}, pid {running.processes[1].pid})" in words(output)
+        assert ", which did not answer within 0.5 s: it is stopped, or in code that lets no other" in words(output)
         running.processes[1].kill()
 
 

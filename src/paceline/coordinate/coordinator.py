@@ -94,7 +94,7 @@ class Coordinator:
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
         self._reduce: Callable[..., Request] = self._native.submit
         self._tuning: Tuning | None = None
-        if options.autotune and self.rank == 0:
+        if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
         self._following = self._follow(native.channel, channel + _AGREEING, data, timeout)
         if home.lookout is not None:
@@ -252,7 +252,10 @@ class Coordinator:
             return
         path = self._home.settings.autotune_log
         policy = self.options.autotune_policy and self.size > 1
-        self._tuning = Tuning(self._native, self.options.fusion_bytes, policy, path, self._freeze)
+        if not policy and not self.options.autotune:
+            return
+        size = self.options.fusion_bytes
+        self._tuning = Tuning(self._native, size, policy, self.options.autotune, path, self._freeze)
         self._reduce = self._tuning.submit
 
     def _freeze(self) -> None:
@@ -276,6 +279,8 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     """
     home = group.home
     chosen = Options.wished(home.settings) if options is None else options
+    if options is None and home.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
+        log.warning("autotune: nothing is tuned, because both the policy and the size of batches were set")
     if options is None and group.size < home.settings.size:  # who shares ranks with others cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(home, group.native, chosen, group.timeout)

@@ -24,7 +24,7 @@ class Options:
     cache_capacity: of the polling policies: names whose requests are remembered.
     sleep_every: of `global_sleep`: after how many cycles ranks agree again on how long to sleep.
     autotune: of `board`: find a better `fusion_bytes` in the first steps, and keep it.
-    autotune_policy: with that: before it, find out whether another policy is better.
+    autotune_policy: beginning with `board`, and before that: find out whether another policy is better.
     """
 
     policy: str = "board"
@@ -44,10 +44,10 @@ class Options:
             "fusion_bytes": settings.fusion_bytes,
             "cycle_seconds": settings.cycle_seconds,
             "cache_capacity": settings.cache_capacity,
-            "autotune": settings.autotune,
         }
-        if settings.autotune and settings.policy is None:  # who names a policy wants that one
-            named["autotune_policy"] = True
+        if settings.autotune:  # what is named is wanted, and not tuned
+            named["autotune"] = settings.fusion_bytes is None
+            named["autotune_policy"] = settings.policy is None
         return cls(**{name: wish for name, wish in named.items() if wish is not None})
 
     def __post_init__(self) -> None:
@@ -63,5 +63,5 @@ class Options:
             raise ValueError(f"cache_capacity must be from 0 to {(1 << 32) - 1}, got {self.cache_capacity}")
         if not 1 <= self.sleep_every < 1 << 32:
             raise ValueError(f"sleep_every must be from 1 to {(1 << 32) - 1}, got {self.sleep_every}")
-        if self.autotune_policy and not (self.autotune and self.policy == "board"):
-            raise ValueError('autotune_policy goes with autotune, and begins with policy "board"')
+        if self.autotune_policy and self.policy != "board":
+            raise ValueError(f'autotune_policy begins with policy "board", not with {self.policy!r}')

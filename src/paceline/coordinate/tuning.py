@@ -32,16 +32,24 @@ _Step = dict[str, tuple[int, int, int, tuple[int, int]]]
 class Tuning:
     """Stands before the `submit` of a native coordinator, on rank 0, until everything is frozen.
 
-    policy: whether the policy is tuned, too; the coordinator's is `switching` then, else `board`.
-    path: of a table of all turns that were tried. frozen: is called when there is nothing more to do.
+    policy: whether the policy is tuned; the coordinator's is `switching` then, else `board`. sizes_too: whether
+    `fusion_bytes` is, after it. path: of a table of all turns that were tried. frozen: is called when there is nothing
+    more to do.
     """
 
     def __init__(
-        self, native: Any, fusion_bytes: int, policy: bool, path: str | None, frozen: Callable[[], None]
+        self,
+        native: Any,
+        fusion_bytes: int,
+        policy: bool,
+        sizes_too: bool,
+        path: str | None,
+        frozen: Callable[[], None],
     ) -> None:
         self._native = native
         self._frozen = frozen
         self._fusion_bytes = fusion_bytes
+        self._sizes_too = sizes_too
         self._policy: Tuner[str] | None = policies() if policy else None
         self._size: Tuner[int] | None = None if policy else sizes(fusion_bytes)
         self._table = _table(path)
@@ -98,7 +106,7 @@ class Tuning:
             self._native.use(tuner.choice, self._order(step) if tuner.choice == GRAPH else ())
         elif tuner.outcome:
             self._policy = None
-            if tuner.choice == BOARD:
+            if tuner.choice == BOARD and self._sizes_too:
                 self._size = sizes(self._fusion_bytes)
             else:
                 self._end()

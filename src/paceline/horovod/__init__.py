@@ -9,6 +9,9 @@ from typing import Any
 
 __all__ = ["run"]
 
+__version__ = "0.28.1"
+"""The release of Horovod whose API this is, as scripts compare it; Paceline's own is `paceline.__version__`."""
+
 
 def run(func: Any, *args: Any, **kwargs: Any) -> list[Any]:
     """Call a function on several ranks of this machine: see `paceline.horovod.calling.run`."""

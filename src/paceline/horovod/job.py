@@ -180,9 +180,9 @@ def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
     if seat is not None and comm:
         raise ValueError("an elastic job's ranks change, so that init(comm=...) cannot choose some of them")
     job = _form(init(), comm, prepare) if seat is None else _next_round(prepare)
-    path = runtime().settings.timeline
-    if path is not None and path != DYNAMIC:
-        job.start_timeline(Path(path))
+    settings = runtime().settings
+    if settings.timeline is not None and settings.timeline != DYNAMIC:
+        job.start_timeline(Path(settings.timeline), bool(settings.timeline_marks))
     return job
 
 

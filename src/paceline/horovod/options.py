@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from paceline.version import VERSION
 
@@ -28,7 +29,6 @@ WITHOUT_EFFECT = {
     "autotune_steps_per_sample": "how many steps are tried follows from how much they differ",
     "autotune_bayes_opt_max_samples": "how many steps are tried follows from how much they differ",
     "autotune_gaussian_process_noise": "the noise is measured",
-    "timeline_mark_cycles": "there need not be cycles",
     "mpi_threads_disable": "there is no MPI",
     "mpi_args": "there is no MPI",
     "binding_args": "there is no MPI",
@@ -38,12 +38,12 @@ WITHOUT_EFFECT = {
     "num_nccl_streams": "there is no NCCL",
     "thread_affinity": "there is no background thread",
     "gloo_timeout_seconds": "there is no Gloo; --stall-check-shutdown-time-seconds is the limit",
+    "log_with_timestamp": "what a line of the log looks like, the program's logging says",
+    "prefix_output_with_timestamp": "a line has its rank before it at most",
 }
 """Options that are taken and do nothing, and why."""
 
 REFUSED = {
-    "output_filename": "use `paceline run --log-dir DIR --redirects 3 -n N PROGRAM`",
-    "config_file": "write its options on the command line",
     "use_jsrun": "use jsrun itself, with MASTER_ADDR set to rank 0's host",
 }
 """Options without which the job would not be what was asked for, and what to do instead."""
@@ -99,27 +99,52 @@ def parser() -> argparse.ArgumentParser:
     add("--fusion-threshold-mb", type=int, help="most megabytes that are combined together")
     add("--cycle-time-ms", type=float, help="milliseconds of a cycle, for policies that have cycles")
     add("--cache-capacity", type=int, help="names that polling policies remember")
-    add("--autotune", action="store_true", help="find out in the first steps how much to combine together")
+    _add_switch(parser, "autotune", "find out in the first steps by which policy to agree, and how much to combine")
     add("--autotune-log-file", help="file for a table of what was tried")
     add("--timeline-filename", help="file for the timeline")
-    add("--no-stall-check", action="store_true", help="no warning about ranks that are missing")
+    _add_switch(parser, "timeline-mark-cycles", "mark in it when each batch was issued")
+    add("--no-stall-check", action="store_true", default=None, help="no warning about ranks that are missing")
+    add("--stall-check", dest="no_stall_check", action="store_false", default=None, help=argparse.SUPPRESS)
     add("--stall-check-warning-time-seconds", type=float, help="seconds until that warning")
     add("--stall-check-shutdown-time-seconds", type=float, help="seconds until a waiting call fails")
     add("--log-level", help="trace, debug, info, warning, error or fatal")
     add("--verbose", action="store_true", help="log what is done")
+    add("--output-filename", help="folder for what ranks print, too: rank.0/stdout, rank.0/stderr, ...")
+    add("--config-file", help="YAML file with options, over which those of the command line win")
     for name in sorted({*WITHOUT_EFFECT, *REFUSED}):
         _add_other(parser, name)
-    for opposite in ("autotune", "hierarchical-allreduce", "hierarchical-allgather", "torus-allreduce", "stall-check"):
-        flag = "--stall-check" if opposite == "stall-check" else f"--no-{opposite}"
-        add(flag, action="store_true", help=argparse.SUPPRESS)
+    for name in ("hierarchical-allreduce", "hierarchical-allgather", "torus-allreduce", "mpi-threads-disable"):
+        add(f"--no-{name}", dest=name.replace("-", "_"), action="store_false", default=False, help=argparse.SUPPRESS)
+    for name in ("log-without-timestamp", "log-hide-timestamp", "no-log-hide-timestamp"):
+        add(f"--{name}", dest="log_with_timestamp", action="store_true", help=argparse.SUPPRESS)
+    add("-prefix-timestamp", dest="prefix_output_with_timestamp", action="store_true", help=argparse.SUPPRESS)
     add("command", nargs=argparse.REMAINDER, help="the program and its arguments")
     return parser
 
 
 _SWITCHES = frozenset(
-    "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce timeline_mark_cycles "
-    "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag".split()
+    "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce "
+    "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag log_with_timestamp prefix_output_with_timestamp".split()
 )
+
+
+def output_folder(options: argparse.Namespace) -> Path | None:
+    """Where ranks' output is kept. ValueError if it cannot be made."""
+    if options.output_filename is None:
+        return None
+    folder = Path(options.output_filename)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--output-filename: cannot make the folder {folder}: {error.strerror}") from None
+    return folder
+
+
+def _add_switch(parser: argparse.ArgumentParser, name: str, help: str) -> None:
+    """An option and its opposite, of which the last one given holds; None: neither."""
+    dest = name.replace("-", "_")
+    parser.add_argument(f"--{name}", dest=dest, action="store_true", default=None, help=help)
+    parser.add_argument(f"--no-{name}", dest=dest, action="store_false", default=None, help=argparse.SUPPRESS)
 
 
 def _add_other(parser: argparse.ArgumentParser, name: str) -> None:

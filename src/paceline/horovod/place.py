@@ -26,3 +26,20 @@ def place(rank: int, machines: Sequence[str]) -> Place:
     local_rank = machines[:rank].count(here)
     as_deep = [machine for machine, size in sizes.items() if size > local_rank]
     return Place(local_rank, sizes[here], as_deep.index(here), len(as_deep), len(set(sizes.values())) == 1)
+
+
+def told(hosts: Sequence[str]) -> list[dict[str, str]]:
+    """What horovodrun tells each rank by its own variables, which some scripts read; rank i is on host `hosts[i]`."""
+    found = []
+    for rank, host in enumerate(hosts):
+        where = place(rank, hosts)
+        numbers = {
+            "RANK": rank,
+            "SIZE": len(hosts),
+            "LOCAL_RANK": where.local_rank,
+            "LOCAL_SIZE": where.local_size,
+            "CROSS_RANK": where.cross_rank,
+            "CROSS_SIZE": where.cross_size,
+        }
+        found.append({"HOROVOD_HOSTNAME": host, **{f"HOROVOD_{name}": str(value) for name, value in numbers.items()}})
+    return found

@@ -7,7 +7,7 @@ An object becomes a header, which is JSON, and blobs, which are the memory of it
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +57,7 @@ KINDS = (
 )
 
 _SEQUENCES: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-_MAPPINGS: dict[str, type] = {"dict": dict, "ordered": OrderedDict}
+_MAPPINGS: dict[str, type] = {"dict": dict, "ordered": OrderedDict, "counter": Counter}
 _TAGS = {kind: tag for tag, kind in (*_SEQUENCES.items(), *_MAPPINGS.items())}
 
 
@@ -65,8 +65,8 @@ def pack(value: Any, kinds: Iterable[Kind] = ()) -> tuple[bytes, list[Blob]]:
     """The header and the blobs of `value`. `kinds`: known types beside NumPy's and Python's own.
 
     What may be in it: None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict,
-    OrderedDict, range, NumPy arrays and scalars of plain dtypes, and `kinds`; exactly these types, not subclasses. An
-    object that is there twice becomes two. Raises TypeError naming the place of anything else.
+    OrderedDict, Counter, range, NumPy arrays and scalars of plain dtypes, and `kinds`; exactly these types, not
+    subclasses. An object that is there twice becomes two. Raises TypeError naming the place of anything else.
     """
     blobs: list[Blob] = []
     by_type = {kind.type: kind for kind in (*KINDS, *kinds)}
@@ -124,7 +124,7 @@ def unpack(header: bytes, blobs: Sequence[Blob], kinds: Iterable[Kind] = ()) -> 
         if tag in _SEQUENCES:
             return _SEQUENCES[tag](map(read, rest))
         if tag in _MAPPINGS:
-            return _MAPPINGS[tag]((read(key), read(value)) for key, value in rest)
+            return _MAPPINGS[tag]({read(key): read(value) for key, value in rest})
         if tag == "complex":
             return complex(*rest)
         if tag == "range":

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from paceline.errors import RendezvousError
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
-from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, flag, parser
+from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, flag, output_folder, parser
+from paceline.horovod.place import told
 from paceline.launch.job import Job
 from paceline.launch.run import Request, run, say, watch
 from paceline.launch.stderr import Collector
@@ -26,6 +27,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     reader = parser()
     options = reader.parse_args(argv)
     try:
+        if options.config_file is not None:
+            from paceline.horovod.config_file import words
+
+            said = words(Path(options.config_file))
+            options = reader.parse_args([*said, *(sys.argv[1:] if argv is None else argv)])
         return _run(options)
     except (ValueError, RendezvousError) as error:
         reader.error(str(error))
@@ -52,12 +58,14 @@ def _run(options: argparse.Namespace) -> int:
         raise ValueError(f"{flag(alone)} goes with --min-np or --host-discovery-script, which make a job elastic")
     hosts = _hosts(options)
     ranks = _ranks(options, hosts)
-    if elsewhere(hosts, ranks):
-        return _watch(lambda collector: _spread(options, placed(hosts, ranks), env, collector))
+    everyone = placed(hosts or {"localhost": ranks}, ranks)
+    if elsewhere(hosts, ranks) or options.output_filename is not None:
+        return _watch(lambda collector: _spread(options, everyone, env, collector))
     from paceline.cores import available
     from paceline.launch.arguments import Arguments
 
-    request = Request(Arguments((), ("--no-python",), tuple(options.command)), str(ranks), direct=True)
+    arguments = Arguments((), ("--no-python",), tuple(options.command))
+    request = Request(arguments, str(ranks), direct=True, told=tuple(told(everyone)))
     return run(request, env, available())
 
 
@@ -73,10 +81,11 @@ def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], 
     from paceline.launch.spread import SpreadJob, Starter, new_mark
 
     env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
-    far = next(host for host in hosts if not is_here(host))
+    far = next((host for host in hosts if not is_here(host)), None)
+    address = "127.0.0.1" if far is None else own_address(options, far)
     starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
     say(f"{len(hosts)} ranks on {', '.join(f'{host}:{hosts.count(host)}' for host in dict.fromkeys(hosts))}")
-    return SpreadJob(starter, hosts, is_here, own_address(options, far), new_mark(), collector)
+    return SpreadJob(starter, hosts, is_here, address, new_mark(), collector, output_folder(options), told(hosts))
 
 
 def own_address(options: argparse.Namespace, towards: str | None) -> str:
@@ -95,10 +104,12 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
     added = {variable: str(value) for variable, value in values.items() if value is not None}
     if options.fusion_threshold_mb is not None:
         added["HOROVOD_FUSION_THRESHOLD"] = str(options.fusion_threshold_mb << 20)
-    if options.autotune or options.no_autotune:
-        added["HOROVOD_AUTOTUNE"] = "0" if options.no_autotune else "1"
-    if options.no_stall_check:
-        added["HOROVOD_STALL_CHECK_DISABLE"] = "1"
+    switches = {
+        "HOROVOD_AUTOTUNE": options.autotune,
+        "HOROVOD_TIMELINE_MARK_CYCLES": options.timeline_mark_cycles,
+        "HOROVOD_STALL_CHECK_DISABLE": options.no_stall_check,
+    }
+    added.update({variable: str(int(value)) for variable, value in switches.items() if value is not None})
     if options.nics:
         added["PACELINE_INTERFACE"] = ",".join(options.nics)
     if options.verbose:

@@ -22,7 +22,7 @@ class LocalJob(Job):
     and a secret of this job (PACELINE_SECRET, unless `env` has one) are added.
     threads: threads per rank for numeric libraries; never replaces what `env` sets. None: left alone.
     output: a folder where each rank's output goes (`rank-0.out`, `rank-0.err`, …); None: the caller's own.
-    report, cores: see `child.py`.
+    report, cores: see `child.py`. told: what each rank's environment has beside all that, if anything.
 
     When the context is left, every process that the job started has ended, also after an exception; if the launching
     process itself is killed, the kernel ends the ranks. `poll`, `wait`, `terminate`: see `Job`.
@@ -38,6 +38,7 @@ class LocalJob(Job):
         output: Path | None = None,
         report: str = "-",
         cores: str = "-",
+        told: Sequence[Mapping[str, str]] = (),
     ) -> None:
         if ranks < 1:
             raise ValueError(f"a job needs at least one rank, not {ranks}")
@@ -56,8 +57,8 @@ class LocalJob(Job):
         base.setdefault("PACELINE_SECRET", secrets.token_hex(32))
         program = wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid(), report=report, cores=cores)
         commands = [
-            Command(program, {**base, "RANK": str(rank), "LOCAL_RANK": str(rank)}, f"rank {rank}")
-            for rank in range(ranks)
+            Command(program, {**base, "RANK": str(rank), "LOCAL_RANK": str(rank), **extra}, f"rank {rank}")
+            for rank, extra in enumerate(told or [{}] * ranks)
         ]
         super().__init__(commands, tree.new_mark(env), output=output)
 

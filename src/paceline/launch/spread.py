@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from paceline.launch import tree
 from paceline.launch.heard import HeardJob
@@ -41,7 +42,10 @@ class Starter:
 
 
 class SpreadJob(HeardJob):
-    """Rank i on host `hosts[i]`. address: where other hosts reach this machine."""
+    """Rank i on host `hosts[i]`. address: where other hosts reach this machine. copies: see `HeardJob`.
+
+    told: what each rank's environment has beside what a launcher tells.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,8 @@ class SpreadJob(HeardJob):
         address: str,
         mark: str,
         collector: Collector,
+        copies: Path | None = None,
+        told: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._reservation: socket.socket | None = None
         if here(hosts[0]):
@@ -63,8 +69,8 @@ class SpreadJob(HeardJob):
         else:
             master = (hosts[0], secrets.choice(STORE_PORTS))
         commands = []
-        for rank, host in enumerate(hosts):
-            told = {
+        for rank, (host, extra) in enumerate(zip(hosts, told or [{}] * len(hosts), strict=True)):
+            place = {
                 "RANK": str(rank),
                 "WORLD_SIZE": str(len(hosts)),
                 "LOCAL_RANK": str(hosts[:rank].count(host)),
@@ -72,8 +78,8 @@ class SpreadJob(HeardJob):
                 "MASTER_ADDR": master[0],
                 "MASTER_PORT": str(master[1]),
             }
-            commands.append(starter.command(host, told, f"rank {rank} on {host}", hosts.count(host)))
-        super().__init__(commands, mark, collector)
+            commands.append(starter.command(host, {**place, **extra}, f"rank {rank} on {host}", hosts.count(host)))
+        super().__init__(commands, mark, collector, copies)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
         """As `Job.terminate`; also gives the port back."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from paceline.frames import users_line
 from paceline.settings import Settings
 from paceline.stalls import DEFAULT_SECONDS, Stalls
 from paceline.trace.dump import MAX_EVENTS
@@ -26,6 +28,11 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.timeline.timeline import Timeline
 
 log = logging.getLogger("paceline")
+
+_RANK = re.compile(r"rank (\d+) \(host .*, pid (\d+)\)$")
+_PATIENCE = 0.5
+"""Seconds for a missing rank to say where it is."""
+_LONGEST_LINE = 8192
 
 
 class Known(Protocol):
@@ -69,7 +76,7 @@ class Lookout:
         self._seconds = 0.25
         self._ready: Ready | None = None
         patience = settings.stall_seconds
-        stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience)
+        stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience, self._whereabouts)
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
         self._watch = Watch(self._name, stalls, self._answer)
 
@@ -187,6 +194,8 @@ class Lookout:
         words = question.split()
         if words == ["trace"]:
             return self._trace()
+        if words == ["line"]:
+            return users_line().encode()
         if words == ["figures"]:
             from paceline.observe.figures import encode
 
@@ -198,6 +207,22 @@ class Lookout:
                 self._ready = Ready(self.observer)
             return self._ready.since(int(words[1]))
         raise ValueError(f"no such question: {question!r:.100}")
+
+    def _whereabouts(self, who: str) -> str:
+        """Where in its program a rank of this machine is now; empty for one that is elsewhere."""
+        from paceline.trace import live
+
+        found = _RANK.search(who)
+        if found is None:
+            return ""
+        name = Name(os.geteuid(), self._job, int(found[1]), int(found[2]))
+        try:
+            answer = live.question(name, "line", bytes.decode, _PATIENCE, _LONGEST_LINE)
+        except OSError:  # there may be no such sockets here
+            return ""
+        if isinstance(answer, live.Silence):
+            return f"which {answer.reason}"
+        return f"now at {answer}" if answer else ""
 
     def _named(self) -> dict[int, tuple[str, int]]:
         return {channel: (group.name, len(group.ranks)) for channel, group in dict(self._groups).items()}

@@ -32,6 +32,8 @@ from paceline.topology import Topology
 # Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at
 # once, never above the eager limit of links between machines.
 EXCHANGED_BYTES = 64 * 1024
+_MOST_LEADERS = 32
+"""Each takes in a message from all others, one after the other: among more that is never the quickest."""
 
 SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
@@ -72,9 +74,10 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         if all(fits(step.level) for step in lines.steps):
             line = cost(lines, network, SIZES[-1]).line
             candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
-    at_once = exchange(topology)
-    line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
-    candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
+    if sum(1 for _ in topology.machines()) <= _MOST_LEADERS:
+        at_once = exchange(topology)
+        line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
+        candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
     return _cheapest(candidates, ranks, chunk)
 
 

@@ -47,6 +47,8 @@ def command(
     computes for a fixed amount of work; a worker process that makes its next batch loads the same cores. Sums are
     checked in every step. "alone" exchanges nothing; "known" needs no agreement: all gradients go, in full buffers,
     when the last one is there. "overhead" is what a step takes longer than that of "known"; below 0, overlap won.
+    "negotiation" is the time from when a gradient is there on all ranks until all have issued it, "idle" the same of a
+    tensor that all wait for while nothing is computed.
 
     Exit code: 0, 1 when a sum was wrong or a rank failed, 2 when it can't be measured here.
     """
@@ -96,7 +98,7 @@ def table(rows: list[Row]) -> Table:
     """One line per policy and model."""
     words = ("model", "policy", "wait", "cores")
     times = ("step(ms)", "quartiles", "exposed", "overhead", "to cycle", "agreeing(ms)", "cpu(ms)")
-    result = columns(*words, *times, "negotiation(us)", "oversleep(us)", "#wrong", left=words)
+    result = columns(*words, *times, "negotiation(us)", "idle(us)", "oversleep(us)", "#wrong", left=words)
     for row in rows:
         result.add_row(
             row.model,
@@ -111,6 +113,7 @@ def table(rows: list[Row]) -> Table:
             f"{row.background_cpu_ms:.3f}",
             f"{row.cpu_ms:.1f}",
             f"{row.negotiation_us:.1f}",
+            f"{row.idle_negotiation_us:.1f}",
             f"{row.oversleep_us:.1f}",
             wrong(row.wrong),
         )

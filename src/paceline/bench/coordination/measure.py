@@ -15,6 +15,8 @@ from paceline.bench.systems import System
 from paceline.cores import available
 
 WARM_UP_STEPS = 2
+ANSWERS = 100
+"""Tensors that are handed in and waited for one after the other, to see how long agreeing takes at the least."""
 DIVIDED = "divided"
 
 
@@ -55,7 +57,8 @@ class Row:
     over the rounds of the step's ratio to that of `cycle` that spins. background_cpu_ms: CPU time per step and rank
     that is spent on agreeing: without packing, combining, unpacking. cpu_ms: of all ranks, per step, in all.
     negotiation_us: median over the gradients of the time from when the last rank handed it in until the last rank
-    issued it. oversleep_us: by how much a sleep was too long, in the mean. wrong: elements.
+    issued it. idle_negotiation_us: the same of a tensor that all ranks wait for while nothing else happens.
+    oversleep_us: by how much a sleep was too long, in the mean. wrong: elements.
     """
 
     policy: str
@@ -73,6 +76,7 @@ class Row:
     background_cpu_ms: float
     cpu_ms: float
     negotiation_us: float
+    idle_negotiation_us: float
     oversleep_us: float
     wrong: int
 
@@ -88,6 +92,7 @@ class Seen:
     cpu: list[float] = field(default_factory=list)
     background: list[float] = field(default_factory=list)
     negotiation: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
     oversleep: float = 0
     sleeps: int = 0
     wrong: int = 0
@@ -139,6 +144,9 @@ def measure(sessions: Sequence[Session], rounds: int, steps: int, progress: Call
     """Lets each way train `steps` steps in every round. Raises SessionFailed."""
     ways = {way.label: way for way in WAYS}
     found = [Seen(session, ways[session.system.name]) for session in sessions]
+    progress("one tensor after the other")
+    for seen in found:
+        _note_answers(seen, seen.session.ask(do="answer", count=ANSWERS))
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
         for seen in turns(found, number):
@@ -157,9 +165,18 @@ def _note(seen: Seen, replies: Sequence[Message], steps: int) -> None:
     seen.oversleep += sum(reply["oversleep_ns"] for reply in replies) / 1e9
     seen.sleeps += sum(reply["sleeps"] for reply in replies)
     for name in replies[0]["ready"]:
-        everywhere = [reply["ready"][name] for reply in replies if name in reply["ready"]]
-        ready, issued = max(times[0] for times in everywhere), max(times[1] for times in everywhere)
-        seen.negotiation.append((issued - ready) / 1e9)
+        seen.negotiation.append(_negotiation([reply["ready"][name] for reply in replies if name in reply["ready"]]))
+
+
+def _note_answers(seen: Seen, replies: Sequence[Message]) -> None:
+    if "answers" in replies[0]:
+        answers = zip(*(reply["answers"] for reply in replies), strict=True)
+        seen.idle = [_negotiation(everywhere) for everywhere in answers]
+
+
+def _negotiation(everywhere: Sequence[Sequence[int]]) -> float:
+    """From when the last rank had handed it in until the last one had issued it, of each rank's times for both."""
+    return (max(issued for _, issued in everywhere) - max(ready for ready, _ in everywhere)) / 1e9
 
 
 def rows(found: Sequence[Seen], model: str) -> list[Row]:
@@ -188,6 +205,7 @@ def _row(seen: Seen, alone: list[float], known: list[float], baseline: list[floa
         background_cpu_ms=round(median(seen.background) * 1e3, 4) if seen.background else 0.0,
         cpu_ms=round(median(seen.cpu) * 1e3, 3),
         negotiation_us=round(median(seen.negotiation) * 1e6, 2) if seen.negotiation else 0.0,
+        idle_negotiation_us=round(median(seen.idle) * 1e6, 2) if seen.idle else 0.0,
         oversleep_us=round(seen.oversleep / seen.sleeps * 1e6, 2) if seen.sleeps else 0.0,
         wrong=seen.wrong,
     )

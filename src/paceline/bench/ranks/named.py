@@ -27,6 +27,7 @@ from .load import Load
 from .pattern import Array
 from .wire import Message
 
+ALONE, KNOWN = _REFERENCES = "alone", "known"
 _FORWARD_SHARE = 1 / 3
 _NEIGHBOURS = 3
 """How far apart two gradients may be that a scheduler's threads hand in in the other order."""
@@ -128,6 +129,10 @@ class Negotiated:
             "ready": {record.name: [record.submitted_ns, record.negotiated_ns] for record in recent},
         }
 
+    def answers(self, count: int) -> list[tuple[int, int]]:
+        """The last requests of this rank: when each was handed in here and when it was issued here."""
+        return [(record.submitted_ns, record.negotiated_ns) for record in self._coordinator.records()[-count:]]
+
     def close(self) -> None:
         self._coordinator.close()
 
@@ -184,18 +189,34 @@ class Training:
                 **figures,
             }
 
+    def do_answer(self, count: int) -> Message:
+        """One small tensor after the other, each waited for, and nothing else: when it was handed in and issued."""
+        if self._options["way"] in _REFERENCES:
+            return {}
+        way = Negotiated(self._group, [np.zeros(1, np.float32)], ["one"], self._wish())
+        try:
+            for _ in range(count):
+                way.give(0)
+                way.finish()
+            return {"answers": way.answers(count)}
+        finally:
+            way.close()
+
     def close(self) -> None:
         """Leaves the group."""
         self._group.close()
 
     def _way(self) -> Way:
         name, fusion_bytes = self._options["way"], int(self._options["fusion_bytes"])
-        if name == "alone":
+        if name == ALONE:
             return Alone()
-        if name == "known":
+        if name == KNOWN:
             return Known(self._group, self._gradients, fusion_bytes)
-        options = Options(policy=name, wait=self._options["wait"], fusion_bytes=fusion_bytes)
-        return Negotiated(self._group, self._gradients, self._names, options)
+        return Negotiated(self._group, self._gradients, self._names, self._wish())
+
+    def _wish(self) -> Options:
+        name, fusion_bytes = self._options["way"], int(self._options["fusion_bytes"])
+        return Options(policy=name, wait=self._options["wait"], fusion_bytes=fusion_bytes)
 
     def _step(self, way: Way, worker: InputWorker) -> int:
         """Elements that are wrong at the ends of the gradients."""

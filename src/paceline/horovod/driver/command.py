@@ -15,6 +15,7 @@ from paceline.horovod.driver.limits import PATIENCE, Limits
 from paceline.horovod.driver.resting import Resting
 from paceline.horovod.driver.rounds import Rounds
 from paceline.horovod.hosts import Slots, is_here
+from paceline.horovod.options import output_folder
 from paceline.launch import tree
 from paceline.launch.job import Command, Job
 from paceline.launch.remote import Ssh
@@ -58,7 +59,8 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
                 return starter.command(where, told, f"worker {worker} on {where}", source.latest.get(where, place + 1))
 
             rounds = Rounds(limits, resting)
-            yield lambda collector: ElasticJob(rounds, source, board, command, mark, collector)
+            copies = output_folder(options)
+            yield lambda collector: ElasticJob(rounds, source, board, command, mark, collector, copies)
         finally:
             board.close()
     finally:

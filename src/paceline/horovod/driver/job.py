@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty
 from typing import Protocol
 
@@ -29,6 +30,7 @@ class Source(Protocol):
 
 class ElasticJob(HeardJob):
     """Its processes come and go; `poll` moves it on. command: what starts a worker, by number, host and place there.
+    copies: see `HeardJob`; by the numbers of workers, which keep theirs.
 
     It ends when a rank has ended well and the others have ended, too, or when the rounds say that it cannot go on.
     """
@@ -41,8 +43,9 @@ class ElasticJob(HeardJob):
         command: Callable[[int, str, int], Command],
         mark: str,
         collector: Collector,
+        copies: Path | None = None,
     ) -> None:
-        super().__init__([], mark, collector)
+        super().__init__([], mark, collector, copies)
         self._rounds, self._source, self._board = rounds, source, board
         self._command = command
         self._alive: dict[int, int] = {}  # workers, and where their processes are in the list

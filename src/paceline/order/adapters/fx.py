@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from paceline.order.graph import Collective, Graph, Node
 
@@ -104,9 +105,9 @@ def _collective(node: fx.Node, traced: Traced) -> Collective | None:
 
 
 def _sync_batch_norm(node: fx.Node, traced: Traced) -> Collective | None:
-    """Mean, inverse deviation and count of each rank, gathered."""
+    """Mean, deviation and count of each rank, gathered: torch's own, and paceline.horovod.torch's as a leaf."""
     module = traced.get_submodule(str(node.target)) if isinstance(traced, nn.Module) else None
-    if not isinstance(module, nn.SyncBatchNorm):
+    if not isinstance(module, _BatchNorm) or type(module).__name__ != "SyncBatchNorm":
         return None
     item = torch.get_default_dtype() if module.weight is None else module.weight.dtype
     nbytes = (2 * module.num_features + 1) * item.itemsize
