@@ -36,6 +36,7 @@ std::size_t total(const std::vector<Buffer>& buffers) {
 
 std::vector<Place> places(const std::vector<Buffer>& buffers, DType dtype) {
   std::vector<Place> result;
+  result.reserve(buffers.size());
   for (const Buffer& buffer : buffers) {
     check_buffer(buffer.data, buffer.count);
     result.push_back({buffer.data, buffer.count * size_of(dtype)});

@@ -36,6 +36,17 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   return buffers;
 }
 
+std::size_t ranks(const PyGroup& self) { return static_cast<std::size_t>(self.group->size()); }
+
+std::vector<Buffer> equal_blocks(const PythonBuffer& whole, std::size_t ranks) {
+  const std::size_t count = whole.count() / ranks;
+  std::vector<Buffer> blocks;
+  blocks.reserve(ranks);
+  for (std::size_t rank = 0; rank < ranks; ++rank)
+    blocks.push_back({whole.data() + rank * count * size_of(whole.dtype()), count});
+  return blocks;
+}
+
 struct PyOperation {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
@@ -98,7 +109,7 @@ void bind_group(nb::module_& m) {
                                  mode_of(mode));
              });
            })
-      // The way of nearly every call of the raw face; false if the array needs to be looked at more closely.
+      // The ways of nearly every call of the raw face; false if an array needs to be looked at more closely.
       .def("all_reduce_array",
            [](PyGroup& self, nb::handle array, int op, double factor) {
              const PythonBuffer buffer(array, true);
@@ -106,6 +117,52 @@ void bind_group(nb::module_& m) {
              without_gil(self, [&] {
                return all_reduce(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), op_of(op),
                                  factor, Mode::blocking);
+             });
+             return true;
+           })
+      .def("broadcast_array",
+           [](PyGroup& self, nb::handle array, int root) {
+             const PythonBuffer buffer(array, true);
+             if (!buffer) return false;
+             without_gil(self, [&] {
+               return broadcast(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), root,
+                                Mode::blocking);
+             });
+             return true;
+           })
+      .def("all_gather_array",
+           [](PyGroup& self, nb::handle output, nb::handle input) {
+             const PythonBuffer to(output, true);
+             const PythonBuffer from(input, false);
+             if (!to || !from || to.dtype() != from.dtype() || to.count() != from.count() * ranks(self)) return false;
+             without_gil(self, [&] {
+               return all_gather(*self.engine, *self.group, from.data(), to.data(), from.count(), from.dtype(),
+                                 Mode::blocking);
+             });
+             return true;
+           })
+      .def("reduce_scatter_array",
+           [](PyGroup& self, nb::handle output, nb::handle input, int op, double factor) {
+             const PythonBuffer to(output, true);
+             const PythonBuffer from(input, false);
+             if (!to || !from || to.dtype() != from.dtype() || from.count() != to.count() * ranks(self)) return false;
+             without_gil(self, [&] {
+               return reduce_scatter(*self.engine, *self.group, from.data(), to.data(), to.count(), to.dtype(),
+                                     op_of(op), factor, Mode::blocking);
+             });
+             return true;
+           })
+      .def("all_to_all_array",
+           [](PyGroup& self, nb::handle output, nb::handle input) {
+             const PythonBuffer to(output, true);
+             const PythonBuffer from(input, false);
+             if (!to || !from || to.dtype() != from.dtype() || to.count() != from.count()) return false;
+             if (from.count() % ranks(self) != 0) return false;
+             const auto sends = equal_blocks(from, ranks(self));
+             const auto recvs = equal_blocks(to, ranks(self));
+             without_gil(self, [&] {
+               return exchange(*self.engine, *self.group, Collective::all_to_all, sends, recvs, to.dtype(), -1,
+                               Mode::blocking);
              });
              return true;
            })

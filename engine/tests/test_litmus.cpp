@@ -142,14 +142,14 @@ TEST(store_buffering_of_one_that_begins_and_one_that_parks) {
           lane.begin(turn, true);
         } else {
           // As Engine::set_parked and the look around that follows it.
-          pair.arenas[1].header().parked.store(1, std::memory_order_relaxed);
+          pair.arenas[1].header().parked.store(Parked::for_everything, std::memory_order_relaxed);
           std::atomic_thread_fence(std::memory_order_seq_cst);
           saw = lane.begun(0, turn);
         }
       },
       [&](std::uint64_t) {
         CHECK(pair.rang_at(1) || saw);
-        pair.arenas[1].header().parked.store(0);
+        pair.arenas[1].header().parked.store(Parked::no);
       });
 }
 

@@ -102,6 +102,8 @@ class Group:
 
     def broadcast(self, array: Any, root: int = 0, *, async_op: bool = False) -> Operation | None:
         """Give every rank the root's `array`, in place."""
+        if not async_op and self._native.broadcast_array(array, root):
+            return None
         data = write(array)
         return self._run(
             lambda mode: self._native.broadcast(data.address, data.count, data.dtype, root, mode),
@@ -128,6 +130,8 @@ class Group:
 
     def all_gather(self, output: Any, input: Any, *, async_op: bool = False) -> Operation | None:
         """Put the ranks' `input`s one after the other into `output` (size times as many elements)."""
+        if not async_op and self._native.all_gather_array(output, input):
+            return None
         source, data = read(input), write(output)
         _match(data, source, source.count * self.size, "output")
         return self._run(
@@ -140,11 +144,14 @@ class Group:
         self, output: Any, input: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
     ) -> Operation | None:
         """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`."""
+        number = _op(op)
+        if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
+            return None
         source, data = read(input), write(output)
         _match(source, data, data.count * self.size, "input")
         return self._run(
             lambda mode: self._native.reduce_scatter(
-                source.address, data.address, data.count, data.dtype, _op(op), factor, mode
+                source.address, data.address, data.count, data.dtype, number, factor, mode
             ),
             [data, source],
             async_op,
@@ -163,6 +170,9 @@ class Group:
 
         Blocks are equal unless counts (elements per rank) are given.
         """
+        equal = output_counts is None and input_counts is None
+        if equal and not async_op and self._native.all_to_all_array(output, input):
+            return None
         source, data = read(input), write(output)
         sends = _blocks(source, input_counts, self.size, "input")
         recvs = _blocks(data, output_counts, self.size, "output")

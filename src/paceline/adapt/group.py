@@ -72,6 +72,14 @@ class AdaptiveGroup:
         self.all_reduce(address, count, dtype, op, factor, _engine.BLOCKING)
         return True
 
+    def all_gather_array(self, output: Any, input: Any) -> bool:
+        """What is watched goes the long way."""
+        return False
+
+    def reduce_scatter_array(self, output: Any, input: Any, op: int, factor: float) -> bool:
+        """What is watched goes the long way."""
+        return False
+
     def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
         if nbytes < LARGE:
             return call()
