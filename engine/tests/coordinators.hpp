@@ -57,7 +57,7 @@ class Coordinated {
   struct Seated {
     Rank& r;
     Coordinator& coordinator;
-    Group& data;
+    Group& moving;  // that carries the payload
 
     int rank() const { return r.rank; }
     void wait(const std::shared_ptr<Requested>& requested, double timeout = -1) {

@@ -401,7 +401,7 @@ TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
           hand_in(static_cast<int>(requests.size()), 24);
           CHECK(seat.coordinator.holds());
           CHECK(!seat.r.engine->is_over(*requests.back()));
-          seat.r.engine->set_plans(seat.data, plans_for(job.size(), round % 2 == 0));
+          seat.r.engine->set_plans(seat.moving, plans_for(job.size(), round % 2 == 0));
           seat.coordinator.release();
           for (const auto& request : requests) seat.wait(request);
           for (int i = 0; i < 24; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
