@@ -11,9 +11,9 @@ C + M - 2 steps between machines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 
-from paceline.plan.broadcast_tree import binomial_of, first
+from paceline.plan.broadcast_tree import first, levels_of
 from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 from paceline.plan.network import Network
 from paceline.topology import Topology
@@ -23,12 +23,11 @@ def broadcast_chain(topology: Topology, root: int) -> Plan:
     """`root` owns the whole buffer; read backwards, its broadcast.
 
     Machines are passed in the order of a walk that turns to the root's part of every node first, so that the data enter
-    every switch once. Within a machine they spread in a binomial tree.
+    every switch once. Within a machine they spread as in `broadcast_tree`.
     """
     network = Network(topology)
     machines = [network.span[node] for node in _walk(network, 0, root)]
-    trees = [binomial_of(list(ranks), first(ranks, root)) for ranks in machines]
-    inside = (tuple(step for level in levels for step in level) for levels in zip_longest(*trees, fillvalue=()))
+    inside = levels_of(network, root, ("machine", "socket"))
     links = [
         (Reduce(WHOLE, tuple(sorted(pair)), pair[0]),) for pair in pairwise(first(ranks, root) for ranks in machines)
     ]

@@ -10,6 +10,7 @@ from another root at most twice as many.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from itertools import zip_longest
 
 from paceline.plan.ir import WHOLE, Level, Plan, Reduce
@@ -20,16 +21,20 @@ from paceline.topology import Topology
 def broadcast_tree(topology: Topology, root: int) -> Plan:
     """`root` owns the whole buffer; read backwards, its broadcast."""
     network = Network(topology)
-    levels: list[Level] = []
+    kinds = {node.kind for node in network.nodes}
+    return Plan(network.world, "tree", tuple(level for level in levels_of(network, root, kinds) if level))
+
+
+def levels_of(network: Network, root: int, kinds: Collection[str]) -> Iterator[Level]:
+    """The binomial trees of the parts that meet in nodes of these kinds, the deepest nodes first."""
     for _, nodes in network.branches():
         trees = [
-            binomial_of([first(network.span[child], root) for child in network.children[node]], root) for node in nodes
+            binomial_of([first(network.span[child], root) for child in network.children[node]], root)
+            for node in nodes
+            if network.nodes[node].kind in kinds
         ]
-        levels += (
-            tuple(step for level in side_by_side for step in level)
-            for side_by_side in zip_longest(*trees, fillvalue=())
-        )
-    return Plan(network.world, "tree", tuple(level for level in levels if level))
+        for side_by_side in zip_longest(*trees, fillvalue=()):
+            yield tuple(step for level in side_by_side for step in level)
 
 
 def first(span: range, root: int) -> int:
