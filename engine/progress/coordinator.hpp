@@ -129,7 +129,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
   static constexpr std::uint64_t kNotHeld = ~std::uint64_t{0};
   static constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
-  static constexpr std::size_t kLargeKept = 64;
+  static constexpr std::size_t kLargeKept = 256;
 
   struct Name {
     RequestPtr request;                              // the last one, to be used again

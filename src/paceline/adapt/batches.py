@@ -45,7 +45,7 @@ class AdaptiveBatches:
         self._coordinator, self._data, self._keeper = coordinator, data, keeper
         self._make, self._notify = group, notify
         self._group: Any = None
-        self._next = 0  # the first batch of the next window
+        self._next = 0  # batches that were looked at, or were passed over
         self._closed = False
         self._lock = threading.Lock()
         self._looks = Regularly(self._look, "paceline-adapt")
@@ -60,9 +60,8 @@ class AdaptiveBatches:
 
     def _look(self) -> float:
         try:
-            count, last = self._coordinator.large_batches()
-            if count >= self._next + WINDOW and self._open():
-                self._look_at(count, last)
+            if self._coordinator.large_batches()[0] >= self._next + WINDOW and self._open():
+                self._look_at_the_last()
         except _engine.CommunicationError:  # a rank is lost, or has left: whoever misses it says so
             return threading.TIMEOUT_MAX
         return _SECONDS
@@ -73,18 +72,19 @@ class AdaptiveBatches:
                 self._group = self._make()
             return not self._closed
 
-    def _look_at(self, count: int, last: list[tuple[int, int]]) -> None:
-        """The window, all of whose batches are over; `last` of all `count`: bytes and nanoseconds."""
-        first = self._next - (count - len(last))
+    def _look_at_the_last(self) -> None:
+        """The last window, all of whose batches are over on all ranks."""
+        self._agreed(np.zeros(1))  # all look now: who looked half a second ago has gone on since
+        self._next = int(self._agreed(np.array([float(self._coordinator.large_batches()[0])]))[0])
+        count, last = self._coordinator.large_batches()  # of all `count`, bytes and nanoseconds of the last
+        first = self._next - WINDOW - (count - len(last))
         window = last[first : first + WINDOW] if first >= 0 else []
-        seconds = np.full(WINDOW + 1, -1.0)
+        seconds = np.full(WINDOW, -1.0)
         seconds[: len(window)] = [nanoseconds / 1e9 for _, nanoseconds in window]
-        seconds[WINDOW] = -count
         seconds = self._agreed(seconds)
-        self._next = -int(seconds[WINDOW])
-        if (seconds[:WINDOW] < 0).any():  # some rank has forgotten some batch
+        if (seconds < 0).any():  # some rank has forgotten some batch
             return
-        ratio = self._keeper.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds[:WINDOW])
+        ratio = self._keeper.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds)
         if ratio is not None:
             self._plan_again(ratio)
 
