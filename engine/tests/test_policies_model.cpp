@@ -505,7 +505,7 @@ TEST(orders_and_deviations_in_every_order) {
     made.done_at_once = true;
     made.order = {{"a"}};
     check_all("a step in order", made);
-    if (place[1] != 0) continue;  // too many; random ones are in test_policies.cpp
+    if (place[1] != 0) continue;  // too many; random ones are in test_policies_ordered.cpp
     made.steps = steps({"ab b", "ab b"}).steps;
     made.order = {{"a"}, {"b"}};
     check_all("a deviation", made);
@@ -545,7 +545,7 @@ TEST(changes_of_the_policy_in_every_order) {
 }
 
 // To and from a policy that polls every order is too many. These are all that take the first of what can happen but for
-// a few times (delay bounding, M. Emmi et al., POPL 2011); random ones are in test_policies.cpp.
+// a few times (delay bounding, M. Emmi et al., POPL 2011); random ones are in test_policies_changing.cpp.
 TEST(changes_to_and_from_a_policy_that_polls_with_few_deviations) {
   for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}})
     for (const std::vector<std::string>& changes :
