@@ -6,37 +6,10 @@
 
 namespace paceline {
 
-// Processes that compute on this core. Who yields to one is gone for its whole time slice, while a sleeper that is
-// woken comes before it: after an absence as long as that, yielding is left alone for a while. If that happens again as
-// soon as it is tried again, they are there to stay, and the while gets longer; what comes by once costs little.
-class Strangers {
- public:
-  using Time = std::chrono::steady_clock::time_point;
-  static constexpr std::chrono::nanoseconds kAbsence = std::chrono::milliseconds(1);
-  static constexpr std::chrono::nanoseconds kShortest = std::chrono::milliseconds(500);
-  static constexpr std::chrono::nanoseconds kLongest = std::chrono::seconds(8);
-
-  // A yield took so long, until now.
-  void note(std::chrono::nanoseconds away, Time now) {
-    if (away <= kAbsence) return;
-    const bool stay = now < until_ + kSoon * while_;
-    while_ = stay ? std::min(while_ * 2, kLongest) : kShortest;
-    until_ = now + while_;
-  }
-  // Whether yielding is left alone.
-  bool there(Time now) const { return now < until_; }
-
- private:
-  static constexpr int kSoon = 2;
-
-  std::chrono::nanoseconds while_{};
-  Time until_{};
-};
-
 struct WaitBudget {
-  std::chrono::nanoseconds spin{};   // only where this rank has a core of its own
-  std::chrono::nanoseconds yield{};  // offering the core at each look, with nobody taking it
-  Strangers strangers{};
+  std::chrono::nanoseconds spin{};                      // only where this rank has a core of its own
+  std::chrono::nanoseconds yield{};                     // offering the core at each look, with nobody taking it
+  std::chrono::steady_clock::time_point yield_again{};  // not before
 };
 
 class Backoff {
@@ -67,12 +40,12 @@ class Backoff {
       if (last == Next::yield) {
         const auto away = now - look_;
         if (away < kSwitch) in_vain_ += away;
-        budget_.strangers.note(away, now);
+        if (away > kStranger) budget_.yield_again = now + kRetry;
       }
       look_ = now;
       const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
       const bool may_yield =
-          !budget_.strangers.there(now) && in_vain_ < budget_.yield && waited < budget_.spin + kLongestWait;
+          now >= budget_.yield_again && in_vain_ < budget_.yield && waited < budget_.spin + kLongestWait;
       phase_ = waited < spin ? Next::spin : may_yield ? Next::yield : Next::park;
       if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
@@ -86,6 +59,10 @@ class Backoff {
   static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::microseconds(200);
   static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
+  // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
+  // it: after an absence as long as this, yielding is left alone for a while.
+  static constexpr std::chrono::nanoseconds kStranger = std::chrono::milliseconds(1);
+  static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(500);
 
   WaitBudget& budget_;
   unsigned looks_ = 0;
