@@ -6,6 +6,7 @@
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
+#include "memory/rounding.hpp"
 
 namespace paceline {
 namespace {
@@ -25,8 +26,6 @@ struct Offer {
   Way way;
 };
 static_assert(sizeof(Offer) <= sizeof(Cell::small));
-
-std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "execute/group.hpp"
+#include "memory/rounding.hpp"
 
 namespace paceline {
 namespace {
@@ -15,8 +16,6 @@ constexpr std::size_t kSlice = std::size_t{1} << 20;  // fetched in one step
 constexpr std::size_t kSlotOfPair = std::size_t{4} << 10;
 constexpr std::size_t kSlotOfMany = std::size_t{32} << 10;
 static_assert(kSlotOfMany <= kOneShotBytes);
-
-std::size_t rounded_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
 
 bool same(const Place& one, const Place& other) { return one.address == other.address && one.bytes == other.bytes; }
 
@@ -39,7 +38,7 @@ void SharedExchange::give(Cell&) {
   for (int rank = 0; rank < lane_->size(); ++rank) {
     if (rank == me || !has_for(me, rank)) continue;
     const Place& place = sends[static_cast<std::size_t>(rank)];
-    if (last == nullptr || !same(*last, place)) all += rounded_up(place.bytes);
+    if (last == nullptr || !same(*last, place)) all += rounded_up(place.bytes, kCacheLine);
     last = &place;
   }
   const bool in_slot = all <= (lane_->size() == 2 ? kSlotOfPair : kSlotOfMany);
@@ -67,7 +66,7 @@ Block SharedExchange::show(int rank, bool in_slot) {
   if (place.bytes == 0) return {};
   if (in_slot && (!in_arena || place.bytes <= kSlotOfPair)) {
     std::byte* to = lane_->own().slots[turn_ % 2] + slot_used_;
-    slot_used_ += rounded_up(place.bytes);
+    slot_used_ += rounded_up(place.bytes, kCacheLine);
     std::memcpy(to, place.address, place.bytes);
     return {arena.offset_of(to), place.bytes};
   }

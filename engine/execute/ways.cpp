@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "execute/lane.hpp"
+#include "memory/rounding.hpp"
 
 namespace paceline {
 namespace {
@@ -16,8 +17,6 @@ constexpr std::size_t kSmallestBlock = std::size_t{16} << 10;
 constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
 constexpr std::size_t kMaybeFetchedBytes = std::size_t{256} << 10;
 constexpr std::size_t kMostFetching = 4;
-
-std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 int size_class(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes)); }
 

@@ -11,14 +11,14 @@
 #include <new>
 #include <system_error>
 
+#include "memory/rounding.hpp"
+
 namespace paceline {
 namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallest = kHugePage * 2;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
-
-std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
 std::size_t limited(auto resource) {
   rlimit limit{};
@@ -41,12 +41,12 @@ std::size_t small_part(std::size_t size) { return std::min(size / 2, std::size_t
 
 Arena::Arena(std::size_t bytes)
     : fd_(create_shared_memory("paceline-arena",
-                               std::max(kSmallest, rounded(bytes > 0 ? bytes : default_size(), kHugePage)))),
+                               std::max(kSmallest, rounded_up(bytes > 0 ? bytes : default_size(), kHugePage)))),
       mapping_(Mapping::whole(fd_.get())),
       owner_(::getpid()) {
   const std::size_t middle = small_part(size());
   ::madvise(base() + middle, size() - middle, MADV_HUGEPAGE);
-  small_free_[rounded(sizeof(ArenaHeader), kPage)] = middle - rounded(sizeof(ArenaHeader), kPage);
+  small_free_[rounded_up(sizeof(ArenaHeader), kPage)] = middle - rounded_up(sizeof(ArenaHeader), kPage);
   large_free_[middle] = size() - middle;
 }
 
@@ -54,12 +54,12 @@ std::byte* Arena::allocate(std::size_t bytes) {
   const bool large = bytes >= kHugePage;
   const std::size_t step = large ? kHugePage : bytes >= kPage ? kPage : kCacheLine;
   if (bytes > size() || ::getpid() != owner_) throw std::bad_alloc();
-  const std::size_t wanted = rounded(std::max<std::size_t>(bytes, 1), step);
+  const std::size_t wanted = rounded_up(std::max<std::size_t>(bytes, 1), step);
   const std::lock_guard lock(mutex_);
   Blocks& free = large ? large_free_ : small_free_;
   for (auto block = free.begin(); block != free.end(); ++block) {
     const auto [offset, available] = *block;
-    const std::size_t begin = rounded(offset, step);
+    const std::size_t begin = rounded_up(offset, step);
     if (begin + wanted > offset + available) continue;
     free.erase(block);
     if (begin > offset) free[offset] = begin - offset;
@@ -71,7 +71,7 @@ std::byte* Arena::allocate(std::size_t bytes) {
 }
 
 bool Arena::use_huge_pages(const std::byte* memory, std::size_t bytes) const {
-  const std::size_t begin = rounded(offset_of(memory), kHugePage);
+  const std::size_t begin = rounded_up(offset_of(memory), kHugePage);
   const std::size_t end = (offset_of(memory) + bytes) / kHugePage * kHugePage;
   for (std::size_t offset = begin; offset < end; offset += kHugePage) {
     (void)*static_cast<volatile std::byte*>(at(offset));  // what nobody has touched is not collapsed
