@@ -10,6 +10,7 @@ struct WaitBudget {
   std::chrono::nanoseconds spin{};                      // only where this rank has a core of its own
   std::chrono::nanoseconds yield{};                     // offering the core at each look, with nobody taking it
   std::chrono::steady_clock::time_point yield_again{};  // not before
+  unsigned yields = 0;                                  // since one was answered by a long absence
 };
 
 class Backoff {
@@ -37,11 +38,6 @@ class Backoff {
       const auto now = clock::now();
       const auto waited = now - begin_;
       const Next last = phase_;
-      if (last == Next::yield) {
-        const auto away = now - look_;
-        if (away < kSwitch) in_vain_ += away;
-        if (away > kStranger) budget_.yield_again = now + kRetry;
-      }
       look_ = now;
       const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
       const bool may_yield =
@@ -52,6 +48,20 @@ class Backoff {
     return phase_;
   }
 
+  // Right after a yield: what it took counts also where it was the last, because peers have come meanwhile.
+  void yielded() {
+    if (phase_ != Next::yield) return;
+    const auto now = std::chrono::steady_clock::now();
+    const auto away = now - look_;
+    if (away < kSwitch) in_vain_ += away;
+    if (away <= kStranger) {
+      ++budget_.yields;
+      return;
+    }
+    if (budget_.yields < kSeldom) budget_.yield_again = now + kRetry;
+    budget_.yields = 0;
+  }
+
  private:
   // A yield that returns sooner was taken by nobody. Where the kernel groups tasks by session, a rank in a session of
   // its own always yields in vain: that is kept up only as long as it is seen to help.
@@ -60,8 +70,10 @@ class Backoff {
   static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
   // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
-  // it: after an absence as long as this, yielding is left alone for a while.
+  // it: after an absence as long as this, yielding is left alone for a while. Not so where it comes after many yields
+  // that others gave back at once: then it was not the yield that brought it about, but who took the CPU from them all.
   static constexpr std::chrono::nanoseconds kStranger = std::chrono::milliseconds(1);
+  static constexpr unsigned kSeldom = 256;
   static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(500);
 
   WaitBudget& budget_;

@@ -125,6 +125,7 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMete
     case Backoff::Next::yield:
       lock.unlock();
       ::sched_yield();
+      backoff.yielded();
       lock.lock();
       return false;
     case Backoff::Next::park: park(lock, meter); return true;

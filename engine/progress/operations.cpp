@@ -89,7 +89,10 @@ bool Engine::finish_quickly(Operation& operation) {
     };
     switch (backoff.next(crowded)) {
       case Backoff::Next::spin: relax_cpu(); break;
-      case Backoff::Next::yield: ::sched_yield(); break;
+      case Backoff::Next::yield:
+        ::sched_yield();
+        backoff.yielded();
+        break;
       case Backoff::Next::park: return false;
     }
   }

@@ -1,0 +1,78 @@
+// What a waiting rank learns from a yield.
+#include <chrono>
+#include <thread>
+
+#include "check.hpp"
+#include "progress/backoff.hpp"
+
+using namespace paceline;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kAbsence = std::chrono::milliseconds(2);
+
+bool not_crowded() { return false; }
+
+WaitBudget yielding() { return {.yield = std::chrono::hours(1)}; }
+
+// A busy machine may keep a test waiting between any two looks at the clock: then another one is made.
+Backoff about_to_yield(WaitBudget& budget) {
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (true) {
+    Backoff backoff(budget);
+    if (backoff.next(not_crowded) == Backoff::Next::yield) return backoff;
+    CHECK(Clock::now() < deadline);
+  }
+}
+
+}  // namespace
+
+TEST(a_long_absence_is_noted_also_where_it_was_the_last_yield) {
+  WaitBudget budget = yielding();
+  Backoff backoff = about_to_yield(budget);
+  std::this_thread::sleep_for(kAbsence);
+  backoff.yielded();
+  backoff.reset();  // peers have come meanwhile
+  CHECK(budget.yield_again > Clock::now() - kAbsence);
+  if (Clock::now() >= budget.yield_again) return;  // this very test was kept waiting so long
+  CHECK(Backoff(budget).next(not_crowded) == Backoff::Next::park);
+}
+
+TEST(a_short_absence_is_no_stranger) {
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (true) {
+    WaitBudget budget = yielding();
+    const auto begin = Clock::now();
+    Backoff backoff = about_to_yield(budget);
+    backoff.yielded();
+    if (Clock::now() - begin < std::chrono::microseconds(500)) {
+      CHECK(budget.yield_again == Clock::time_point{});
+      return;
+    }
+    CHECK(Clock::now() < deadline);
+  }
+}
+
+TEST(an_absence_after_many_yields_is_not_their_fault_but_a_second_one_is) {
+  WaitBudget budget = yielding();
+  budget.yields = 1'000'000;
+  Backoff backoff = about_to_yield(budget);
+  std::this_thread::sleep_for(kAbsence);
+  backoff.yielded();
+  CHECK(budget.yield_again == Clock::time_point{});
+  Backoff next = about_to_yield(budget);
+  std::this_thread::sleep_for(kAbsence);
+  next.yielded();
+  CHECK(budget.yield_again > Clock::time_point{});
+}
+
+TEST(work_after_a_yield_is_no_absence) {
+  WaitBudget budget = yielding();
+  Backoff backoff = about_to_yield(budget);
+  backoff.yielded();
+  const auto before = budget.yield_again;
+  std::this_thread::sleep_for(kAbsence);
+  backoff.reset();
+  CHECK(budget.yield_again == before);
+}
