@@ -192,8 +192,8 @@ def test_relabelling_needs_every_rank_once() -> None:
 
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'tree' is no algorithm; there are ring, halving_doubling, .*paceline"):
-        named("tree")
+    with pytest.raises(ValueError, match=r"'trees' is no algorithm; there are ring, halving_doubling, .*paceline"):
+        named("trees")
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "blueconnect", "flexreduce", "paceline"])
