@@ -31,7 +31,7 @@ def command(
     ranks: Annotated[
         int, typer.Option("-n", min=0, help="Ranks to start on this machine; none: this is one of a job.")
     ] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write what was found as a topology file.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found as a topology file.")] = None,
 ) -> int:
     """Measure the links between the ranks of a job, say what they are, and name what is slow.
 

@@ -22,11 +22,15 @@ from paceline.topology.units import parse_speed
 
 def command(
     file: Annotated[Path, typer.Argument(help="A topology in YAML, or Slurm's topology.conf.", show_default=False)],
-    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.", callback=writable)] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the tree to this file.", callback=writable)
+    svg: Annotated[
+        Path | None, typer.Option("--draw", metavar="FILE", help="Draw it as SVG.", callback=writable)
     ] = None,
-    yaml: Annotated[Path | None, typer.Option(help="Write it as a topology file.", callback=writable)] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the tree.", callback=writable)
+    ] = None,
+    yaml: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as a topology file.", callback=writable)
+    ] = None,
     ranks_per_machine: Annotated[
         int | None, typer.Option(min=1, help="For topology.conf: the ranks on each host.", show_default=False)
     ] = None,

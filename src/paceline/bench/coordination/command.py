@@ -35,7 +35,7 @@ def command(
         float, typer.Option(min=1, help="Milliseconds of computation of a step, on a free core.")
     ] = 150.0,
     inputs: Annotated[float, typer.Option(min=0, help="Of a batch's making, beside it, as a share of that.")] = 0.5,
-    fusion: Annotated[str, typer.Option(callback=size, help="The most that goes in one buffer.")] = "64M",
+    fusion: Annotated[str, typer.Option("--fusion-bytes", callback=size, help="The most in one buffer.")] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,

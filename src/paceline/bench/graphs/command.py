@@ -19,7 +19,9 @@ from paceline.plan.words import parse_bytes
 
 
 def command(
-    fusion: Annotated[str, typer.Option("--fusion-bytes", help="Most in a buffer.", callback=option.size)] = "64M",
+    fusion: Annotated[
+        str, typer.Option("--fusion-bytes", help="The most in one buffer.", callback=option.size)
+    ] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Times that each graph is ordered.")] = 31,
     json_file: option.JSON = None,
 ) -> None:
