@@ -10,6 +10,23 @@ SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Colours for things of one kind side by side (Okabe and Ito), told apart by colour-blind people too."""
 
 
+def ink_on(colour: str) -> str:
+    """INK or PAPER, whichever is told apart better from `colour`, "#rrggbb"."""
+    return max((INK, PAPER), key=lambda one: contrast(one, colour))
+
+
+def contrast(one: str, other: str) -> float:
+    """Of two colours, 1 to 21, as the Web Content Accessibility Guidelines (WCAG 2.2) define it."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
 def text_width(text: str, size: float, bold: bool = False) -> float:
     """About how wide the text is at this font size, in the same unit; rather too much than too little."""
     return len(text) * size * (0.76 if bold else 0.62)

@@ -101,7 +101,9 @@ class _Picture:
         for row, top in zip(self.rows, self.tops, strict=True):
             self._text(row.label, 11, _LEFT - 8, y + top + 14, INK, end=True)
             if row.heading:
-                self._text(row.heading, 11, 16, y + top + 14, SERIES[row.group % len(SERIES)], True)
+                self._text(row.heading, 11, 16, y + top + 14, INK, True)
+                colour = SERIES[row.group % len(SERIES)]
+                self.drawing.append(drawsvg.Rectangle(5, y + top + 6, 8, 8, rx=2, fill=colour))
             self._box(0, 1, y + top, BOX, 1.0)
         if self.folded:
             self._samples(step, y)
