@@ -26,6 +26,26 @@ def test_a_topology_file(tmp_path: Path) -> None:
     assert [child["uplink"]["up"] for child in root["children"]] == [125e6, 250e6]
 
 
+def test_nothing_is_cut_where_the_window_is_narrow(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    name = "a-machine-with-a-long-name.example.org"
+    machines = f"{{machine: {name}, ranks: 2, uplink: 1 Gbit/s}}, {{machine: b, ranks: 3, uplink: 2 Gbit/s}}"
+    file.write_text(f"children: [{machines}]\n")
+    code, out, _ = paceline("topology", str(file), COLUMNS="40")
+    assert code == 0
+    assert out.splitlines()[1] == f"├── machine {name}  ranks 0–1  1 Gbit/s, 50 us"
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    machines = "{machine: '[/a]', ranks: 2, uplink: 1 Gbit/s}, {machine: b, ranks: 3, uplink: 2 Gbit/s}"
+    file.write_text(f"name: '[/b]'\nchildren: [{machines}]\n")
+    for words in (["topology"], ["plan", "--topology"], ["plan", "--compare", "--topology"]):
+        code, out, err = paceline(*words, str(file))
+        assert (code, err) == (0, "")
+        assert "[/b]" in out and "[/a]" in out
+
+
 def test_slurms_file(tmp_path: Path) -> None:
     file, yaml = tmp_path / "topology.conf", tmp_path / "cluster.yaml"
     file.write_text(SLURM)

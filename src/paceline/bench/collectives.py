@@ -22,6 +22,7 @@ from paceline.bench.run import Outcome, Request, run
 from paceline.cores import available
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -112,7 +113,7 @@ def command(
         limit=limit,
     )
     outcome = _run(request, err)
-    report.show(out, report.table(outcome.rows, root=0))
+    show(out, report.table(outcome.rows, root=0))
     if json_file is not None:
         write_json(records(outcome.rows), json_file)
     if outcome.failed or any(row.wrong for row in outcome.rows):

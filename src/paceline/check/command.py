@@ -17,6 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.files import UsageError, writable, write
 from paceline.home import runtime
 from paceline.launch.local import LocalJob
+from paceline.terminal import show
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine
 from paceline.topology.draw_text import tree
@@ -75,8 +76,8 @@ def _as_rank(timeout: float, out: Path | None) -> int:
 
 
 def _show(found: Placement, sentences: list[str], seconds: float) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(tree(found.topology))
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    show(console, tree(found.topology))
     if found.ranks != tuple(range(len(found.ranks))):
         console.print(f"  these are the job's ranks {', '.join(map(str, found.ranks))}, in this order")
     for sentence in sentences:

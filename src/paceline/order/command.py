@@ -36,7 +36,7 @@ def command(
         except GraphError as error:
             raise GraphError(f"{file}: {error}") from None
         found = scheme(graph, ordered, fusion_bytes)
-        _show(graph, ordered, found, Console(highlight=False))
+        _show(graph, ordered, found, Console(highlight=False, markup=False))
         if svg is not None:
             from paceline.order.draw import draw
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from paceline.files import UsageError, writable, write
 from paceline.marked import text_of
+from paceline.terminal import show
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
 from paceline.topology.draw_text import tree
@@ -45,7 +46,7 @@ def command(
     """
     try:
         topology = _read(file, ranks_per_machine, uplink, switch_uplink)
-        Console(highlight=False, soft_wrap=True).print(tree(topology))
+        show(Console(highlight=False), tree(topology))
         write(svg, lambda: str(draw(topology).as_svg()))
         write(json_file, lambda: json.dumps(asdict(topology), indent=1) + "\n")
         write(yaml, lambda: dump(topology))

@@ -18,10 +18,11 @@ from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON, one_of, size
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks.load import Load
-from paceline.bench.report import columns, show, wrong
+from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 

@@ -13,9 +13,10 @@ from rich.table import Table
 from paceline.bench import option
 from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
-from paceline.bench.report import columns, show
+from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 
 def command(
