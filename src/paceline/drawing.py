@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"
 PAPER, BOX = "#ffffff", "#f1f5f9"
 INK, FAINT, LINE = "#0f172a", "#64748b", "#94a3b8"
@@ -38,3 +40,8 @@ def shortened(text: str, longest: int) -> str:
         return text
     end = longest // 3
     return f"{text[: longest - end - 1]}…{text[-end:]}"
+
+
+def shortened_host(name: str, longest: int) -> str:
+    """As `shortened`, a host's domain first: what tells machines apart is the name before it."""
+    return name if len(name) <= longest else shortened(re.sub(r"\b([A-Za-z][\w-]*)\.[\w.-]+", r"\1", name), longest)

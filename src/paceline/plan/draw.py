@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import drawsvg
 
-from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, WARNING, shortened, text_width
+from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, WARNING, shortened, shortened_host, text_width
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 from paceline.plan.ir import Reduce
@@ -167,7 +167,7 @@ class _Picture:
         for row, link in enumerate(links):
             top = y + 24 * row
             long = room * link.seconds / longest
-            self._text(shortened(link.name, 18), 11, _LEFT - 8, top + 13, INK, end=True)
+            self._text(shortened_host(link.name, 18), 11, _LEFT - 8, top + 13, INK, end=True)
             self.drawing.append(drawsvg.Rectangle(_LEFT, top, long, 16, rx=3, fill=FAINT))
             self._text(
                 f"{show_bytes(round(link.bytes))}, {show_seconds(link.seconds)}", 11, _LEFT + long + 8, top + 13, INK
@@ -208,12 +208,12 @@ def _rows(network: Network) -> Iterator[_Row]:
         for group, (name, ranks) in enumerate(machines):
             for rank in ranks:
                 yield _Row(
-                    f"rank {rank}", range(rank, rank + 1), group, shortened(name, 10) if rank == ranks[0] else ""
+                    f"rank {rank}", range(rank, rank + 1), group, shortened_host(name, 10) if rank == ranks[0] else ""
                 )
         return
     alone = machines if len(machines) <= MOST_ROWS else machines[: MOST_ROWS - 1]
     for group, (name, ranks) in enumerate(alone):
-        yield _Row(shortened(name, 18), ranks, group)
+        yield _Row(shortened_host(name, 18), ranks, group)
     if len(alone) < len(machines):
         rest = range(alone[-1][1].stop, network.world)
         yield _Row(f"{len(machines) - len(alone)} more machines", rest, len(alone))
