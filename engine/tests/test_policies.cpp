@@ -224,7 +224,7 @@ TEST(ranks_that_have_joined_take_part_until_all_have) {
               const auto at = static_cast<std::size_t>(rank);
               const bool last = steps[at] == rank;
               world.submit(rank, share(request("a")));
-              world.submit(rank, share(request("unnamed" + std::to_string(steps[at]))));
+              world.submit(rank, share(request(numbered("unnamed", steps[at]))));
               if (steps[at] > 0) world.submit(rank, share(request("late")));
               ++steps[at];
               if (last) {
@@ -298,7 +298,7 @@ TEST(urgent_requests_go_first) {
   for (int rank = 0; rank < 2; ++rank) {
     world.submit(rank, share(request("first")));
     for (int i = 0; i < 4; ++i) {
-      Request made = request("t" + std::to_string(i));
+      Request made = request(numbered("t", i));
       made.priority = i;
       made.prescale = 2 + i;  // so that they go out on their own
       world.submit(rank, share(made));
