@@ -82,7 +82,11 @@ class Board : public Policy {
   RequestPtr withdraw(std::string_view name);
   // Whether a request of this rank is on the board, or on its way there.
   bool has(const Request& request) const;
-  void give(Action action) { actions_.push_back(std::move(action)); }
+  // Made where it stays: moving one as large as this makes GCC warn of members that others have.
+  template <typename Kind>
+  void give(Kind action) {
+    actions_.emplace_back(std::move(action));
+  }
   void give(std::vector<Issue>& batches);
   void settle();
   bool anybody_joins() const { return joins_ > 0; }

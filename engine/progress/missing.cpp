@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "progress/coordinator.hpp"
+#include "progress/times.hpp"
 
 namespace paceline {
 namespace {
@@ -110,8 +111,7 @@ void Coordinator::answer(const Note& note) {
 }
 
 Clock::duration Coordinator::patience() const {
-  const auto quarter = std::chrono::duration_cast<Clock::duration>(control_->timeout) / 4;
-  return std::min<Clock::duration>(kPatience, quarter);
+  return std::min<Clock::duration>(kPatience, on_clock(control_->timeout) / 4);
 }
 
 // A rank that is gone may have had its part in everything that is still to come: it is missed only after a while.

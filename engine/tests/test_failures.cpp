@@ -2,6 +2,8 @@
 #include <atomic>
 #include <barrier>
 #include <bit>
+#include <limits>
+#include <thread>
 
 #include "world.hpp"
 
@@ -204,6 +206,17 @@ TEST(one_group_fails_and_another_goes_on) {
     (void)failure_of([&] { reduce_floats(r, r.rank == 0 ? 5 : 6); });
     std::vector<float> data(100, 1);
     all_reduce(*r.engine, *other, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    CHECK(data[99] == 2);
+  });
+}
+
+TEST(a_timeout_that_is_longer_than_clocks_count_never_comes) {
+  World world(2, [](int, int) { return Wire::shm; }, false, std::numeric_limits<double>::infinity());
+  world.run([&](Rank& r) {
+    std::vector<float> data(100, 1);
+    if (r.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one looks at the clock
+    const auto sum = all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    r.engine->wait(*sum, std::chrono::duration<double>(1e300));
     CHECK(data[99] == 2);
   });
 }

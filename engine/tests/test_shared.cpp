@@ -414,7 +414,7 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
   const WayLimits limits{2, true, std::size_t{512} << 10};
   constexpr std::size_t kBytes = 4 * kMegabyte;
   for (const double share : {0.5, 0.95, 1.5}) {
-    Ways ways;
+    Ways ways(limits.ranks);
     const auto all = ways_for(kBytes, limits);
     CHECK(all.size() > 2);
     bool tries = true;
@@ -422,8 +422,9 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
     for (; ways.sizes().empty() || !ways.sizes()[0].settled(); ++calls) {
       const Way way = ways.next(kBytes, limits, tries);
       CHECK(tries && way == all[calls % all.size()]);
-      // One of all calls is quick, and many are slowed down.
-      const double microseconds = (way == all.back() ? share : 1.0) * (calls % 3 == 0 ? 1000 : 5000);
+      // Of each way's calls one has luck, and one is interrupted.
+      const std::size_t turn = calls / all.size();
+      const double microseconds = (way == all.back() ? share : 1.0) * (turn == 1 ? 100 : turn == 3 ? 5000 : 1000);
       ways.took(kBytes, way, std::chrono::nanoseconds(static_cast<long>(microseconds * 1000)));
     }
     CHECK(calls == all.size() * Ways::kTries);
@@ -435,19 +436,32 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
   }
 }
 
+TEST(nothing_is_tried_where_ranks_outnumber_the_cpus) {
+  const WayLimits limits{4, true, std::size_t{512} << 10};
+  Ways ways(limits.ranks - 1);
+  bool tries = true;
+  while (tries) {
+    const Way way = ways.next(kMegabyte, limits, tries);
+    CHECK(way == foreseen_way(kMegabyte, limits));
+    if (tries) ways.took(kMegabyte, way, std::chrono::nanoseconds(1));
+  }
+  CHECK(ways.sizes()[0].tried.size() == 1);
+}
+
 TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {4, Wire::shm}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
+      r.group->ways = Ways(static_cast<std::size_t>(r.size));
       for (const std::size_t count : {10'001UL, 70'000UL, 500'007UL}) {
         std::vector<std::int64_t> own(count);
-        for (int call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
+        for (std::size_t call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
       }
       const auto sizes = r.engine->ways(*r.group);
       CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
       for (const auto& found : sizes) {
         CHECK(found.settled());
-        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte > 0 && tried.ns_per_byte < 1e9);
+        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte() > 0 && tried.ns_per_byte() < 1e9);
       }
     });
   }

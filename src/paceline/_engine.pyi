@@ -71,8 +71,8 @@ class Group:
         """How large all-reduces of private buffers go on one machine, as the first rank found out; nothing on others.
 
         For each size: the least bytes (up to twice as many go alike); whether all ways were tried often enough; which
-        one is used (until then the first, the expected one); and each way's name, its block in bytes, and the least
-        time it took, in nanoseconds per byte (infinite: not tried yet)."""
+        one is used (until then the first, the expected one); and each way's name, its block in bytes, and the
+        median time it took, in nanoseconds per byte (infinite: not tried yet)."""
 
     def all_reduce(
         self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
