@@ -1,4 +1,5 @@
 // Named requests that cannot be carried out: what is wrong is said, and who is missing is named.
+#include <atomic>
 #include <barrier>
 #include <thread>
 
