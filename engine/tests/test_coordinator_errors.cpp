@@ -1,4 +1,5 @@
 // Named requests that cannot be carried out: what is wrong is said, and who is missing is named.
+#include <atomic>
 #include <barrier>
 #include <thread>
 
@@ -69,7 +70,7 @@ TEST(warnings_name_each_request_with_who_is_missing) {
       const auto waits = seat.r.engine->waits();
       CHECK(waits.size() == 2);
       CHECK(waits[0].what == "all_reduce \"a\" float32[4] SUM and 1 more");
-      CHECK(waits[0].missing.size() == 1 && contains(waits[0].missing[0].first, "rank 2"));
+      CHECK(waits[0].missing.size() == 1 && contains(waits[0].missing[0].who, "rank 2"));
       CHECK(waits[1].what == "all_reduce \"c\" float32[4] SUM");
       CHECK(waits[1].missing.size() == 2);
     }
@@ -79,6 +80,29 @@ TEST(warnings_name_each_request_with_who_is_missing) {
     if (seat.rank() != 0) requests.push_back(seat.all_reduce("c", c));
     for (const auto& request : requests) seat.wait(request);
   });
+}
+
+TEST(who_hands_in_nothing_says_where_it_is_to_who_waits_on_another_machine) {
+  Coordinated job("01");
+  for (const int late : {0, 1}) {
+    std::atomic<bool> heard = false;
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<float> a(4, 1);
+      seat.wait(seat.all_reduce("a", a));
+      if (seat.rank() == late) {
+        while (!heard) {
+          seat.r.engine->tell_line("late.py:7");
+          std::this_thread::yield();
+        }
+      }
+      const auto request = seat.all_reduce("a", a);
+      for (std::vector<Wait> found; seat.rank() != late && !heard; std::this_thread::yield()) {
+        found = seat.r.engine->waits();
+        heard = !found.empty() && !found[0].missing.empty() && found[0].missing[0].line == "late.py:7";
+      }
+      seat.wait(request);
+    });
+  }
 }
 
 TEST(who_leaves_is_missed) {

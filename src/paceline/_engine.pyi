@@ -15,7 +15,7 @@ ASYNC: int
 NOTIFY: int
 
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
-Wait = tuple[int, float, int, str, list[tuple[str, str]]]
+Wait = tuple[int, float, int, str, list[tuple[str, str, str, float]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
 PlanEntry = tuple[int, str, bool, int, Sequence[Sequence[WireReduce]]]
 
@@ -236,3 +236,4 @@ class Engine:
     def events(self, after: int = 0) -> list[Event]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> list[Wait]: ...
+    def tell_line(self, line: str) -> None: ...

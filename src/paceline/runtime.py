@@ -251,7 +251,7 @@ class Runtime:
             return group
         from paceline.adapt.group import AdaptiveGroup
 
-        return AdaptiveGroup(group, keeper, engine.events)
+        return AdaptiveGroup(self, group, keeper, engine.events)
 
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""

@@ -40,6 +40,7 @@ class Engine(Protocol):
     def events(self, after: int = 0, /) -> list[Any]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> Sequence[Wait]: ...
+    def tell_line(self, line: str, /) -> None: ...
 
 
 class Observer:
@@ -130,7 +131,7 @@ class Observer:
                 coordinators=dict(self._counters),
                 policies=dict(self._policies),
                 waits=tuple(
-                    Waiting(what, round(seconds, 6), tuple(who for who, _ in missing))
+                    Waiting(what, round(seconds, 6), tuple(who for who, *_ in missing))
                     for _, seconds, _, what, missing in self._engine.waits()
                 ),
                 arrivals=tuple(self._arrivals),

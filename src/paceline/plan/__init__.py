@@ -8,6 +8,7 @@ One planner per file; n ranks, B bytes, p the largest power of two <= n, M machi
 | `paceline`         | the tree's              | the busiest link for T*, or little longer        | networks        |
 | `flexreduce`       | the tree's              | 2 B (M-1)/M over each of M machines' links       | uneven networks |
 | `blueconnect`      | the tree's, or a ring's | as `flexreduce` on regular trees, else as `ring` | comparison      |
+| `tree`             | ceil(log2 M), and 1     | B each way over a leaf's link, (d+1) B with d    | small, slow     |
 | `leaders`          | M, or M-1               | as `flexreduce`; a leader takes in its machine's | few messages    |
 | `exchange`         | 2, the last in one shot | B (M-1) over each of M machines' links           | smallest sizes  |
 | `ring`             | n-1                     | 2 B (n-1)/n per rank and link                    | comparison      |

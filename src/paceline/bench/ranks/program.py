@@ -53,7 +53,7 @@ class Rank:
         self._adapter = system = getattr(found, name)(options, timeout)
         gc.collect()
         gc.disable()
-        return {"rank": system.rank, "size": system.size, "about": system.about}
+        return {"rank": system.rank, "size": system.size, "host": os.uname().nodename, "about": system.about}
 
     def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int) -> Message:
         """Allocates the buffers of one case; the previous case's are dropped first."""
