@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from operator import index
 from types import TracebackType
 from typing import Any
 
@@ -236,15 +237,17 @@ class Group:
     def split(self, color: int | None, key: int | None = None) -> Group | None:
         """Groups of the ranks that give the same `color`, ordered by `key` (default: their rank here).
 
-        Every rank of this group must call it; `color=None` joins no group.
+        Every rank of this group must call it; `color=None` joins no group. Both are whole numbers of 64 bits.
         """
+        place = self.rank if key is None else _whole(key, "key")
+        part = None if color is None else _whole(color, "color")
         channel = secrets.randbits(_CHANNEL_BITS)
-        mine = np.array([0 if color is None else 1, color or 0, self.rank if key is None else key, channel], np.int64)
+        mine = np.array([0 if part is None else 1, part or 0, place, channel], np.int64)
         everyone = np.empty((self.size, 4), np.int64)
         self.all_gather(everyone, mine)
-        if color is None:
+        if part is None:
             return None
-        same = [rank for rank in range(self.size) if everyone[rank, 0] == 1 and everyone[rank, 1] == color]
+        same = [rank for rank in range(self.size) if everyone[rank, 0] == 1 and everyone[rank, 1] == part]
         ranks = sorted(same, key=lambda rank: (int(everyone[rank, 2]), rank))
         native = self._home.subgroup(self._native.channel, ranks, int(everyone[ranks[0], 3]), self._timeout)
         return Group(self._home, native, self._timeout)
@@ -295,6 +298,16 @@ def _op(name: str) -> int:
     number = OPS.get(name)
     if number is None:
         raise ValueError(f"no such reduction: {name!r}; use one of {', '.join(OPS)}")
+    return number
+
+
+def _whole(value: Any, name: str) -> int:
+    try:
+        number = index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{name} must fit into 64 bits, got {number}")
     return number
 
 

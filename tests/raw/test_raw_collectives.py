@@ -88,6 +88,10 @@ def test_wrong_arguments_get_one_sentence() -> None:
             group.all_gather(np.zeros(3, np.float32), array)
         with pytest.raises(TypeError, match="must have the same dtype, not int32 and float32"):
             group.all_gather(np.zeros(4, np.int32), array)
+        with pytest.raises(TypeError, match="color must be a whole number, got 'a'"):
+            group.split("a")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="key must fit into 64 bits, got 9223372036854775808"):
+            group.split(0, 1 << 63)
         with pytest.raises(ValueError, match="add up to 4"):
             group.all_to_all(array.copy(), array, [5], [4])
     runtime().close()
