@@ -16,7 +16,8 @@ SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan t
 # Python tests of one process each, which do not mind what else runs; and those that mostly wait for slow links.
 ALONE := tests/model tests/order tests/plan tests/topology
 SLOW_LINKS := tests/adapt tests/check
-FRAMEWORKS := tests/demo tests/horovod tests/torch
+# Half of the others, by the time they take.
+HALF := tests/cli tests/coordinate tests/demo tests/horovod tests/torch
 SUITE_PART := python tests/torch_suite/run.py --select representative
 
 .DEFAULT_GOAL := help
@@ -51,8 +52,8 @@ sanitize-and-alone: $(VENV)/test.stamp $(VENV)/engine.stamp
 	$(WITH_TOOLS) scripts/together '$(SANITIZE)' 'python -m pytest $(ALONE) $(ARGS)'
 
 pytest-ranks: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) scripts/together 'python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS) $(FRAMEWORKS)) $(ARGS)' \
-	    'python -m pytest $(FRAMEWORKS) $(ARGS)'
+	$(WITH_TOOLS) scripts/together 'python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS) $(HALF)) $(ARGS)' \
+	    'python -m pytest $(HALF) $(ARGS)'
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)

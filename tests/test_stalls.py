@@ -21,8 +21,9 @@ class Engine:
         return self.waiting
 
 
-def wait(operation: int, seconds: float, *missing: tuple[str, str], thread: int = 0) -> tuple[Any, ...]:
-    return (operation, seconds, thread, f"all_reduce #{operation} float32[4] SUM", list(missing))
+def wait(operation: int, seconds: float, *missing: tuple[Any, ...], thread: int = 0) -> tuple[Any, ...]:
+    named = [(*one, "", 0.0)[:4] for one in missing]
+    return (operation, seconds, thread, f"all_reduce #{operation} float32[4] SUM", named)
 
 
 @pytest.fixture
@@ -106,6 +107,22 @@ def test_where_the_missing_ranks_are_is_asked_elsewhere(engine: Engine, caplog: 
             thread.join(20)
     words = "; missing rank 1, last heard of in all_gather #3, now at train.py:7 and rank 2, not heard of yet; "
     assert words in caplog.text
+
+
+def test_a_missing_rank_may_have_said_where_it_is(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.waiting = [wait(1, 60.0, ("rank 1", "all_gather #3", "train.py:7", 12.34), ("rank 2", "", "", 0.0))]
+    Stalls(engine.waits, "rank 0", 60.0).check()
+    assert "; missing rank 1, last heard of in all_gather #3, 12.3 s ago at train.py:7 and rank 2, not" in caplog.text
+
+
+def test_who_waits_for_nothing_says_where_it_is(engine: Engine) -> None:
+    said: list[str] = []
+    stalls = Stalls(engine.waits, "rank 0", 60.0, tell=said.append)
+    assert stalls.check() == 20.0
+    (line,) = said
+    assert line.isascii() and line.rpartition(":")[0] == users_line().rpartition(":")[0] != ""
+    engine.waiting = [wait(1, 50.0)]
+    assert stalls.check() == 10.0 and len(said) == 1
 
 
 def test_nobody_waits_for_it_yet(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:

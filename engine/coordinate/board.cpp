@@ -187,6 +187,9 @@ bool Board::has(const Request& request) const {
   return slot != kNoSlot && dictionary_[slot].mine.get() == &request;
 }
 
+// Not in the header: where GCC 12 sees what is in an action, it warns of what else could have been.
+void Board::give(Action action) { actions_.push_back(std::move(action)); }
+
 void Board::give(std::vector<Issue>& batches) {
   for (Issue& batch : batches) {
     ++counters_.issues;

@@ -82,7 +82,7 @@ class Board : public Policy {
   RequestPtr withdraw(std::string_view name);
   // Whether a request of this rank is on the board, or on its way there.
   bool has(const Request& request) const;
-  void give(Action action) { actions_.push_back(std::move(action)); }
+  void give(Action action);
   void give(std::vector<Issue>& batches);
   void settle();
   bool anybody_joins() const { return joins_ > 0; }

@@ -1,11 +1,15 @@
 #include "coordinate/holding.hpp"
 
+#include <algorithm>
+
 namespace paceline {
 
 namespace {
 
-// To carry it out takes many times as long as to wake up for it.
-constexpr std::uint64_t kWorthIt = std::uint64_t{1} << 20;
+// To carry this out takes many times as long as to wake up for it; more than the most gains nothing more.
+constexpr std::uint64_t kLeastWorth = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostWorth = std::uint64_t{4} << 20;
+constexpr std::uint64_t kPart = 8;  // of what has gone out
 
 }  // namespace
 
@@ -16,6 +20,7 @@ void Holding::begin(bool looks) {
 
 void Holding::awaited(const Request& request) {
   if (seconds_ == 0) return;
+  gone_out_ = 0;
   awaited_.push_back(&request);
   if (awaited_.size() == 1) memory_.want(true);
 }
@@ -30,8 +35,10 @@ void Holding::forget() {
   looks_ = sleeps_ = false;
 }
 
+std::uint64_t Holding::worth_it() const { return std::clamp(gone_out_ / kPart, kLeastWorth, kMostWorth); }
+
 bool Holding::holds(std::uint64_t bytes) const {
-  return seconds_ > 0 && awaited_.empty() && bytes < kWorthIt && now_ < due_ && !memory_.wanted();
+  return seconds_ > 0 && awaited_.empty() && bytes < worth_it() && now_ < due_ && !memory_.wanted();
 }
 
 std::optional<double> Holding::sleep() {

@@ -4,6 +4,9 @@
 // It ends when a rank of the machine waits for a request, when there is enough for a batch that is worth it, or when
 // some time is over: any rank that hands in something notices that. Only if nobody does, the one that made the first
 // request of the window ready wakes up for it, as much later.
+//
+// What is still held back when somebody begins to wait has its time all to itself. So it stays a small part of all that
+// has gone out since somebody waited last, and the more that is, the larger batches are.
 #pragma once
 
 #include <optional>
@@ -28,6 +31,7 @@ class Holding {
   // The window was cut; what was `issued` was in it.
   void end() { looks_ = false; }
   void issued(const Request& request) {
+    gone_out_ += agreed_bytes(request);
     if (!awaited_.empty()) stop_waiting(request);
   }
   // A caller of this rank waits.
@@ -43,6 +47,7 @@ class Holding {
 
  private:
   void stop_waiting(const Request& request);
+  std::uint64_t worth_it() const;
 
   const double seconds_;
   BoardMemory& memory_;
@@ -50,6 +55,7 @@ class Holding {
   double due_ = 0;
   bool looks_ = false;
   bool sleeps_ = false;
+  std::uint64_t gone_out_ = 0;           // bytes, since a caller of this rank began to wait
   std::vector<const Request*> awaited_;  // and not issued
 };
 

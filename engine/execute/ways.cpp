@@ -1,7 +1,10 @@
 #include "execute/ways.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "execute/lane.hpp"
 #include "memory/rounding.hpp"
@@ -59,11 +62,26 @@ std::vector<Way> ways_for(std::size_t bytes, const WayLimits& limits) {
   return found;
 }
 
+std::size_t machine_cpus() {
+  static const auto cpus = static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return cpus;
+}
+
+double Ways::Tried::ns_per_byte() const {
+  if (all.empty()) return std::numeric_limits<double>::infinity();
+  std::vector<double> sorted = all;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+  std::ranges::nth_element(sorted, middle);
+  return *middle;
+}
+
 Way Ways::next(std::size_t bytes, const WayLimits& limits, bool& tries) {
   Size& size = sizes_[size_class(bytes)];
   if (size.tried.empty()) {
     size.from = std::bit_floor(bytes);
-    for (const Way& way : ways_for(bytes, limits)) size.tried.push_back({.way = way});
+    const bool crowded = limits.ranks > cpus_;
+    const std::vector<Way> ways = crowded ? std::vector{foreseen_way(bytes, limits)} : ways_for(bytes, limits);
+    for (const Way& way : ways) size.tried.push_back({way, {}});
   }
   tries = size.begun < size.tried.size() * kTries;
   return size.tried[tries ? size.begun++ % size.tried.size() : size.best].way;
@@ -73,11 +91,11 @@ void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time
   Size& size = sizes_[size_class(bytes)];
   const auto found = std::ranges::find(size.tried, way, &Tried::way);
   if (found == size.tried.end()) return;
-  found->ns_per_byte = std::min(found->ns_per_byte, static_cast<double>(time.count()) / static_cast<double>(bytes));
+  found->all.push_back(static_cast<double>(time.count()) / static_cast<double>(bytes));
   ++size.ended;
   if (!size.settled()) return;
   const auto quickest = std::ranges::min_element(size.tried, {}, &Tried::ns_per_byte);
-  if (quickest->ns_per_byte < kClearly * size.tried.front().ns_per_byte)
+  if (quickest->ns_per_byte() < kClearly * size.tried.front().ns_per_byte())
     size.best = static_cast<std::size_t>(quickest - size.tried.begin());
 }
 

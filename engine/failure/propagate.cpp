@@ -33,6 +33,11 @@ void Engine::deliver(std::unique_ptr<Arrival> arrival) {
     recycle(std::move(arrival));
     return;
   }
+  if (header.frame == Frame::line) {
+    hear_line(peer, arrival->payload);
+    recycle(std::move(arrival));
+    return;
+  }
   const auto found = groups_.find(header.channel);
   if (found == groups_.end()) {
     if (!closed_channels_.contains(header.channel) && orphans_.size() < kOrphanLimit)

@@ -1,4 +1,6 @@
 // What this rank waits for, and on whom: for a timeout's blame, and for warnings before it.
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -6,6 +8,11 @@
 #include "progress/engine.hpp"
 
 namespace paceline {
+namespace {
+
+constexpr std::size_t kLongestLine = 255;
+
+}  // namespace
 
 // Who has not even begun is to blame; who has begun may itself be waiting for them. If all have begun, those who do not
 // say any more that they wait: their machine or its network may be gone.
@@ -53,10 +60,44 @@ std::vector<Wait> Engine::waits() {
       wait.time = now - waiting->started;
       wait.thread = waiting->waiter;
       wait.what = waiting->description() + (more > 0 ? " and " + std::to_string(more) + " more" : "");
-      for (const int rank : absent(*waiting)) wait.missing.emplace_back(group.name_of(rank), last_heard(group, rank));
+      for (const int rank : absent(*waiting)) wait.missing.push_back(missed(group, rank, waiting->started));
     }
   }
   return found;
+}
+
+Missing Engine::missed(const Group& group, int rank, Clock::time_point since) const {
+  Missing missing{group.name_of(rank), last_heard(group, rank), {}, {}};
+  const int handle = group.members[static_cast<std::size_t>(rank)].peer;
+  if (handle < 0) return missing;
+  const Peer& peer = *peers_[static_cast<std::size_t>(handle)];
+  if (peer.line.empty() || peer.told < since) return missing;
+  missing.line = peer.line;
+  missing.ago = Clock::now() - peer.told;
+  return missing;
+}
+
+void Engine::tell_line(std::string_view line) {
+  const auto lock = enter();
+  if (closed_ || !active_.empty()) return;
+  line = line.substr(0, kLongestLine);
+  Header header;
+  header.frame = Frame::line;
+  header.length = line.size();
+  for (Link* link : tcp_links_) {
+    int unread = 0;
+    const bool lost = peers_[static_cast<std::size_t>(link->peer())]->lost;
+    if (!lost && ::ioctl(link->descriptor(), FIONREAD, &unread) == 0 && unread > 0) link->control(header, line);
+  }
+}
+
+void Engine::hear_line(Peer& peer, std::span<const std::byte> line) {
+  peer.told = Clock::now();
+  peer.line.clear();
+  for (const std::byte byte : line.first(std::min(line.size(), kLongestLine))) {
+    const char letter = static_cast<char>(byte);
+    peer.line += letter >= ' ' && letter <= '~' ? letter : '?';
+  }
 }
 
 }  // namespace paceline

@@ -20,7 +20,7 @@ std::string describe(const Fingerprint& f, std::uint32_t sequence) {
 }
 
 bool is_sane(const Header& header) {
-  return header.frame <= Frame::note && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
+  return header.frame <= Frame::line && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
          header.op <= Op::bxor;
 }
 

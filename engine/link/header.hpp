@@ -22,6 +22,7 @@ enum class Frame : std::uint8_t {
   abort,    // the group has failed; the reason follows
   goodbye,  // the peer leaves in good order
   note,     // for the group's coordinator; what it says follows
+  line,     // "my program is at this line", from a rank with nothing under way to one that may wait for it
 };
 
 enum class Collective : std::uint8_t {

@@ -218,8 +218,10 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::offer:
     case Frame::status:
     case Frame::note:
+    case Frame::line:
     case Frame::goodbye: {
-      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort || header.frame == Frame::note;
+      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort ||
+                           header.frame == Frame::note || header.frame == Frame::line;
       if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;

@@ -34,13 +34,21 @@ enum class Mode : std::uint8_t {
   inside,  // asynchronous, and started by the loop itself, which holds the lock
 };
 
+// A rank that is waited for.
+struct Missing {
+  std::string who;
+  std::string last;  // operation that it was last heard of in, or empty
+  std::string line;  // where it said that its program was since it is waited for, in printable ASCII, or empty
+  std::chrono::duration<double> ago{};  // when it said that
+};
+
 // An operation that is not over yet, and who keeps it from being over.
 struct Wait {
   std::uint64_t operation = 0;
   std::chrono::duration<double> time{};
   std::uint64_t thread = 0;  // of the caller that waits, see Operation::waiter
   std::string what;
-  std::vector<std::pair<std::string, std::string>> missing;  // who, and what it was last heard of in, "" if in nothing
+  std::vector<Missing> missing;
 };
 
 class Engine final : private Inbox {
@@ -93,6 +101,9 @@ class Engine final : private Inbox {
   std::chrono::nanoseconds exposed();
   // Of each group the oldest collective and the oldest point-to-point operation: what is behind them waits for them.
   std::vector<Wait> waits();
+  // Who has nothing under way does not read, and cannot be asked where it is: if a peer on another machine has sent it
+  // something, it says by itself at which line its program is. Cut to 255 bytes.
+  void tell_line(std::string_view line);
   // In a forked child: lets go of every descriptor, so that the peers of this rank notice when it dies.
   void forget_after_fork();
 
@@ -107,6 +118,8 @@ class Engine final : private Inbox {
     bool left = false;  // said goodbye
     bool seen = false;
     Header last_seen;  // the last message of an operation
+    std::string line;  // see Missing
+    Clock::time_point told;
   };
   class Foreground;
   static constexpr std::uint64_t kWakeToken = ~std::uint64_t{0};
@@ -177,6 +190,8 @@ class Engine final : private Inbox {
   static std::vector<int> absent(const Operation& operation);
   std::string last_heard(const Group& group, int rank) const;
   void probe(Operation& operation);
+  Missing missed(const Group& group, int rank, Clock::time_point since) const;
+  void hear_line(Peer& peer, std::span<const std::byte> line);
 
   const std::shared_ptr<Arena> arena_;
   std::mutex mutex_;

@@ -101,7 +101,7 @@ void Coordinator::add(Requested& requested, Now now) {
   requested.id = ++engine_->last_id_;
   requested.start(*control_, {});
   requested.started = requested.probed = now;
-  requested.deadline = now + std::chrono::duration_cast<Clock::duration>(control_->timeout);
+  requested.deadline = now + on_clock(control_->timeout);
   requested.record.request = requested.request;
   requested.record.submitted_ns = ns_of(now);
   if (pending_.empty()) asks_ = now + patience();

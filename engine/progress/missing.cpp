@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "progress/coordinator.hpp"
+#include "progress/times.hpp"
 
 namespace paceline {
 namespace {
@@ -61,22 +63,30 @@ std::vector<int> Coordinator::missing(const Requested& requested) const {
 }
 
 // A policy may not know who has yet to hand in a request. After a while the others are asked; who has nothing to do
-// with this coordinator just now does not even hear that, and has not handed it in.
+// with this coordinator just now does not even hear that, and has not handed it in. Whom it knows on another machine is
+// asked, too: so there is something that was sent to it, see Engine::tell_line.
 void Coordinator::ask(Now now) {
   asks_ = pending_.empty() ? Now::max() : now + patience();
   std::size_t left = kQuestions;
+  bool first_known = true;
+  const int here = seat_.machine_of[static_cast<std::size_t>(seat_.rank)];
   for (Requested* requested : pending_) {
     if (requested->issued || requested->join || now < requested->started + patience()) continue;
-    if (!policy_->missing(*requested->request).empty()) continue;
+    const std::string& name = requested->request->name;
+    std::vector<std::byte> question(sizeof requested->id + name.size());
+    std::memcpy(question.data(), &requested->id, sizeof requested->id);
+    std::memcpy(question.data() + sizeof requested->id, name.data(), name.size());
+    if (const auto known = policy_->missing(*requested->request); !known.empty()) {
+      if (question.size() > kNoteBytes || !std::exchange(first_known, false)) continue;
+      for (const int rank : known)
+        if (seat_.machine_of[static_cast<std::size_t>(rank)] != here) tell(rank, kAsk, question);
+      continue;
+    }
     if (left-- == 0) return;
     if (requested->handed_in.empty()) {
       requested->handed_in.resize(static_cast<std::size_t>(control_->size()));
       requested->handed_in[static_cast<std::size_t>(seat_.rank)] = true;
     }
-    const std::string& name = requested->request->name;
-    std::vector<std::byte> question(sizeof requested->id + name.size());
-    std::memcpy(question.data(), &requested->id, sizeof requested->id);
-    std::memcpy(question.data() + sizeof requested->id, name.data(), name.size());
     if (question.size() > kNoteBytes) continue;
     for (int rank = 0; rank < control_->size(); ++rank)
       if (!requested->handed_in[static_cast<std::size_t>(rank)]) tell(rank, kAsk, question);
@@ -101,8 +111,7 @@ void Coordinator::answer(const Note& note) {
 }
 
 Clock::duration Coordinator::patience() const {
-  const auto quarter = std::chrono::duration_cast<Clock::duration>(control_->timeout) / 4;
-  return std::min<Clock::duration>(kPatience, quarter);
+  return std::min<Clock::duration>(kPatience, on_clock(control_->timeout) / 4);
 }
 
 // A rank that is gone may have had its part in everything that is still to come: it is missed only after a while.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "progress/engine.hpp"
+#include "progress/times.hpp"
 
 namespace paceline {
 
@@ -50,7 +51,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     return nullptr;
   }
   op.started = op.probed = Clock::now();
-  op.deadline = op.started + std::chrono::duration_cast<Clock::duration>(group.timeout);
+  op.deadline = op.started + on_clock(group.timeout);
   active_.push_back(operation);
   if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
       !wrong.empty()) {
@@ -114,8 +115,7 @@ void Engine::close_event(const Operation& operation) {
 void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
   auto lock = enter();
   if (timeout.count() >= 0) {
-    operation.deadline =
-        std::min(operation.deadline, Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
+    operation.deadline = std::min(operation.deadline, Clock::now() + on_clock(timeout));
   }
   if (!operation.over()) operation.awaited();
   wait_locked(lock, operation);

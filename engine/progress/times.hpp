@@ -1,6 +1,7 @@
 // Times in the units in which they are handed on.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -14,6 +15,12 @@ inline std::int64_t ns_of(Clock::time_point time) {
 
 inline double seconds_of(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+// What is longer than the clock counts never comes about.
+inline Clock::duration on_clock(std::chrono::duration<double> time) {
+  constexpr std::chrono::duration<double> kLongest = std::chrono::hours(24 * 365 * 100);
+  return std::chrono::duration_cast<Clock::duration>(std::min(time, kLongest));
 }
 
 inline std::uint64_t ns_between(Clock::time_point from, Clock::time_point to) {

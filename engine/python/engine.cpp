@@ -60,8 +60,12 @@ nb::list waits(Engine& self) {
     found = self.waits();
   }
   nb::list rows;
-  for (const Wait& wait : found)
-    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.thread, wait.what, wait.missing));
+  for (const Wait& wait : found) {
+    nb::list missing;
+    for (const Missing& one : wait.missing)
+      missing.append(nb::make_tuple(one.who, one.last, one.line, one.ago.count()));
+    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.thread, wait.what, missing));
+  }
   return rows;
 }
 
@@ -100,7 +104,8 @@ void bind_engine(nb::module_& m) {
       .def("events", &events, "after"_a = 0)
       .def(
           "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
-      .def("waits", &waits);
+      .def("waits", &waits)
+      .def("tell_line", &Engine::tell_line, "line"_a, Release());
 }
 
 }  // namespace paceline

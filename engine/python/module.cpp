@@ -22,7 +22,7 @@ std::array<PyObject*, 6> error_types{};
 
 void bind_errors(nb::module_& m) {
   const auto add = [&](ErrorKind kind, const char* name, PyObject* base) {
-    PyObject* type = PyErr_NewException((std::string("paceline._engine.") + name).c_str(), base, nullptr);
+    PyObject* type = PyErr_NewException((std::string("paceline.errors.") + name).c_str(), base, nullptr);
     m.attr(name) = nb::borrow(type);
     return error_types[static_cast<std::size_t>(kind)] = type;
   };
@@ -58,9 +58,9 @@ NB_MODULE(_engine, m) {
   nb::list sizes;
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i) sizes.append(size_of(static_cast<DType>(i)));
   m.attr("SIZES") = sizes;
-  m.attr("BLOCKING") = 0;
-  m.attr("ASYNC") = 1;
-  m.attr("NOTIFY") = 2;
+  m.attr("BLOCKING") = static_cast<int>(Mode::blocking);
+  m.attr("ASYNC") = static_cast<int>(Mode::async);
+  m.attr("NOTIFY") = static_cast<int>(Mode::notify);
 
   m.def("create_link_memory", [] { return create_link_memory().release(); });
   m.def("probe_address", &probe_address);

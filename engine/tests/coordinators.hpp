@@ -2,6 +2,10 @@
 #pragma once
 
 #include <barrier>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "progress/coordinator.hpp"
 #include "world.hpp"
@@ -92,5 +96,43 @@ class Coordinated {
   std::vector<std::shared_ptr<Coordinator>> coordinators_;
   std::vector<std::shared_ptr<Group>> data_;
 };
+
+// The machine of each rank. Under sanitizers, which take several times as long, fewer have to do.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline const std::vector<std::string> kArrangements = {"000", "010"};
+#else
+inline const std::vector<std::string> kArrangements = {"0", "00", "000", "0000", "01", "0011", "010"};
+#endif
+
+inline const std::vector<std::string> kPolicies = {"board", "cycle", "global_sleep", "nonblocking"};
+
+// With all policies at once: their ranks mostly wait for one another.
+inline void everywhere(PolicyOptions options, const std::function<void(Coordinated&)>& body) {
+  options.cycle_seconds = 0.0005;
+  options.wait = Synchronise::Wait::yield;
+  std::vector<std::thread> jobs;
+  for (const std::string& policy : kPolicies)
+    jobs.emplace_back([&] {
+      for (const auto& machines : kArrangements) {
+        Coordinated job(machines, policy, options);
+        body(job);
+      }
+    });
+  for (std::thread& job : jobs) job.join();
+}
+
+inline float sum_of_ranks(int size) { return static_cast<float>(size * (size + 1) / 2); }
+
+inline std::vector<float> ramp(std::size_t count, int rank, int salt = 0) {
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i)
+    data[i] = static_cast<float>((i + static_cast<std::size_t>(salt)) % 13 + 1) * static_cast<float>(rank + 1);
+  return data;
+}
+
+inline void check_sum(const std::vector<float>& data, int size, int salt = 0) {
+  const auto expected = ramp(data.size(), 0, salt);
+  for (std::size_t i = 0; i < data.size(); ++i) CHECK(data[i] == expected[i] * sum_of_ranks(size));
+}
 
 }  // namespace paceline::test

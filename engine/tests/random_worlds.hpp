@@ -67,7 +67,8 @@ inline void hand_in_in_any_order(PolicyWorld& world, std::mt19937& random, const
   for (auto& rank : todo) {
     for (int step = 0; step < 3; ++step)
       for (int i = 0; i < 6; ++i) {
-        Request made = request("t" + std::to_string(i) + (i > 3 ? std::to_string(step) : ""), 4 + step / 2);
+        const std::string name = numbered("t", i);
+        Request made = request(i > 3 ? numbered(name, step) : name, 4 + step / 2);
         made.priority = static_cast<int>(random() % 3);
         if (i == 0) made.what.dtype = DType::float16;
         rank.push_back(share(made));

@@ -1,6 +1,9 @@
 // What goes wrong reaches every rank, says who, and leaves nobody waiting.
+#include <atomic>
 #include <barrier>
 #include <bit>
+#include <limits>
+#include <thread>
 
 #include "world.hpp"
 
@@ -125,8 +128,8 @@ TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
       CHECK(found.size() == 2);
       CHECK(found[0].operation == oldest->id);
       CHECK(found[0].what == "all_reduce #1 float32[5000] SUM");
-      CHECK(found[0].missing[0].first == "rank 2 (thread)");
-      CHECK(found[0].missing[0].second.starts_with("all_reduce #0 float32[10] SUM"));
+      CHECK(found[0].missing[0].who == "rank 2 (thread)");
+      CHECK(found[0].missing[0].last.starts_with("all_reduce #0 float32[10] SUM"));
       CHECK(found[0].time.count() > 0);
       CHECK(found[0].thread == std::bit_cast<std::uintptr_t>(waiter.native_handle()));
       CHECK(contains(found[1].what, "recv"));
@@ -137,6 +140,35 @@ TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
       waiter.join();
       CHECK(r.engine->waits().empty());
     });
+  });
+}
+
+TEST(who_has_nothing_under_way_says_where_it_is_to_who_waits_for_it_on_another_machine) {
+  World world(2, [](int, int) { return Wire::tcp; });
+  std::atomic<bool> heard = false;
+  world.run([&](Rank& r) {
+    reduce_floats(r, 10);
+    const std::string line = "late.py:7\n" + std::string(300, 'x');
+    if (r.rank == 1) {
+      while (!heard) {
+        r.engine->tell_line(line);
+        std::this_thread::yield();
+      }
+      reduce_floats(r, 10);
+      return;
+    }
+    std::vector<float> data(10, 1);
+    const auto late =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    std::vector<Wait> found;
+    do {
+      found = r.engine->waits();
+      std::this_thread::yield();
+    } while (found[0].missing.empty() || found[0].missing[0].line.empty());
+    CHECK(found[0].missing[0].line == "late.py:7?" + std::string(245, 'x'));
+    CHECK(found[0].missing[0].ago.count() >= 0 && found[0].missing[0].ago <= found[0].time);
+    heard = true;
+    r.engine->wait(*late, std::chrono::seconds(-1));
   });
 }
 
@@ -174,6 +206,17 @@ TEST(one_group_fails_and_another_goes_on) {
     (void)failure_of([&] { reduce_floats(r, r.rank == 0 ? 5 : 6); });
     std::vector<float> data(100, 1);
     all_reduce(*r.engine, *other, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    CHECK(data[99] == 2);
+  });
+}
+
+TEST(a_timeout_that_is_longer_than_clocks_count_never_comes) {
+  World world(2, [](int, int) { return Wire::shm; }, false, std::numeric_limits<double>::infinity());
+  world.run([&](Rank& r) {
+    std::vector<float> data(100, 1);
+    if (r.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one looks at the clock
+    const auto sum = all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    r.engine->wait(*sum, std::chrono::duration<double>(1e300));
     CHECK(data[99] == 2);
   });
 }

@@ -89,6 +89,51 @@ TEST(what_is_enough_for_a_batch_is_not_held_back) {
   CHECK(world.rank(1).issued.at(0)[0].requests.size() == 2);
 }
 
+TEST(the_more_has_gone_out_since_somebody_waited_the_larger_are_batches) {
+  constexpr std::uint64_t kEach = std::uint64_t{1} << 19;
+  constexpr std::uint64_t kLeast = 2 * kEach;
+  constexpr std::uint64_t kMost = 8 * kEach;
+  PolicyWorld world("board", {.cycle_seconds = 0.5}, {0, 0}, plain());
+  // Everything but that time passes.
+  const auto settle = [&] {
+    for (bool more = true; more;) {
+      more = false;
+      for (const WorldEvent& event : world.events()) {
+        if (event.kind == WorldEvent::Kind::wake) continue;
+        world.happen(event);
+        more = true;
+        break;
+      }
+    }
+  };
+  const auto hand_in = [&](const std::string& name) {
+    for (const int rank : {0, 1}) world.submit(rank, share(request(name, kEach / 4)));
+  };
+  for (int number = 0; number < 128; ++number) {
+    hand_in(std::to_string(number % 32));
+    settle();
+  }
+  std::uint64_t gone_out = 0;
+  std::uint64_t last = 0;
+  for (const auto& batch : world.rank(0).issued.at(0)) {
+    const std::uint64_t worth_it = std::clamp(gone_out / 8, kLeast, kMost);
+    last = batch.requests.size() * kEach;
+    CHECK(last >= worth_it && last < worth_it + kEach);
+    gone_out += last;
+  }
+  CHECK(last == kMost);
+  hand_in("waited for");
+  const std::size_t before = issues(world, 0);
+  for (const int rank : {0, 1}) world.await(rank, "waited for");
+  settle();
+  CHECK(issues(world, 0) == before + 1);
+  hand_in("a");
+  hand_in("b");
+  settle();
+  CHECK(issues(world, 0) == before + 2);
+  CHECK(world.rank(0).issued.at(0).back().requests.size() == kLeast / kEach);
+}
+
 TEST(any_order_and_any_delays_end_well_everywhere) {
   for (const auto& policy : kPolicies)
     for (const auto& place : kPlaces)
@@ -224,7 +269,7 @@ TEST(ranks_that_have_joined_take_part_until_all_have) {
               const auto at = static_cast<std::size_t>(rank);
               const bool last = steps[at] == rank;
               world.submit(rank, share(request("a")));
-              world.submit(rank, share(request("unnamed" + std::to_string(steps[at]))));
+              world.submit(rank, share(request(numbered("unnamed", steps[at]))));
               if (steps[at] > 0) world.submit(rank, share(request("late")));
               ++steps[at];
               if (last) {
@@ -298,7 +343,7 @@ TEST(urgent_requests_go_first) {
   for (int rank = 0; rank < 2; ++rank) {
     world.submit(rank, share(request("first")));
     for (int i = 0; i < 4; ++i) {
-      Request made = request("t" + std::to_string(i));
+      Request made = request(numbered("t", i));
       made.priority = i;
       made.prescale = 2 + i;  // so that they go out on their own
       world.submit(rank, share(made));

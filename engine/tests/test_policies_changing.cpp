@@ -68,10 +68,10 @@ TEST(steps_of_any_kind_end_well_while_the_policy_changes) {
         const int mine = user.joins ? steps - static_cast<int>(random() % 3) : steps;
         for (int step = 0; step < mine; ++step) {
           auto& requests = user.steps.emplace_back();
-          for (int i = 0; i < 6; ++i) requests.push_back(share(request("t" + std::to_string(i))));
+          for (int i = 0; i < 6; ++i) requests.push_back(share(request(numbered("t", i))));
           if (step % 4 == 3) requests.push_back(share(request("metric")));
           for (int i = 0; step % 3 == 1 && i < 2; ++i) {
-            Request made = request("bundled" + std::to_string(i));
+            Request made = request(numbered("bundled", i));
             made.bundle = {static_cast<std::uint64_t>(step) + 1, 2};
             requests.push_back(share(made));
           }

@@ -14,7 +14,7 @@ TEST(an_order_known_beforehand_needs_no_news) {
         world.set_order(rank, kOrder);
         for (int step = 0; step < 5; ++step) {
           auto& requests = users[static_cast<std::size_t>(rank)].steps.emplace_back();
-          for (int i = 0; i < 6; ++i) requests.push_back(share(request("t" + std::to_string(i))));
+          for (int i = 0; i < 6; ++i) requests.push_back(share(request(numbered("t", i))));
           std::ranges::shuffle(requests, random);
         }
       }
@@ -50,7 +50,7 @@ TEST(steps_that_deviate_are_negotiated_and_never_stand_still) {
           const unsigned mode = what[static_cast<std::size_t>(step)];
           for (int i = 0; i < 6; ++i) {
             if (mode == 1 && i == 3) continue;
-            Request made = request("t" + std::to_string(i));
+            Request made = request(numbered("t", i));
             if (mode == 2 && i == 1) made.what.count = 8;
             requests.push_back(share(made));
           }

@@ -16,6 +16,7 @@
 #include "coordinate/plain_board.hpp"
 #include "coordinate/shared_board.hpp"
 #include "failure/error.hpp"
+#include "requests.hpp"
 
 using namespace paceline;
 
@@ -37,14 +38,7 @@ struct Memory {
   std::byte* at;
 };
 
-RequestPtr request(const std::string& name) {
-  Request made;
-  made.name = name;
-  made.what = {4, -1, Collective::all_reduce, DType::float32, Op::sum};
-  made.shape = "4";
-  made.bytes = 16;
-  return std::make_shared<const Request>(made);
-}
+RequestPtr shared(const std::string& name) { return std::make_shared<const Request>(request(name)); }
 
 // One rank that hands in `names` in each step in an order of its own; gives the names as they were issued.
 std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int steps, int names, bool joins) {
@@ -73,7 +67,8 @@ std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int 
     left += order.size();
     for (const int i : order) {
       // Every other name comes only once.
-      policy->submit(request("t" + std::to_string(i) + (i % 2 ? "-" + std::to_string(step) : "")), 0);
+      const std::string name = numbered("t", i);
+      policy->submit(shared(i % 2 ? numbered(name + "-", step) : name), 0);
       drain();
     }
     while (left > 0) {
@@ -124,7 +119,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
     SharedBoard board(memory.span(), shape);
     const auto policy = make_policy("board", {.cycle_seconds = 0}, {1, {0, 0}}, {&board});
     for (int i = 0;; ++i) {
-      policy->submit(request("t" + std::to_string(i % 32)), 0);
+      policy->submit(shared(numbered("t", i % 32)), 0);
       while (policy->next()) {
       }
       while (policy->counters().issued <= static_cast<std::uint64_t>(i)) {
@@ -139,7 +134,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, {&board});
   std::uint64_t handed_in = 0;
   for (; handed_in < 200; ++handed_in) {
-    policy->submit(request("t" + std::to_string(handed_in % 32)), 0);
+    policy->submit(shared(numbered("t", handed_in % 32)), 0);
     while (policy->counters().issued <= handed_in) {
       policy->look(0);
       while (policy->next()) {
@@ -152,7 +147,7 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   CHECK(waitpid(child, &status, 0) == child);
   // Every call comes back, and the request waits for the rank that is gone.
   for (int i = 0; i < 40; ++i) {
-    const auto mine = request("after" + std::to_string(i));
+    const auto mine = shared(numbered("after", i));
     if (i < 20) policy->submit(mine, 0);
     policy->look(0);
     while (policy->next()) {
@@ -218,7 +213,7 @@ TEST(bytes_from_outside_never_do_harm) {
           for (auto& byte : message) byte = static_cast<std::byte>(random() % 4 ? random() % 16 : 0);
         }
         try {
-          if (turn % 5 == 0) policy.submit(request("t" + std::to_string(turn)), 1);
+          if (turn % 5 == 0) policy.submit(shared(numbered("t", turn)), 1);
           if (turn % 7 == 0 && at == 0 && boards_of(name) > 1) policy.use(turn % 2 ? "graph" : "cycle", {{"t0", "t5"}});
           drain(policy);
           policy.receive(static_cast<int>(random() % 4) - 1 + (at == 0), message, 1);

@@ -1,9 +1,4 @@
-// What ranks of one machine do in the memory that they share: arenas, turns, and all-reduces of every kind of buffer.
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
+// What ranks of one machine do in the memory that they share: turns, and all-reduces of every kind of buffer.
 #include <algorithm>
 #include <random>
 
@@ -48,130 +43,6 @@ void reduce_and_check(Rank& r, std::byte* memory, std::size_t count) {
 }
 
 }  // namespace
-
-TEST(an_arena_gives_memory_that_does_not_overlap_and_takes_it_back) {
-  Arena arena(16 * kMegabyte);
-  std::mt19937 random(5);
-  std::vector<std::pair<std::byte*, std::size_t>> held;
-  for (int round = 0; round < 3000; ++round) {
-    if (held.size() > 40 || (!held.empty() && random() % 3 == 0)) {
-      std::swap(held[random() % held.size()], held.back());
-      const auto [memory, bytes] = held.back();
-      for (std::size_t i = 0; i < bytes; i += 61) CHECK(memory[i] == static_cast<std::byte>(bytes % 251));
-      arena.release(memory);
-      held.pop_back();
-    } else {
-      const std::size_t bytes = random() % 8 == 0 ? random() % (2 * kMegabyte + 5) : random() % 9000;
-      std::byte* memory = nullptr;
-      try {
-        memory = arena.allocate(bytes);
-      } catch (const std::bad_alloc&) {
-        continue;
-      }
-      CHECK(reinterpret_cast<std::uintptr_t>(memory) % kCacheLine == 0);
-      CHECK(arena.holds(memory, bytes));
-      std::fill_n(memory, bytes, static_cast<std::byte>(bytes % 251));
-      held.emplace_back(memory, bytes);
-    }
-  }
-  for (const auto& [memory, bytes] : held) arena.release(memory);
-  CHECK(arena.allocated() == 0);
-  arena.release(arena.allocate(7 * kMegabyte));  // it has grown together again
-}
-
-TEST(an_arena_that_is_full_says_so) {
-  Arena arena(4 * kMegabyte);
-  bool refused = false;
-  try {
-    (void)arena.allocate(64 * kMegabyte);
-  } catch (const std::bad_alloc&) {
-    refused = true;
-  }
-  CHECK(refused && arena.allocated() == 0);
-}
-
-TEST(an_arena_keeps_to_the_users_limits) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    constexpr rlim_t kMost = 64 * kMegabyte;
-    const rlimit limit{kMost, kMost};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-    const Arena arena;
-    ::_exit(arena.size() <= kMost ? 7 : 1);
-  }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-}
-
-TEST(retired_memory_is_never_given_again) {
-  Arena arena(4 * kMegabyte);
-  std::byte* first = arena.allocate(1000);
-  arena.retire(first + 500);
-  arena.release(first);
-  for (int i = 0; i < 100; ++i) {
-    const std::byte* other = arena.allocate(1000);
-    CHECK(other + 1000 <= first || other >= first + 1000);
-  }
-}
-
-TEST(a_forked_child_leaves_its_parents_arena_alone) {
-  Arena arena(4 * kMegabyte);
-  std::byte* memory = arena.allocate(1000);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    arena.release(memory);
-    try {
-      (void)arena.allocate(10);
-    } catch (const std::bad_alloc&) {
-      ::_exit(7);
-    }
-    ::_exit(1);
-  }
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 7);
-  CHECK(arena.allocated() >= 1000);
-}
-
-TEST(a_peers_arena_ends_where_it_ends) {
-  const Arena arena(4 * kMegabyte);
-  const Descriptor fd(::dup(arena.descriptor()));
-  const PeerArena peer(fd);
-  CHECK(peer.at(0, arena.size()) != nullptr);
-  CHECK(peer.at(1, arena.size()) == nullptr);
-  CHECK(peer.at(~std::uint64_t{0} - 5, 10) == nullptr);
-  CHECK(peer.at(arena.size(), 0) != nullptr);
-}
-
-TEST(huge_pages_lie_where_they_were_asked_for_and_nowhere_else) {
-  Arena arena(64 * kMegabyte);
-  const PeerArena peer(Descriptor(::dup(arena.descriptor())));
-  for (const std::byte* base : {arena.at(0), peer.at(0, 1)})
-    CHECK(reinterpret_cast<std::uintptr_t>(base) % kHugePage == 0);
-  const auto exist = [&](std::uint64_t offset) {
-    struct stat status{};
-    const off_t first = ::lseek(arena.descriptor(), static_cast<off_t>(offset), SEEK_DATA);
-    CHECK(::fstat(arena.descriptor(), &status) == 0);
-    return std::pair{first < 0 ? arena.size() : static_cast<std::size_t>(first),
-                     static_cast<std::size_t>(status.st_blocks) * 512};
-  };
-  std::byte* memory = arena.allocate(2 * kHugePage + kMegabyte);
-  const std::uint64_t begin = arena.offset_of(memory);
-  const bool given = arena.use_huge_pages(memory, 2 * kHugePage + kMegabyte);
-  const auto [first, all] = exist(begin);
-  CHECK(first == begin && all <= 2 * kHugePage && (!given || all == 2 * kHugePage));
-  CHECK(exist(begin + 2 * kHugePage).first == arena.size());
-  for (std::size_t i = 0; i < 3 * kHugePage; i += 509) memory[i] = static_cast<std::byte>(i % 251);
-  arena.use_huge_pages(memory, 3 * kHugePage);  // what is there stays there
-  for (std::size_t i = 0; i < 3 * kHugePage; i += 509) CHECK(*peer.at(begin + i, 1) == static_cast<std::byte>(i % 251));
-  arena.release(memory);
-  CHECK(exist(begin).first == arena.size());
-
-  memory = arena.allocate(kMegabyte);
-  CHECK(arena.use_huge_pages(memory, kMegabyte));  // nothing fits in
-  CHECK(exist(0).first == arena.size());
-}
 
 TEST(all_reduce_of_private_shared_and_mixed_buffers) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}, {4, Wire::staged}}) {
@@ -414,7 +285,7 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
   const WayLimits limits{2, true, std::size_t{512} << 10};
   constexpr std::size_t kBytes = 4 * kMegabyte;
   for (const double share : {0.5, 0.95, 1.5}) {
-    Ways ways;
+    Ways ways(limits.ranks);
     const auto all = ways_for(kBytes, limits);
     CHECK(all.size() > 2);
     bool tries = true;
@@ -422,8 +293,9 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
     for (; ways.sizes().empty() || !ways.sizes()[0].settled(); ++calls) {
       const Way way = ways.next(kBytes, limits, tries);
       CHECK(tries && way == all[calls % all.size()]);
-      // One of all calls is quick, and many are slowed down.
-      const double microseconds = (way == all.back() ? share : 1.0) * (calls % 3 == 0 ? 1000 : 5000);
+      // Of each way's calls one has luck, and one is interrupted.
+      const std::size_t turn = calls / all.size();
+      const double microseconds = (way == all.back() ? share : 1.0) * (turn == 1 ? 100 : turn == 3 ? 5000 : 1000);
       ways.took(kBytes, way, std::chrono::nanoseconds(static_cast<long>(microseconds * 1000)));
     }
     CHECK(calls == all.size() * Ways::kTries);
@@ -435,19 +307,32 @@ TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
   }
 }
 
+TEST(nothing_is_tried_where_ranks_outnumber_the_cpus) {
+  const WayLimits limits{4, true, std::size_t{512} << 10};
+  Ways ways(limits.ranks - 1);
+  bool tries = true;
+  while (tries) {
+    const Way way = ways.next(kMegabyte, limits, tries);
+    CHECK(way == foreseen_way(kMegabyte, limits));
+    if (tries) ways.took(kMegabyte, way, std::chrono::nanoseconds(1));
+  }
+  CHECK(ways.sizes()[0].tried.size() == 1);
+}
+
 TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {4, Wire::shm}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
+      r.group->ways = Ways(static_cast<std::size_t>(r.size));
       for (const std::size_t count : {10'001UL, 70'000UL, 500'007UL}) {
         std::vector<std::int64_t> own(count);
-        for (int call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
+        for (std::size_t call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
       }
       const auto sizes = r.engine->ways(*r.group);
       CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
       for (const auto& found : sizes) {
         CHECK(found.settled());
-        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte > 0 && tried.ns_per_byte < 1e9);
+        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte() > 0 && tried.ns_per_byte() < 1e9);
       }
     });
   }

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from paceline.version import VERSION
+
 if TYPE_CHECKING:
     from paceline.arena import empty
     from paceline.group import Group, Operation
     from paceline.pinning import InputWorkers
 
 __all__ = ["Group", "Operation", "empty", "init", "worker_init"]
+
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

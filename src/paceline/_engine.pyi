@@ -15,7 +15,7 @@ ASYNC: int
 NOTIFY: int
 
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
-Wait = tuple[int, float, int, str, list[tuple[str, str]]]
+Wait = tuple[int, float, int, str, list[tuple[str, str, str, float]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
 PlanEntry = tuple[int, str, bool, int, Sequence[Sequence[WireReduce]]]
 
@@ -71,8 +71,8 @@ class Group:
         """How large all-reduces of private buffers go on one machine, as the first rank found out; nothing on others.
 
         For each size: the least bytes (up to twice as many go alike); whether all ways were tried often enough; which
-        one is used (until then the first, the expected one); and each way's name, its block in bytes, and the least
-        time it took, in nanoseconds per byte (infinite: not tried yet)."""
+        one is used (until then the first, the expected one); and each way's name, its block in bytes, and the
+        median time it took, in nanoseconds per byte (infinite: not tried yet)."""
 
     def all_reduce(
         self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
@@ -236,3 +236,4 @@ class Engine:
     def events(self, after: int = 0) -> list[Event]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> list[Wait]: ...
+    def tell_line(self, line: str) -> None: ...

@@ -24,7 +24,13 @@ class Buffer:
     target: NDArray[Any] | None = None
     """Where the result belongs, if that memory could not be used as it is."""
 
+    @property
+    def dtype_name(self) -> str:
+        """As NumPy calls it."""
+        return next(name for name, number in DTYPES.items() if number == self.dtype)
+
     def give_back(self) -> None:
+        """Copy the result to where it belongs, once it is there."""
         if self.target is not None:
             np.copyto(self.target, self.memory.reshape(self.target.shape))
 

@@ -2,19 +2,27 @@
 
 import importlib
 import io
-import os
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from paceline.files import UsageError
-from paceline.launch.arguments import split
 from paceline.version import VERSION
 
-_ELSEWHERE = {
+_COMMANDS = {
+    "run": (
+        "paceline.launch.command",
+        "Start PROGRAM on several ranks.",
+    ),
+    "doctor": (
+        "paceline.doctor.command",
+        "Show what Paceline finds on this machine, what it would use and why, and what would be better.",
+    ),
+    "trace": (
+        "paceline.trace.command",
+        "Show the last operations of all ranks, of a running job or from its dumps.",
+    ),
     "bench": (
         "paceline.bench.command",
         "Measure collectives, and what they cost others, beside other systems in the same run.",
@@ -54,124 +62,6 @@ _ELSEWHERE = {
 }
 
 
-class _RunCommand(TyperCommand):
-    """Options that aren't paceline's own go to torchrun, and everything after the program's name to the program."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
-            ctx.obj = split(args)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
-        return super().parse_args(ctx, [*ctx.obj.own, "--", *ctx.obj.program])
-
-
-def run(
-    ctx: typer.Context,
-    program: Annotated[list[str] | None, typer.Argument(metavar="PROGRAM ARGUMENTS", show_default=False)] = None,
-    ranks: Annotated[
-        str,
-        typer.Option("-n", "--nproc-per-node", help="Ranks to start on this machine.", show_default=False),
-    ] = "",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads per rank. [default: CPUs / ranks]", show_default=False)
-    ] = None,
-    pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Give each rank CPUs of its own.")] = False,
-    cores: Annotated[
-        str,
-        typer.Option(
-            metavar="static|adaptive|off",
-            help="Divide each rank's CPUs among engine, input workers and compute, or engine=0,input=1,compute=2-7.",
-            show_default=False,
-        ),
-    ] = "",
-    direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds between the first signal and the kill.")] = 10.0,
-) -> int:
-    """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
-    from paceline.cores import available
-    from paceline.launch.run import Request, run
-    from paceline.launch.torchrun import ranks_here
-
-    ranks = ranks or ranks_here(os.environ)
-    if not ranks:
-        raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
-    request = Request(ctx.obj, ranks, threads, pin, direct, grace, cores)
-    try:
-        return run(request, dict(os.environ), available())
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
-) -> int:
-    """Show what Paceline finds on this machine, what it would use and why, and what would be better."""
-    from rich.console import Console
-
-    from paceline.doctor.report import show, to_json
-    from paceline.doctor.survey import survey
-
-    findings = survey(dict(os.environ))
-    if as_json:
-        print(to_json(findings))
-    else:
-        show(findings, Console())
-    return 0
-
-
-def trace(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Folder with the ranks' dumps (PACELINE_TRACE). Without it: ask the ranks that run here.",
-            show_default=False,
-        ),
-    ] = None,
-    pid: Annotated[
-        int | None,
-        typer.Option(help="Process of any rank: chooses among several running jobs.", show_default=False),
-    ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Chrome trace to write.")] = Path("trace.json"),
-    flight: Annotated[
-        str | None,
-        typer.Option(metavar="PREFIX", help="Write PREFIX0, PREFIX1, … for torch's fr_trace instead."),
-    ] = None,
-) -> int:
-    """Show the last operations of all ranks, of a running job or from its dumps.
-
-    Writes one trace that Perfetto opens, or flight-recorder files. A running job is not disturbed, also when it hangs.
-    """
-    from paceline.trace import chrome, dump, live
-    from paceline.trace import flight as recorder
-
-    if folder is not None and pid is not None:
-        raise UsageError("give a folder or --pid, not both")
-    try:
-        dumps, silent = (dump.read(folder), []) if folder is not None else live.job(pid)
-    except (ValueError, OSError) as error:
-        raise UsageError(str(error)) from None
-    for silence in silent:
-        print(f"paceline trace: {silence}; left out", file=sys.stderr)
-    if folder is None:
-        for one in dumps:
-            print(live.summary(one))
-    size = dumps[0].size
-    ranks = f"{len(dumps)} of {size} ranks" if len(dumps) < size else f"{len(dumps)} ranks"
-    try:
-        if flight is not None:
-            files = recorder.write(dumps, flight)
-            done = (
-                f"{len(files)} flight-recorder files, {files[0]} … {files[-1]}; give their folder to torch's fr_trace"
-            )
-        else:
-            operations = chrome.write(dumps, output)
-            done = f"{output}: {operations} operations of {ranks}; open it at https://ui.perfetto.dev"
-    except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
-    print(done)
-    return 0
-
-
 def _show_version(wanted: bool) -> None:
     if wanted:
         print(f"paceline {VERSION}")
@@ -187,18 +77,21 @@ def _paceline(
 
 
 def application(wanted: str | None) -> typer.Typer:
-    """The application; of the subcommands that live elsewhere only `wanted` is imported, the others are listed."""
+    """The application; of the subcommands only `wanted` is imported, the others are listed.
+
+    A module gives its `command`, and `Words` where what stands on the command line is not all its own.
+    """
     app = typer.Typer(name="paceline", add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_paceline)
-    app.command("run", cls=_RunCommand)(run)
-    app.command("doctor")(doctor)
-    app.command("trace")(trace)
-    for name, (module, summary) in _ELSEWHERE.items():
-        found = importlib.import_module(module).command if wanted == name else _listed
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name, help=summary)
+    for name, (module, summary) in _COMMANDS.items():
+        if name != wanted:
+            app.command(name, short_help=summary)(_listed)
+            continue
+        found = importlib.import_module(module)
+        if isinstance(found.command, typer.Typer):
+            app.add_typer(found.command, name=name, help=summary)
         else:
-            app.command(name, short_help=summary)(found)
+            app.command(name, short_help=summary, cls=getattr(found, "Words", None))(found.command)
     return app
 
 

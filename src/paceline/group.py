@@ -306,7 +306,7 @@ def _needed(value: Any | None, name: str, collective: str) -> Any:
 
 def _match(larger: Buffer, other: Buffer, count: int, name: str) -> None:
     if larger.dtype != other.dtype:
-        raise TypeError("input and output must have the same dtype")
+        raise TypeError(f"input and output must have the same dtype, not {larger.dtype_name} and {other.dtype_name}")
     if larger.count != count:
         raise ValueError(f"{name} must hold {count} elements, not {larger.count}")
 

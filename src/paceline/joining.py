@@ -17,12 +17,16 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     """Join this process to its job; returns the group of all ranks.
 
     Who this rank is comes from the launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) unless
-    `rank` and `size` are given. `timeout` (seconds, default PACELINE_TIMEOUT or 1800) bounds the meeting, unless
-    PACELINE_START_TIMEOUT does, and then every collective. Raises ConfigurationError for an environment that makes
-    no sense, RendezvousError if the ranks cannot meet.
+    `rank` and `size` are given. timeout: seconds for the meeting and then for every collective; without it these are
+    PACELINE_START_TIMEOUT and PACELINE_TIMEOUT, or 1800. Raises ConfigurationError for arguments or an environment
+    that make no sense, RendezvousError if the ranks cannot meet.
     """
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
+    if rank is not None and size is not None and not 0 <= rank < size:
+        raise ConfigurationError(f"rank must be from 0 to size - 1, got rank {rank} of {size}")
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"timeout must be more than 0 seconds, got {timeout}")
     settings = runtime().settings
     if rank is not None and size is not None:
         settings = replace(settings, rank=rank, size=size, local_size=None)

@@ -6,68 +6,36 @@ process, made on first use by `paceline.home.runtime()`. Everything it needs is 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from paceline import cores, neighbours, pinning
 from paceline.errors import CommunicationError
+from paceline.groups import Groups, Plans
+from paceline.membership import Membership
 from paceline.native import Arena, EngineModule
 from paceline.observe.lookout import Lookout
 from paceline.partition import Partition
-from paceline.places import Places, given
-from paceline.plan.streams import stream_rate
 from paceline.records import Records
-from paceline.rendezvous import (
-    Meeting,
-    Member,
-    Process,
-    Store,
-    meet,
-    new_process_name,
-    this_machine,
-)
+from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
 from paceline.serving import Serving
 from paceline.settings import Settings
-from paceline.topology import Topology
-from paceline.topology.discover import Placement
+from paceline.unheld import Ending, Unheld
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
     from paceline.adapt.keeper import Keeper
+    from paceline.topology.discover import Placement
+    from paceline.topology.measured import Load
 
 log = logging.getLogger("paceline")
 
-Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
-"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.planning.plans` makes them."""
-
 DEFAULT_TIMEOUT = 1800.0
 """Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
-
-
-class Ending(Protocol):
-    """What is over at some time."""
-
-    def done(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """Who is in a group: the members in rank order and the engine's peer handles (-1: this process)."""
-
-    rank: int
-    members: tuple[Member, ...]
-    handles: tuple[int, ...]
-
-    @property
-    def one_machine(self) -> bool:
-        """Whether all members share memory."""
-        return len({member.machine for member in self.members}) == 1
 
 
 class Runtime:
@@ -75,23 +43,20 @@ class Runtime:
 
     def __init__(self, settings: Settings, native: EngineModule, plans: Plans) -> None:
         self.settings = settings
-        self._native, self._plans = native, plans
-        self._given = given(settings.topology)
-        network = self._given.word if self._given is not None else ""
+        self._native = native
+        self._groups = Groups(settings, plans)
         self._process = Process(
-            new_process_name(), this_machine(settings.machine), cores.available(), version(), network
+            new_process_name(), this_machine(settings.machine), cores.available(), VERSION, self._groups.network
         )
         self._pid = os.getpid()
         self._arena: Arena | None = _arena(native)
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._serving: Serving | None = None  # from the first meeting on
-        self._memberships: dict[int, Membership] = {}
         self._used: set[str] = set()
         self._records = Records(self._process.name, settings)
-        self._places: Places | None = None  # known with the first group
         self._lookout: Lookout | None = None
-        self._kept: list[Ending] = []  # operations under way that nobody holds
+        self._unheld = Unheld()
         self._closed = False
         self.spin: cores.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -117,7 +82,7 @@ class Runtime:
                 arena=self._shared_memory().descriptor,
                 linked=self._serving.links if self._serving is not None else (),
                 used=self._used,
-                check=self._check_places,
+                check=self._groups.check,
             )
             with self._lock:
                 links = self._adopt(meeting, rank).links
@@ -125,7 +90,7 @@ class Runtime:
                 group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
             assert self._lookout is not None
             self._lookout.begin(
-                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self._plans)
+                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self.plans)
             )
             return group
 
@@ -139,52 +104,29 @@ class Runtime:
         """
         self._check()
         with self._lock:
-            known = self.membership(parent)
-            if known.rank not in ranks or len(set(ranks)) != len(ranks):
-                raise CommunicationError(
-                    f"rank {known.rank} is not one of the ranks {list(ranks)}, or one is there twice"
-                )
-            membership = Membership(
-                list(ranks).index(known.rank),
-                tuple(known.members[rank] for rank in ranks),
-                tuple(known.handles[rank] for rank in ranks),
-            )
-            return self._make(channel, membership, timeout, plans)
+            return self._make(channel, self.membership(parent).part(ranks), timeout, plans)
 
     def membership(self, channel: int) -> Membership:
-        """Who is in the group with this channel."""
-        try:
-            return self._memberships[channel]
-        except KeyError:
-            raise CommunicationError(f"this process has no group with channel {channel}") from None
+        """Who is in the group with this channel. CommunicationError if there is none."""
+        return self._groups.membership(channel)
 
     def keeper(self, native: Any, timeout: float) -> Keeper | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
 
         timeout: seconds for each message while links are measured.
         """
-        membership = self.membership(native.channel)
-        if membership.one_machine or self.settings.algorithm is not None:
-            return None
-        from paceline.adapt.keeper import Keeper
-        from paceline.adapt.links import links
+        members = self.membership(native.channel).members
 
-        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
-            entries = self._plans(found.topology, found.ranks, None)
-            native.set_pace(stream_rate(found, entries, membership.rank))
-            return entries
+        def measure(between: Any) -> tuple[Placement, Sequence[Load]]:
+            from paceline.adapt.links import links
 
-        assert self._places is not None
-        return Keeper(
-            native,
-            self._places.of(membership.members),
-            lambda between: links(self, between, membership.members, timeout),
-            plan_again,
-        )
+            return links(self, between, members, timeout)
+
+        return self._groups.keeper(native, measure)
 
     def forget(self, channel: int) -> None:
         """The group with this channel was closed."""
-        self._memberships.pop(channel, None)
+        self._groups.forget(channel)
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
         """Call `callback` once when this NOTIFY operation has finished, well or not.
@@ -196,18 +138,9 @@ class Runtime:
         self._serving.notify(operation, callback)
 
     def dropped(self, operation: Ending) -> None:
-        """Nobody holds this operation any more. Until it is over the engine uses its memory: here it lives on.
-
-        What has ended meanwhile is let go with the next one.
-        """
-        if self._pid != os.getpid():
-            return
-        for one in list(self._kept):
-            if one.done():
-                with contextlib.suppress(ValueError):  # another thread was quicker
-                    self._kept.remove(one)
-        if not operation.done():
-            self._kept.append(operation)
+        """Nobody holds this operation any more: what it uses lives on here until it is over."""
+        if self._pid == os.getpid():
+            self._unheld.add(operation)
 
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
@@ -218,7 +151,7 @@ class Runtime:
                 return
             self._closed = True
             serving, lookout = self._serving, self._lookout
-            self._memberships.clear()
+            self._groups.clear()
         if lookout is not None:
             lookout.close()
         if serving is not None:
@@ -257,7 +190,7 @@ class Runtime:
     @property
     def plans(self) -> Plans:
         """How groups are planned where nobody says otherwise."""
-        return self._plans
+        return self._groups.plans
 
     @property
     def lookout(self) -> Lookout | None:
@@ -283,10 +216,6 @@ class Runtime:
         if self._closed:
             raise CommunicationError("Paceline was shut down in this process")
 
-    def _check_places(self, members: Sequence[Member]) -> None:
-        if self._places is None:
-            Places(self._given, members)
-
     def _adopt(self, meeting: Meeting, rank: int) -> Serving:
         """Give the new links to the engine, which is made with the first."""
         try:
@@ -311,16 +240,8 @@ class Runtime:
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._serving is not None
-        engine = self._serving.engine
-        if self._places is None:
-            self._places = Places(self._given, membership.members)
-        here = self._places.of(membership.members)
-        entries = (plans or self._plans)(here.topology, here.ranks, self.settings.algorithm)
-        failed = partial(self._group_failed, channel)
-        group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
-        if not membership.one_machine:
-            group.set_pace(stream_rate(here, entries, membership.rank))
-        self._memberships[channel] = membership
+        engine, failed = self._serving.engine, partial(self._group_failed, channel)
+        group = self._groups.make(engine, channel, membership, timeout, plans, failed)
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
@@ -330,7 +251,7 @@ class Runtime:
             return group
         from paceline.adapt.group import AdaptiveGroup
 
-        return AdaptiveGroup(group, keeper, engine.events)
+        return AdaptiveGroup(self, group, keeper, engine.events)
 
     def _group_failed(self, channel: int, message: str) -> None:
         """An operation is about to raise. This process may not live to write its trace later."""
@@ -357,8 +278,3 @@ def _arena(native: EngineModule) -> Arena:
             f"this process gets no shared memory ({error}): the limits on files and addresses, "
             "ulimit -f and ulimit -v, hold for it too"
         ) from None
-
-
-def version() -> str:
-    """The version of Paceline; ranks with different ones refuse each other."""
-    return VERSION

@@ -7,7 +7,8 @@ import math
 import re
 from dataclasses import dataclass
 
-_TEN_DAYS = 864000.0
+TEN_DAYS = 864000.0
+"""Seconds; longer than anything is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _number(text: str, lowest: float, highest: float, meaning: str) -> float:
 
 def timeout(text: str) -> float:
     """Seconds, up to ten days."""
-    return _number(text, 0.001, _TEN_DAYS, "a number of seconds")
+    return _number(text, 0.001, TEN_DAYS, "a number of seconds")
 
 
 def spin_us(text: str) -> float:
@@ -120,12 +121,12 @@ def spin_us(text: str) -> float:
 
 def stall_seconds(text: str) -> float:
     """Seconds, 0 for never."""
-    return _number(text, 0.0, _TEN_DAYS, "a number of seconds")
+    return _number(text, 0.0, TEN_DAYS, "a number of seconds")
 
 
 def or_never(text: str) -> float | None:
     """Seconds; None for 0."""
-    return _number(text, 0.0, _TEN_DAYS, "a number of seconds") or None
+    return _number(text, 0.0, TEN_DAYS, "a number of seconds") or None
 
 
 def never_if_set(text: str) -> float | None:

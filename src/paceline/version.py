@@ -1,3 +1,7 @@
-"""Paceline's version. Ranks with different ones refuse each other, so it is here even where nothing is installed."""
+"""Paceline's version, and those of torch that it is tested with; here even where nothing is installed."""
 
 VERSION = "0.1.0"
+"""Ranks with different ones refuse each other."""
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)
+"""Major and minor."""

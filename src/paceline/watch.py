@@ -12,7 +12,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class Watch:
-    """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for once a minute at most."""
+    """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for three times a minute."""
 
     def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:
         self._stalls, self._answer = stalls, answer

@@ -12,7 +12,6 @@ from contextlib import closing, nullcontext
 import numpy as np
 
 import paceline
-from paceline._engine import DTYPES
 from paceline.coordinate import Coordinator, Options, Span, coordinator
 
 COUNT = 12 * 21846
@@ -40,8 +39,7 @@ def call_by_name(group: paceline.Group, names: Coordinator, number: int) -> None
     """Two, of which the ranks hand in another one first."""
     arrays = [np.full(COUNT, group.rank + number + which, np.float32) for which in (0, 1)]
     order = (0, 1) if group.rank % 2 else (1, 0)
-    dtype = DTYPES["float32"]
-    under_way = [names.all_reduce(f"{which}", Span(arrays[which].ctypes.data, COUNT, dtype)) for which in order]
+    under_way = [names.all_reduce(f"{which}", Span.of(arrays[which])) for which in order]
     for request in under_way:
         request.wait()
     for which, array in enumerate(arrays):

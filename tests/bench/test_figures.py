@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from paceline.bench import bandwidth, report, sizes
-from paceline.lab.lab import switched
+from paceline.bench.interleave import Effort, Interleaved, Work
+from paceline.bench.ranks.program import Rank
+from paceline.bench.systems import System
+from paceline.lab.lab import Traffic, switched
 from paceline.plan.words import parse_bytes
 from paceline.topology import Link
 
@@ -106,6 +110,47 @@ def row(system, path, size, time_us, wrong=0, algorithm="default"):
         wrong=wrong,
         iterations=10,
     )
+
+
+class OneRank:
+    """A session of one rank whose every call sends 100 bytes, and is told what the program of real ranks does."""
+
+    system, ranks = System("counting", "engine", ""), 1
+    rank, size = 0, 1
+
+    def __init__(self):
+        self.sent = 0
+        self._program = Rank()
+        self._program._adapter = self
+
+    def ask(self, **order):
+        return [self._program.answer(order)]
+
+    def bind(self, case, source, target):
+        return self.send
+
+    def send(self):
+        self.sent += 100
+
+    def memory(self, size):
+        return np.zeros(size, np.uint8)
+
+    def barrier(self):
+        pass
+
+    def algorithm(self):
+        return "none"
+
+
+@pytest.mark.parametrize("calls", [1, 9, 10, 25])
+def test_bytes_per_call_count_the_calls_that_are_not_timed(calls):
+    session = OneRank()
+    interleaved = Interleaved(
+        [session], Effort(rounds=3, calls=calls), pytest.fail, lambda: [Traffic("a", session.sent, 0)]
+    )
+    (measured,) = interleaved.measure(Work("all_reduce", "float32", "sum", 4), lambda done: None)
+    assert measured.carried == [[Traffic("a", 100, 0)]] * 3
+    assert measured.timed == 3 * calls
 
 
 def test_the_ratio_compares_at_the_same_size_and_not_with_itself():

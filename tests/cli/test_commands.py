@@ -13,10 +13,10 @@ from paceline.trace import dump
 from paceline.version import VERSION
 
 
-def paceline(*words: str) -> tuple[int, str, str]:
+def paceline(*words: str, **variables: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a `paceline` command."""
     command = [sys.executable, "-m", "paceline", *words]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
 
 

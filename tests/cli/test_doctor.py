@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launched import environment
@@ -13,6 +14,7 @@ from paceline.doctor import memory, software, survey
 from paceline.doctor.finding import Finding, Surroundings
 from paceline.doctor.report import show, to_json
 from paceline.settings import Settings
+from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
 EXPECTED = (
     "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
@@ -86,11 +88,10 @@ def test_torch_versions(monkeypatch: pytest.MonkeyPatch, version: str, supported
     assert bool(finding.advice) is not supported
 
 
-def test_the_range_is_that_of_the_torch_face() -> None:
-    pytest.importorskip("torch")
-    from paceline.torch import compat
-
-    assert (software.OLDEST_TORCH, software.NEWEST_TORCH) == (compat.OLDEST, compat.NEWEST)
+def test_the_range_is_what_the_package_asks_for() -> None:
+    (major, oldest), (_, newest) = OLDEST_TORCH, NEWEST_TORCH
+    project = Path(__file__).parents[2] / "pyproject.toml"
+    assert f'"torch>={major}.{oldest},<{major}.{newest + 1}"' in project.read_text()
 
 
 def test_a_setting_that_is_wrong_is_a_finding() -> None:

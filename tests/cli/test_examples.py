@@ -1,4 +1,5 @@
-"""The examples run as their first lines say; those that are no matter of torchrun's without it, which is quicker."""
+"""The examples run as their first lines say, and what the documentation shows whole runs as it stands; what is no
+matter of torchrun's runs without it, which is quicker."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from launched import environment, finish, paceline_run
 
 from paceline.launch import torchrun
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NEEDS_TORCH = pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
 
 
@@ -46,3 +49,16 @@ def test_averages() -> None:
 @NEEDS_TORCH
 def test_names() -> None:
     assert run("named.py", "--direct") == ["8 tensors on 2 ranks, each with the mean 0.5"]
+
+
+@pytest.mark.parametrize(
+    ("page", "shows", "holds"),
+    [("README.md", 'group.all_reduce(gradient, "avg")', 1), ("docs/coordination.md", "Span.of(gradient)", 2)],
+)
+def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_path: Path) -> None:
+    (block,) = [found for found in BLOCK.findall((ROOT / page).read_text()) if shows in found]
+    program = tmp_path / "shown.py"
+    program.write_text(f"{block}\nassert (gradient == {holds}).all()\nprint('it ran')\n")
+    code, out, err = finish(paceline_run("-n", "2", "--direct", program, env=environment(PACELINE_TIMEOUT="60")), 100)
+    assert code == 0, err
+    assert out.count("it ran") == 2

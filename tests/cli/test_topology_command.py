@@ -15,7 +15,7 @@ SLURM = "SwitchName=s0 Nodes=tux[0-2]\nSwitchName=s1 Nodes=tux[3-5]\nSwitchName=
 def test_a_topology_file(tmp_path: Path) -> None:
     file, svg, tree = tmp_path / "two.yaml", tmp_path / "two.svg", tmp_path / "two.json"
     file.write_text("children: [{machine: a, ranks: 2, uplink: 1 Gbit/s}, {machine: b, ranks: 3, uplink: 2 Gbit/s}]\n")
-    code, out, err = paceline("topology", str(file), "--svg", str(svg), "--json", str(tree))
+    code, out, err = paceline("topology", str(file), "--draw", str(svg), "--json", str(tree))
     assert (code, err) == (0, "")
     assert out.splitlines()[1:] == [
         "├── machine a  ranks 0–1  1 Gbit/s, 50 us",
@@ -24,6 +24,26 @@ def test_a_topology_file(tmp_path: Path) -> None:
     assert svg.read_text().startswith("<?xml")
     root = json.loads(tree.read_text())["root"]
     assert [child["uplink"]["up"] for child in root["children"]] == [125e6, 250e6]
+
+
+def test_nothing_is_cut_where_the_window_is_narrow(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    name = "a-machine-with-a-long-name.example.org"
+    machines = f"{{machine: {name}, ranks: 2, uplink: 1 Gbit/s}}, {{machine: b, ranks: 3, uplink: 2 Gbit/s}}"
+    file.write_text(f"children: [{machines}]\n")
+    code, out, _ = paceline("topology", str(file), COLUMNS="40")
+    assert code == 0
+    assert out.splitlines()[1] == f"├── machine {name}  ranks 0–1  1 Gbit/s, 50 us"
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    machines = "{machine: '[/a]', ranks: 2, uplink: 1 Gbit/s}, {machine: b, ranks: 3, uplink: 2 Gbit/s}"
+    file.write_text(f"name: '[/b]'\nchildren: [{machines}]\n")
+    for words in (["topology"], ["plan", "--topology"], ["plan", "--compare", "--topology"]):
+        code, out, err = paceline(*words, str(file))
+        assert (code, err) == (0, "")
+        assert "[/b]" in out and "[/a]" in out
 
 
 def test_slurms_file(tmp_path: Path) -> None:
@@ -47,5 +67,5 @@ def test_errors_are_one_sentence(tmp_path: Path) -> None:
     file.write_text("machine: a\nranks: 2\n")
     code, _, err = paceline("topology", str(file), "--uplink", "1 Gbit/s")
     assert code == 2 and "is not Slurm's topology.conf" in err
-    code, _, err = paceline("topology", str(file), "--svg", "/nowhere/a.svg")
+    code, _, err = paceline("topology", str(file), "--draw", "/nowhere/a.svg")
     assert (code, err) == (2, "paceline topology: cannot write /nowhere/a.svg: No such file or directory\n")

@@ -18,7 +18,6 @@ def joined(machines: str, policy: str, timeout: float = 60.0, **options: Any) ->
 
 
 def span(array: Any) -> Any:
-    from paceline._engine import DTYPES
     from paceline.coordinate import Span
 
-    return Span(array.ctypes.data, array.size, DTYPES[array.dtype.name])
+    return Span.of(array)

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from paceline import _engine
 from paceline.coordinate import Request, Span
 from paceline.horovod import job
 from paceline.horovod.channel import Channel
@@ -35,15 +34,11 @@ def carry_out(name: str, start: Callable[[Channel], Request], meanwhile: Callabl
     Pending(channel, [name], requests, lambda: None).result()
 
 
-def span(array: np.ndarray) -> Span:
-    return Span(array.ctypes.data, array.size, _engine.DTYPES[array.dtype.name])
-
-
 def broadcast(value: Any) -> Any:
     text = json.dumps(value).encode()
     memory = np.zeros(200, np.uint8)
     memory[: len(text)] = np.frombuffer(text, np.uint8)
-    carry_out("object", lambda channel: channel.coordinator.broadcast("object", span(memory), 0))
+    carry_out("object", lambda channel: channel.coordinator.broadcast("object", Span.of(memory), 0))
     return json.loads(memory.tobytes().rstrip(b"\0"))
 
 
@@ -62,8 +57,8 @@ def train(state: Any) -> None:
             time.sleep(0.02)
             state.check_host_updates()
         one, other = np.ones(4), np.ones(3)
-        carry_out("one", lambda c: c.coordinator.all_reduce("one", span(one)), lambda: mishap(state.step))  # noqa: B023
-        carry_out("other", lambda c: c.coordinator.all_reduce("other", span(other)))  # noqa: B023
+        carry_out("one", lambda c: c.coordinator.all_reduce("one", Span.of(one)), lambda: mishap(state.step))  # noqa: B023
+        carry_out("other", lambda c: c.coordinator.all_reduce("other", Span.of(other)))  # noqa: B023
         assert one[0] == other[0]
         state.sum += int(one[0])
         state.step += 1

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline import _engine
 from paceline.coordinate import Span
 from paceline.horovod import job
 from paceline.horovod.basics import init, shutdown, size
@@ -41,7 +40,6 @@ assert first.process_set_id is not None
 ones = np.ones(3, np.float32)
 for process_set in (first.process_set_id, 0):
     if process_set == 0 or first.included():
-        data = Span(ones.ctypes.data, ones.size, _engine.DTYPES["float32"])
-        job.current().channel(process_set).coordinator.all_reduce("ones", data).wait()
+        job.current().channel(process_set).coordinator.all_reduce("ones", Span.of(ones)).wait()
 print(f"round {worker.round.number}: {size()} ranks, {first.size()} in the set, sum {ones[0]:g}", flush=True)
 shutdown()

@@ -166,6 +166,17 @@ def test_too_few_ranks_end_the_job_with_one_sentence(tmp_path: Path) -> None:
     assert nothing_runs(tmp_path)
 
 
+def test_it_says_that_it_waits_for_hosts(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("localhost:1\n")
+    options = ["-np", "2", "--elastic-timeout", "7", "--host-discovery-script", f"cat {tmp_path / 'hosts'}"]
+    code, _, err = run(tmp_path, *options, "true")
+    words = (
+        r"elastic: waits for hosts with free slots, as there are slots for 1 of the 2 ranks to begin with; [12] s more"
+    )
+    assert code == 1 and len(re.findall(words, err)) == 1, err
+    assert "elastic: the job ends: 0 ranks of the 2 to begin with can be started" in err
+
+
 def test_a_program_that_cannot_start_is_not_tried_for_ever(tmp_path: Path) -> None:
     program = ["--blacklist-cooldown-range", "1", "2", sys.executable, "-c", "raise SystemExit('no')", str(tmp_path)]
     code, _, err = run(tmp_path, "-np", "2", "--min-np", "1", *program)

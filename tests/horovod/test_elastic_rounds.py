@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.rounds import Rounds
-from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell
+from paceline.horovod.driver.rounds import WORTH_SAYING, Rounds
+from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.exceptions import HostUpdateResult
 
 
@@ -77,6 +77,8 @@ class Play:
             self._forget(action.worker)
         elif isinstance(action, Form):
             self._check_form(action)
+        elif isinstance(action, Wait):
+            assert 0 < action.seconds <= self.limits.patience - WORTH_SAYING
 
     def _check_form(self, form: Form) -> None:
         before = self.rounds.number - 1
@@ -109,7 +111,7 @@ HISTORY = st.lists(
 def test_every_history_keeps_the_rules(
     history: list[tuple[str, int]], ranks: int, least: int, more: int, waits: bool, cools: bool
 ) -> None:
-    limits = Limits(ranks, min(least, ranks), ranks + more, patience=5.0, awaits_hosts=waits)
+    limits = Limits(ranks, min(least, ranks), ranks + more, patience=9.0, awaits_hosts=waits)
     play = Play(limits, {"a": 2, "b": ranks}, (1.0, 4.0) if cools else None)
     for what, which in history:
         alive = sorted(play.round_of)
@@ -158,7 +160,8 @@ def test_a_replacement_is_waited_for_where_it_is_needed() -> None:
     start = play.step()[-1]
     assert isinstance(start, Start) and start.host == "b"
     play.ask(1)
-    assert play.step(300.0) == []
+    assert play.step(300.0) == [Wait("1 rank that started, as 1 rank of at least 2 can go on", 300.0)]
+    assert play.step(200.0) == []
     play.ask(start.worker)
     (form,) = play.step()
     assert isinstance(form, Form) and [seat.worker for seat in form.seats] == [1, start.worker] and form.sync
@@ -192,7 +195,8 @@ def test_who_does_not_come_is_ended() -> None:
     play = Play(Limits(3, 2, patience=7.0), {"a": 3})
     play.run()
     play.ask(0, 2)
-    assert play.step(6.9) == []
+    assert play.step(6.0) == [Wait("rank 1 to come to the next round", 1.0)]
+    assert play.step(0.9) == []
     end, _, form = play.step(0.2)
     assert isinstance(end, End) and end.worker == 1 and isinstance(form, Form) and len(form.seats) == 2
 
@@ -206,6 +210,23 @@ def test_patience_ends() -> None:
     assert play.step(4.0) == []
     (stop,) = play.step(1.0)
     assert isinstance(stop, Stop) and stop.why.startswith("1 rank of at least 2 can go on")
+
+
+def test_what_is_waited_for_is_said_once_until_it_changes() -> None:
+    play = Play(Limits(3, 3, patience=60.0, awaits_hosts=True), {"a": 1})
+    assert play.step(0.0) == [] and play.step(4.0) == []
+    too_few = "hosts with free slots, as there are slots for {} of the 3 ranks to begin with"
+    assert play.step(2.0) == [Wait(too_few.format(1), 54.0)]
+    assert play.step(10.0) == []
+    play.hosts["b"] = 1
+    assert play.step(10.0) == [Wait(too_few.format(2), 34.0)]
+    play.hosts["c"] = 1
+    assert [type(action) for action in play.step(1.0)] == [Start] * 3
+    play.run()
+    play.end(2)
+    play.ask(0, 1)
+    assert [type(action) for action in play.step(30.0)] == [Broken, Wait]
+    assert play.said[-1] == Wait("hosts with free slots, as 2 ranks of at least 3 can go on", 30.0)
 
 
 def test_a_failed_host_comes_back_after_its_rest_which_doubles() -> None:

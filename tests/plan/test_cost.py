@@ -9,12 +9,12 @@ from trees import GBIT, link, machines
 
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.bound import bound
-from paceline.plan.cost import MESSAGE_SECONDS, Cost, cost
+from paceline.plan.cost import LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS, Cost, cost
 from paceline.plan.exchange import exchange
 from paceline.plan.ir import WHOLE, Plan, Reduce
 from paceline.plan.outline import outline
 from paceline.plan.verify import verify
-from paceline.topology import Node, Topology
+from paceline.topology import Link, Node, Topology
 
 BYTES = 120_000_000
 MANY_CHUNKS = 1024
@@ -53,7 +53,7 @@ def test_the_table(
 def test_in_one_shot_every_uplink_is_crossed_once() -> None:
     topology = machines((2, 3), (0.5, 0.5), latency=5e-5)
     once = cost(outline(exchange(topology), one_shot=True), topology, 4096)
-    inside = MESSAGE_SECONDS + 2 * 4096 / (10 * GBIT)  # two to one leader, one after the other
+    inside = LOCAL_MESSAGE_SECONDS + 2 * 4096 / (10 * GBIT)  # two to one leader, one after the other
     assert once.seconds == pytest.approx(2 * inside + 2 * 5e-5 + 4096 / (0.5 * GBIT))
     assert [link.bytes for link in once.links if link.kind == "machine"] == pytest.approx([4096, 4096])
     twice = cost(outline(exchange(topology)), topology, 4096)
@@ -106,7 +106,25 @@ def test_latency_counts_once_a_level_and_half() -> None:
     flexreduce = cost(named("flexreduce").plan(topology), topology, 0)
     assert flexreduce.seconds == pytest.approx(2 * 100e-6)
     direct = Plan(4, "one", ((Reduce(WHOLE, (0, 1, 2, 3), 0),),))
-    assert cost(direct, topology, 0).seconds == pytest.approx(2 * (100e-6 + 2 * MESSAGE_SECONDS))
+    # Two copies come from the other machine, one after the other, and one from beside.
+    assert cost(direct, topology, 0).seconds == pytest.approx(2 * (100e-6 + MESSAGE_SECONDS + LOCAL_MESSAGE_SECONDS))
+
+
+def test_bursts_spare_every_way_but_not_what_the_links_carry_in_all() -> None:
+    """1 Gbit/s and a burst of 1 ms, 125 kB: a tree of two steps up and two down, whose root's link carries 2 copies."""
+    wire, bucket = (cost(named("tree").lines(with_burst(burst)), with_burst(burst), 1).line for burst in (0.0, 1e-3))
+    for nbytes in (1000, 62_500, 125_000, 200_000, 500_000):
+        way = nbytes / GBIT
+        assert wire.seconds(nbytes) == pytest.approx(4 * way)
+        assert bucket.seconds(nbytes) == pytest.approx(max(4 * max(0, way - 1e-3), 2 * way))
+    assert bucket.seconds(500_000) == 12e-3
+
+
+def with_burst(burst: float) -> Topology:
+    uplink = Link(GBIT, GBIT, burst=burst)
+    inside = (Node("rank", "", link(1000)),)
+    parts = tuple(Node("machine", name, uplink, inside) for name in "abc")
+    return Topology("t", Node("switch", "s", None, parts))
 
 
 def test_chunks_overlap_but_the_first_goes_through_all_levels() -> None:

@@ -167,6 +167,17 @@ def test_double_tree(world: int) -> None:
     assert len(plan.levels) == world.bit_length() - 1
 
 
+@pytest.mark.parametrize("count", range(2, 18))
+def test_tree_crosses_as_few_links_as_can_be(count: int) -> None:
+    plan = named("tree").plan(machines([1 + number % 3 for number in range(count)], [1.0] * count))
+    local, *between = plan.levels
+    assert all(step.owner == step.holders[0] for step in local)
+    assert len(between) == (count - 1).bit_length()
+    crossings = [(holder, step.owner) for level in between for step in level for holder in step.holders]
+    senders = [holder for holder, owner in crossings if holder != owner]
+    assert len(senders) == len(set(senders)) == count - 1
+
+
 @pytest.mark.parametrize("world", range(2, 34))
 def test_rabenseifner_folds_in_halves(world: int) -> None:
     plan = rabenseifner(world)
@@ -192,8 +203,8 @@ def test_relabelling_needs_every_rank_once() -> None:
 
 
 def test_unknown_names_are_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'tree' is no algorithm; there are ring, halving_doubling, .*paceline"):
-        named("tree")
+    with pytest.raises(ValueError, match=r"'trees' is no algorithm; there are ring, halving_doubling, .*paceline"):
+        named("trees")
 
 
 @pytest.mark.parametrize("algorithm", ["ring", "blueconnect", "flexreduce", "paceline"])

@@ -25,6 +25,7 @@ def main(folder: Path, how: str) -> None:
         group.all_reduce(array, "avg")
     if late:
         (folder / "ready").touch()
+        print("ready", flush=True)
     while how == "blocking":
         if late and (folder / "stop").exists():
             break

@@ -125,6 +125,10 @@ def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
     run(5, PROGRAM, "01111", output=out, env=env)
 
 
+def test_a_rank_that_runs_ahead_is_not_held_up(out: Path) -> None:
+    run(2, Path(__file__).with_name("ahead.py"), output=out)
+
+
 def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:
     """What each rank's last line says when a job fails."""
     program = (

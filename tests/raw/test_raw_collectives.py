@@ -10,7 +10,9 @@ from jobs import run
 
 import paceline
 from paceline.buffers import read, write
+from paceline.errors import ConfigurationError
 from paceline.home import runtime
+from paceline.version import VERSION
 
 HERE = Path(__file__).parent
 
@@ -53,6 +55,26 @@ def test_impossible_arrays_are_refused_in_one_sentence() -> None:
         paceline.empty(10**15)
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "timeout", "complaint"),
+    [
+        (0, None, None, "give both rank and size, or neither"),
+        (2, 2, None, "rank must be from 0 to size - 1, got rank 2 of 2"),
+        (0, 1, 0, "timeout must be more than 0 seconds, got 0"),
+        (0, 1, float("nan"), "timeout must be more than 0 seconds, got nan"),
+    ],
+)
+def test_a_job_that_cannot_be_joined_is_refused_at_once(
+    rank: int, size: int | None, timeout: float | None, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{complaint}$"):
+        paceline.init(rank, size, timeout)
+
+
+def test_it_tells_its_version() -> None:
+    assert paceline.__version__ == VERSION
+
+
 def test_wrong_arguments_get_one_sentence() -> None:
     with paceline.init(0, 1, timeout=10) as group:
         array = np.zeros(4, np.float32)
@@ -64,7 +86,7 @@ def test_wrong_arguments_get_one_sentence() -> None:
             group.broadcast(array, 1)
         with pytest.raises(ValueError, match="output must hold 4 elements, not 3"):
             group.all_gather(np.zeros(3, np.float32), array)
-        with pytest.raises(TypeError, match="same dtype"):
+        with pytest.raises(TypeError, match="must have the same dtype, not int32 and float32"):
             group.all_gather(np.zeros(4, np.int32), array)
         with pytest.raises(ValueError, match="add up to 4"):
             group.all_to_all(array.copy(), array, [5], [4])

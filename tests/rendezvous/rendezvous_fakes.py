@@ -105,6 +105,9 @@ class FakeEngine:
     def waits(self) -> list[Any]:
         return []
 
+    def tell_line(self, line: str) -> None:
+        pass
+
     def serve(self) -> list[int]:
         with self.changed:
             self.changed.wait_for(lambda: self.finished or self.closed)

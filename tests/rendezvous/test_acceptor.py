@@ -48,9 +48,9 @@ class Door:
     def knock(self) -> socket.socket:
         return connect(self.address, 10.0)
 
-    def enter(self, key: bytes = KEY) -> None:
+    def enter(self, key: bytes = KEY, seconds: float = 10.0) -> None:
         with self.knock() as sock:
-            converse(sock, call(key, Role.LINK, ME, YOU), Deadline(10.0))
+            converse(sock, call(key, Role.LINK, ME, YOU), Deadline(seconds))
 
 
 @pytest.fixture(params=["tcp", "unix"])
@@ -67,6 +67,12 @@ def await_hang_up(sock: socket.socket) -> None:
             pass
     except ConnectionResetError:
         pass
+
+
+@pytest.mark.parametrize("seconds", [30 * 86400.0, 1e300, float("inf")])
+def test_a_caller_may_have_more_time_than_poll_can_wait(door: Door, seconds: float) -> None:
+    door.enter(seconds=seconds)
+    assert door.arrived.wait(10.0)
 
 
 def test_the_expected_caller_enters(door: Door) -> None:

@@ -15,9 +15,10 @@ from rendezvous_fakes import FakeModule, good, in_threads, settings
 from paceline.completions import Completions
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.rendezvous.store import MemoryStore
-from paceline.runtime import Runtime, version
+from paceline.runtime import Runtime
 from paceline.topology import Topology
 from paceline.trace import dump, live
+from paceline.version import VERSION
 
 TIMEOUT = 20.0
 
@@ -254,4 +255,4 @@ def test_several_runtimes_of_a_process_can_all_be_asked(runtimes: list[Runtime])
 
 def test_the_version_is_the_projects() -> None:
     project = Path(__file__).parents[2] / "pyproject.toml"
-    assert f'\nversion = "{version()}"\n' in project.read_text()
+    assert f'\nversion = "{VERSION}"\n' in project.read_text()

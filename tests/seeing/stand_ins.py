@@ -39,10 +39,6 @@ class FakeCounters:
     negotiations: int = 0
 
 
-class FakeOptions(NamedTuple):
-    policy: str = "board"
-
-
 @dataclass
 class FakeCoordinator:
     """Its ring holds the last `capacity` records."""
@@ -50,10 +46,7 @@ class FakeCoordinator:
     capacity: int = 8192
     ended: list[FakeRecord] = field(default_factory=list)
     counted: FakeCounters = field(default_factory=FakeCounters)
-
-    @property
-    def options(self) -> FakeOptions:
-        return FakeOptions()
+    policy: str = "board"
 
     def add(self, *records: FakeRecord) -> None:
         self.ended += [record._replace(number=len(self.ended) + n) for n, record in enumerate(records, 1)]
@@ -83,6 +76,9 @@ class FakeEngine:
 
     def waits(self) -> list[Any]:
         return self.waiting
+
+    def tell_line(self, line: str) -> None:
+        raise AssertionError("nobody watches here")
 
 
 def operation(

@@ -107,6 +107,14 @@ def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
     assert after.step_ns == 10**9
 
 
+def test_the_policy_is_the_one_in_use() -> None:
+    coordinator = FakeCoordinator()
+    one = observer(FakeEngine(), c5=coordinator)
+    assert one.figures().policies == {5: "board"}
+    coordinator.policy = "cycle"  # as tuning does it
+    assert one.figures().policies == {5: "cycle"}
+
+
 def test_ids_that_are_no_operations_are_not_missed() -> None:
     engine = FakeEngine(capacity=100)
     one = observer(engine)

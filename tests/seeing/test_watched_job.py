@@ -98,4 +98,4 @@ def test_a_stalled_tensor_is_named_with_who_is_missing(tmp_path: Path) -> None:
     assert 'all_reduce "layer3.weight" float32[2000]' in warning
     assert "missing rank 1 (" in warning and warning.count("watched.py:") == 2
     error = text.splitlines()[-1]
-    assert error.startswith("paceline._engine.Timeout: ") and '"layer3.weight"' in error and "rank 1 (" in error
+    assert error.startswith("paceline.errors.Timeout: ") and '"layer3.weight"' in error and "rank 1 (" in error

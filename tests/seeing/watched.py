@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 import paceline
-from paceline import _engine, timeline
+from paceline import timeline
 from paceline.coordinate import Span, coordinator
 
 SIZES = {f"layer{number}.{kind}": size for number in range(6) for kind, size in (("weight", 2000), ("bias", 30))}
@@ -34,8 +34,7 @@ def main() -> None:
 
     def hand_in(name: str) -> object:
         array = arrays[name]
-        span = Span(array.ctypes.data, array.size, _engine.DTYPES["float32"])
-        return agreed.all_reduce(name, span, "avg", shape=array.shape)
+        return agreed.all_reduce(name, Span.of(array), "avg", shape=array.shape)
 
     for _ in range(steps) if steps else itertools.count():
         names = list(SIZES)

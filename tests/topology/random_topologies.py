@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from paceline.topology import Link, Node, Topology
@@ -16,6 +18,7 @@ latencies = st.one_of(st.floats(0, LONGEST), st.sampled_from([0.0, 1e-6, 50e-6, 
 links = st.one_of(
     st.builds(Link, speeds, speeds, latencies), st.builds(lambda s, t: Link(s, s, t), speeds, st.just(50e-6))
 )
+uplinks = st.builds(replace, links, burst=latencies)
 
 
 @st.composite
@@ -51,7 +54,7 @@ def topologies(draw: st.DrawFn) -> Topology:
 
     def switch(uplink: Link | None, depth: int) -> Node:
         below = [
-            machine(draw(links)) if depth == 0 or draw(st.booleans()) else switch(draw(links), depth - 1)
+            machine(draw(uplinks)) if depth == 0 or draw(st.booleans()) else switch(draw(uplinks), depth - 1)
             for _ in range(draw(st.integers(1, 3)))
         ]
         return Node("switch", unique(), uplink, tuple(below))

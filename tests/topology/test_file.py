@@ -37,6 +37,14 @@ def test_the_example() -> None:
     assert parse(EXAMPLE) == Topology("two-and-three", Node("switch", "two-and-three", None, (alpha, rack)))
 
 
+def test_a_burst_holds_for_everything_below_until_another_is_said() -> None:
+    text = EXAMPLE.replace("children:", "burst: 1 ms\nchildren:", 1)
+    text = text.replace("uplink: 1 Gbit/s", "uplink: 1 Gbit/s\n    burst: 0 us")
+    bursts = {node.name: node.uplink.burst for node in parse(text).root.walk() if node.uplink}
+    assert bursts.pop("alpha") == 1e-3
+    assert set(bursts.values()) == {0.0}
+
+
 def test_a_single_machine_with_sockets() -> None:
     topology = parse(
         """
@@ -129,8 +137,8 @@ def wrong(old: str, new: str) -> str:
         ),
         (
             wrong("ranks: 3,", "ranks: 3, speed: 1,"),
-            "8: 'speed' is not known here; known are name, switch, machine, socket, ranks, uplink, latency, local, "
-            "local_latency, children",
+            "8: 'speed' is not known here; known are name, switch, machine, socket, ranks, uplink, latency, burst, "
+            "local, local_latency, children",
         ),
         (wrong("ranks: 3, ", ""), "8: machine beta needs either ranks, for example ranks: 2, or children"),
         (

@@ -1,9 +1,10 @@
 """A group between machines that notices when its network is not what its plans were made for.
 
 The large all-reduces, all-gathers and reduce-scatters are counted, which gives the same number on all ranks. After each
-window of them the ranks agree on how long these took: of every call, the time of the rank that waited least. If that
-has changed for good, all measure their links, between two operations, and plan again. Broadcasts are not counted: their
-root is done when its last bytes are in a socket, and ranks beside it sooner than the link.
+window of them the ranks agree on how long these took: of every call, the time of the rank that waited least. They look
+at it a window later, so that nobody is held up whose peers are some calls behind. If that has changed for good, all
+measure their links, between two operations, and plan again. Broadcasts are not counted: their root is done when its
+last bytes are in a socket, and ranks beside it sooner than the link.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ import numpy.typing as npt
 
 from paceline import _engine
 from paceline.adapt.keeper import WINDOW, Call, Keeper
+from paceline.buffers import write
+from paceline.group import Operation
+from paceline.runtime import Runtime
 from paceline.trace.event import Event
 
 LARGE = 1 << 20
@@ -32,13 +36,24 @@ class _Counted(NamedTuple):
     call: Call
 
 
+class _Agreement(NamedTuple):
+    """Seconds of every call on the rank that waited least, known once the operation is over; negative where some rank
+    cannot tell."""
+
+    calls: Sequence[Call]
+    seconds: npt.NDArray[np.float64]
+    operation: Operation
+
+
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
-    def __init__(self, native: Any, keeper: Keeper, events: Events) -> None:
+    def __init__(self, home: Runtime, native: Any, keeper: Keeper, events: Events) -> None:
+        self._home = home
         self._native = native
         self._events = events
         self._keeper = keeper
+        self._agreement: _Agreement | None = None
         self._calls: list[_Counted] = []
         self._seen = 0  # the number of the last event that was looked at
         self._under_way: deque[Any] = deque(maxlen=2 * WINDOW)
@@ -95,19 +110,30 @@ class AdaptiveGroup:
         return operation
 
     def _look_at(self, window: Sequence[_Counted]) -> None:
-        taken = self._agreed(window)
-        if (taken < 0).any():  # some rank has forgotten some call, or is still at it
-            return
-        ratio = self._keeper.changed([counted.call for counted in window], taken)
-        if ratio is not None:
+        last, self._agreement = self._agreement, None
+        if last is not None and (ratio := self._changed(last)) is not None:
             for operation in self._under_way:
                 operation.wait()
             self._under_way.clear()
             self._keeper.plan_again(ratio, self._native)
             self._calls.clear()
+        else:
+            self._agreement = self._agree(window)
 
-    def _agreed(self, window: Sequence[_Counted]) -> npt.NDArray[np.float64]:
-        """Seconds of every call on the rank that waited least; negative where some rank cannot tell."""
+    def _changed(self, agreement: _Agreement) -> float | None:
+        agreement.operation.wait()
+        if (agreement.seconds < 0).any():  # some rank has forgotten some call, or was still at it
+            return None
+        return self._keeper.changed(agreement.calls, agreement.seconds)
+
+    def _agree(self, window: Sequence[_Counted]) -> _Agreement:
+        seconds = self._seconds(window)
+        data, least = write(seconds), _engine.OPS["MIN"]
+        native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
+        return _Agreement([counted.call for counted in window], seconds, Operation(self._home, native, [data]))
+
+    def _seconds(self, window: Sequence[_Counted]) -> npt.NDArray[np.float64]:
+        """What every call took here; negative where that is not known."""
         mine = (event for event in map(Event._make, self._events(self._seen)) if event.channel == self._native.channel)
         events = {(event.sequence, event.collective): event for event in mine}
         seconds = np.full(len(window), -1.0)
@@ -119,6 +145,4 @@ class AdaptiveGroup:
                 seconds[index] = (event.end_ns - max(event.start_ns, before)) / 1e9
                 before = event.end_ns
                 self._seen = event.id
-        dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
-        self._native.all_reduce(seconds.ctypes.data, len(seconds), dtype, least, 1.0, _engine.BLOCKING)
         return seconds

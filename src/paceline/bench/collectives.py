@@ -22,6 +22,7 @@ from paceline.bench.run import Outcome, Request, run
 from paceline.cores import available
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -74,10 +75,11 @@ def command(
     """Measure this collective in Paceline and its peers, interleaved in one run.
 
     Every system's ranks stay alive for the whole run. At each size they first check the result of exact data; then, in
-    every round, each system gets a burst of calls while all others are blocked, idle. One call goes untimed, a barrier
-    follows, the rest is timed. time(us) is the median over the rounds of the slowest rank's mean per call; cpu(us) the
-    CPU time of all ranks' processes together per call. size, algbw and busbw are nccl-tests'. "vs PEER" says how many
-    times faster than that peer. Of an MPI's several settings the best is shown at each size.
+    every round, each system gets a burst of calls while all others are blocked, idle. A tenth of them, and one more, go
+    untimed, a barrier follows, then come those that are timed. time(us) is the median over the rounds of the slowest
+    rank's mean per call; cpu(us) the CPU time of all ranks' processes together per call. size, algbw and busbw are
+    nccl-tests'. "vs PEER" says how many times faster than that peer. Of an MPI's several settings the best is shown at
+    each size.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
     with ranks on all machines as the file says, and those of the others end at once.
@@ -111,7 +113,7 @@ def command(
         limit=limit,
     )
     outcome = _run(request, err)
-    report.show(out, report.table(outcome.rows, root=0))
+    show(out, report.table(outcome.rows, root=0))
     if json_file is not None:
         write_json(records(outcome.rows), json_file)
     if outcome.failed or any(row.wrong for row in outcome.rows):

@@ -14,7 +14,6 @@ from paceline.lab.lab import Traffic
 
 _LEAST_ROUNDS = 3
 _MOST_CALLS = 20_000
-_UNTIMED = 1
 _TOO_LONG = 4
 _SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
 
@@ -121,9 +120,9 @@ class Interleaved:
 
     def _time(self, one: Measured) -> None:
         before = self._meter() if self._meter else []
-        once, cpu = _burst(one.session, one.calls)
+        once, cpu, made = _burst(one.session, one.calls)
         after = self._meter() if self._meter else []
-        one.carried.append([_per_call(a, b, one.calls + _UNTIMED) for a, b in zip(before, after, strict=True)])
+        one.carried.append([_per_call(a, b, made) for a, b in zip(before, after, strict=True)])
         one.times.append(once)
         one.cpu.append(cpu)
         one.timed += one.calls
@@ -147,17 +146,19 @@ class Interleaved:
         return kept
 
 
-def _burst(session: Session, calls: int) -> tuple[float, float]:
+def _burst(session: Session, calls: int) -> tuple[float, float, int]:
+    """Seconds per call of the slowest rank, CPU seconds per call of all, and how many calls were made, timed or not."""
     replies = session.ask(do="burst", calls=calls)
     slowest = max(float(reply["seconds"]) for reply in replies)
-    return slowest / calls, sum(float(reply["cpu_seconds"]) for reply in replies) / calls
+    cpu = sum(float(reply["cpu_seconds"]) for reply in replies)
+    return slowest / calls, cpu / calls, int(replies[0]["calls"])
 
 
 def _calls(session: Session, seconds: float) -> int:
     """Calls that fill `seconds`: from one call, then from a tenth of a burst."""
     calls = 1
     for share in (0.1, 1.0):
-        once, _ = _burst(session, calls)
+        once, *_ = _burst(session, calls)
         calls = max(1, min(_MOST_CALLS, round(share * seconds / max(once, 1e-7))))
     return calls
 

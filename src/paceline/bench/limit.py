@@ -31,7 +31,7 @@ class Limit:
         times, cpu, wrong = _engine.limit_all_reduce(self.ranks, self._bytes, calls)
         if order["do"] == "verify":
             return [{"wrong": wrong, "algorithm": "one fused pass"}]
-        return [{"seconds": median(times) * calls / 1e9, "cpu_seconds": cpu / 1e9}]
+        return [{"seconds": median(times) * calls / 1e9, "cpu_seconds": cpu / 1e9, "calls": calls}]
 
     def stop(self, gently: bool = True) -> None:
         """Nothing is left between two orders."""

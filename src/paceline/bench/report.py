@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median, quantiles
 
-from rich.console import Console
 from rich.table import Table
 
 from paceline.bench import bandwidth, row
@@ -184,13 +183,6 @@ def columns(*titles: str, left: Sequence[str]) -> Table:
 def wrong(count: int) -> str:
     """How many results were wrong, in red if any were."""
     return f"[red]{count}[/red]" if count else "0"
-
-
-def show(console: Console, table: Table) -> None:
-    """Prints the table whole: lines that are too long for a narrow window or a pipe are wrapped there, not cut here."""
-    wide = Console(width=1000)
-    console.width = max(console.width, wide.measure(table).maximum)
-    console.print(table)
 
 
 def _nccl_words(one: Row, root: int) -> list[str]:

@@ -47,11 +47,14 @@ class Session:
         self._segments = Segments()
         self._formed = False
         self._job: Job | None = None
+        self._hosts: list[str] = []
 
     def start(self, environ: Mapping[str, str], lab: Lab | None) -> None:
         """Starts the processes."""
         address = self._scratch / "s"
         self._listener = wire.listen(str(address), self.ranks)
+        if lab is not None:
+            self._hosts = [machine.host for machine in lab.machines for _ in machine.ranks]
         self._job = starting.job(self.system, self.ranks, address, self._scratch, environ, lab)
         self._job.start()
 
@@ -85,6 +88,9 @@ class Session:
         pairs = sorted(zip(replies, self._members, strict=True), key=lambda pair: int(pair[0]["rank"]))
         self._members = [member for _, member in pairs]
         self._formed = True
+        for rank, (host, (reply, _)) in enumerate(zip(self._hosts, pairs, strict=False)):
+            if reply["host"] != host:
+                raise self._failure(f"rank {rank} was started on {reply['host']}, not on {host}")
         self.about = str(replies[0]["about"])
 
     def ask(self, **order: object) -> list[Message]:

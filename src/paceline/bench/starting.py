@@ -64,8 +64,8 @@ def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: di
     env = {**env, "MPI4PY_LIBMPI": str(prefix / library), "TMPDIR": str(scratch)}
     env.pop("MPI4PY_MPIABI", None)
     words = _openmpi if system.launcher == "openmpi" else _hydra
-    options, added = words(system.launcher, prefix, ranks, lab, _agent(lab, scratch) if lab else Path())
-    command = [str(prefix / launcher), *options, "-n", str(ranks), *argv]
+    options, added = words(system.launcher, prefix, ranks, argv, lab, _agent(lab, scratch) if lab else Path())
+    command = [str(prefix / launcher), *options]
     if lab is not None:
         command = [*lab.exec(0), *command]
     program = wrapped(command, death_signal=signal.SIGTERM, parent=os.getpid())
@@ -73,23 +73,31 @@ def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: di
 
 
 Words = tuple[list[str], dict[str, str]]
-"""A launcher's options, and what its environment needs beside them."""
+"""A launcher's words, and what its environment needs beside them."""
 
 
-def _hydra(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) -> Words:
+def _hydra(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> Words:
     """MPICH's and Intel MPI's."""
     added = {"I_MPI_ROOT": str(prefix)} if name == "intelmpi" else {}
     if lab is None:
-        return ["-launcher", "fork"], {**added, **({"I_MPI_FABRICS": "shm"} if name == "intelmpi" else {})}
+        fabrics = {"I_MPI_FABRICS": "shm"} if name == "intelmpi" else {}
+        return ["-launcher", "fork", "-n", str(ranks), *argv], {**added, **fabrics}
     # UCX tells machines apart by their kernel, and would find shared memory between those of a lab.
     added |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": INTERFACE}
-    if name == "intelmpi":
-        added |= {"I_MPI_FABRICS": "shm:ofi"}
-    hosts = ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
-    return ["-launcher", "rsh", "-launcher-exec", str(agent), "-iface", INTERFACE, "-hosts", hosts], added
+    options = ["-launcher", "rsh", "-launcher-exec", str(agent), "-iface", INTERFACE]
+    if name == "mpich":
+        return [*options, "-hosts", _hosts(lab), "-n", str(ranks), *argv], added
+    # Its launcher takes no heed of the numbers in a list of hosts: one set of arguments for each machine.
+    for number, machine in enumerate(lab.machines):
+        options += [*([":"] if number else []), "-host", machine.host, "-n", str(len(machine.ranks)), *argv]
+    return options, {**added, "I_MPI_FABRICS": "shm:ofi"}
 
 
-def _openmpi(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) -> Words:
+def _hosts(lab: Lab) -> str:
+    return ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
+
+
+def _openmpi(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> Words:
     """Open MPI's, whose launcher is PRRTE's."""
     added = {variable: str(prefix) for variable in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")}
     for runtime in ("OMPI", "PRTE"):
@@ -100,19 +108,10 @@ def _openmpi(name: str, prefix: Path, ranks: int, lab: Lab | None, agent: Path) 
     if ranks > available().cpus:
         options += ["--mca", "mpi_yield_when_idle", "1"]
     if lab is not None:
-        hosts = ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
-        options += [
-            "--host",
-            hosts,
-            "--prtemca",
-            "plm_ssh_agent",
-            str(agent),
-            "--prtemca",
-            "prte_if_include",
-            INTERFACE,
-        ]
+        options += ["--host", _hosts(lab), "--prtemca", "plm_ssh_agent", str(agent)]
+        options += ["--prtemca", "prte_if_include", INTERFACE]
         options += ["--mca", "btl_tcp_if_include", INTERFACE, "--mca", "pml", "ob1", "--mca", "btl", "self,sm,tcp"]
-    return options, added
+    return [*options, "-n", str(ranks), *argv], added
 
 
 def _agent(lab: Lab, scratch: Path) -> Path:

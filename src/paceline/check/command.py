@@ -17,6 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.files import UsageError, writable, write
 from paceline.home import runtime
 from paceline.launch.local import LocalJob
+from paceline.terminal import show
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine
 from paceline.topology.draw_text import tree
@@ -31,7 +32,7 @@ def command(
     ranks: Annotated[
         int, typer.Option("-n", min=0, help="Ranks to start on this machine; none: this is one of a job.")
     ] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write what was found as a topology file.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found as a topology file.")] = None,
 ) -> int:
     """Measure the links between the ranks of a job, say what they are, and name what is slow.
 
@@ -75,8 +76,8 @@ def _as_rank(timeout: float, out: Path | None) -> int:
 
 
 def _show(found: Placement, sentences: list[str], seconds: float) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(tree(found.topology))
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    show(console, tree(found.topology))
     if found.ranks != tuple(range(len(found.ranks))):
         console.print(f"  these are the job's ranks {', '.join(map(str, found.ranks))}, in this order")
     for sentence in sentences:

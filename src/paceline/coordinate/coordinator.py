@@ -7,13 +7,14 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline import _engine
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
+from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Tuning
 from paceline.group import OPS, Group
 from paceline.runtime import Runtime
@@ -36,14 +37,6 @@ _CHANNELS_BITS = 20
 _AGREEING = (1 << _CHANNELS_BITS) - 1
 """The last of them: for agreeing on plans."""
 _LONGEST_OPTIONS = 256
-
-
-class Span(NamedTuple):
-    """Contiguous memory: its address, elements, and the number of their type in `paceline._engine.DTYPES`."""
-
-    address: int
-    count: int  # type: ignore[assignment]  # of elements; a tuple's own count is of no use here
-    dtype: int
 
 
 class Coordinator:

@@ -14,6 +14,7 @@ from typing import Any
 
 from paceline.doctor.finding import Finding, Surroundings
 from paceline.launch.local import LocalJob
+from paceline.plan.words import show_bytes
 
 _PROBE = [sys.executable, "-m", "paceline.doctor.probe"]
 _PROBE_SECONDS = 20.0
@@ -61,8 +62,8 @@ def blocks(here: Surroundings) -> Finding:
     from paceline import _engine
 
     found = _engine.cache_blocks()
-    value = f"{_size(found['block'])} handed over at once, combined in passes of {_size(found['pass'])}"
-    reason = f"they fit the caches of a core, {_size(found['first'])} and {_size(found['second'])}"
+    value = f"{show_bytes(found['block'])} handed over at once, combined in passes of {show_bytes(found['pass'])}"
+    reason = f"they fit the caches of a core, {show_bytes(found['first'])} and {show_bytes(found['second'])}"
     return Finding("blocks", value, reason)
 
 
@@ -72,9 +73,9 @@ def large_arrays(here: Surroundings) -> Finding:
     used, gained = [], []
     for size, _, best, tried in found["ways"]:
         way, block, cost = tried[best]
-        used.append(f"{_size(size)} {way} by {_size(block)}")
+        used.append(f"{show_bytes(size)} {way} by {show_bytes(block)}")
         if best:
-            gained.append(f"{_size(size)} {1 - cost / tried[0][2]:.0%}")
+            gained.append(f"{show_bytes(size)} {1 - cost / tried[0][2]:.0%}")
     than = f"quicker than what caches suggest: {', '.join(gained)}" if gained else "nothing beats what caches suggest"
     reason = (
         f"tried by two ranks in {1000 * found['seconds']:.0f} ms, as those of a job do in their first calls; {than}"
@@ -97,14 +98,14 @@ def _tried(environ: Mapping[str, str]) -> dict[str, Any]:
 def locked_memory(here: Surroundings) -> Finding:
     """RLIMIT_MEMLOCK."""
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    value = f"{_size(soft)} (hard limit {_size(hard)})"
+    value = f"{_limit(soft)} (hard limit {_limit(hard)})"
     return Finding("locked memory", value, "neither shm nor tcp locks memory; RDMA devices would")
 
 
 def dev_shm(here: Surroundings) -> Finding:
     """/dev/shm, which other systems need."""
     try:
-        value = _size(shutil.disk_usage("/dev/shm").total)
+        value = show_bytes(shutil.disk_usage("/dev/shm").total)
     except OSError:
         value = "none"
     reason = "not needed: shared memory is anonymous (memfd), so its size is no limit and nothing is left behind"
@@ -116,7 +117,7 @@ def memory(here: Surroundings) -> Finding:
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     fields = dict(line.split(":", 1) for line in _text("/proc/meminfo").splitlines() if ":" in line)
     free = int(fields.get("MemAvailable", "0 kB").split()[0]) * 1024
-    return Finding("memory", f"{_size(free)} available of {_size(total)}", "/proc/meminfo")
+    return Finding("memory", f"{show_bytes(free)} available of {show_bytes(total)}", "/proc/meminfo")
 
 
 def huge_pages(here: Surroundings) -> Finding:
@@ -169,12 +170,5 @@ def _chosen(text: str) -> str:
     return text.partition("[")[2].partition("]")[0]
 
 
-def _size(count: int) -> str:
-    if count == resource.RLIM_INFINITY:
-        return "unlimited"
-    size = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
+def _limit(count: int) -> str:
+    return "unlimited" if count == resource.RLIM_INFINITY else show_bytes(count)

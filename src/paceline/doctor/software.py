@@ -5,8 +5,7 @@ import platform
 from pathlib import Path
 
 from paceline.doctor.finding import Finding, Surroundings
-
-OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)
+from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
 
 def machine(here: Surroundings) -> Finding:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline import _engine
 from paceline.adasum import Exchange, Gather, Step, Total
 from paceline.coordinate import Coordinator, Request, Span
 
@@ -71,18 +70,18 @@ class Course:
             numbers = np.zeros((step.teams, step.numbers.size))
             if step.team is not None:
                 numbers[step.team] = step.numbers
-            request = self._coordinator.all_reduce(name, _span(numbers), shape=numbers.shape)
+            request = self._coordinator.all_reduce(name, Span.of(numbers), shape=numbers.shape)
             row = 0 if step.team is None else step.team
             self._then(request, lambda: numbers[row])
         elif isinstance(step, Gather):
-            request = self._coordinator.all_gather(name, _span(step.data), shape=(1, step.data.size))
+            request = self._coordinator.all_gather(name, Span.of(step.data), shape=(1, step.data.size))
             self._then(request, lambda: self._received(request), step.data)
         else:
             data = np.empty(0, self._dtype) if step.data is None else np.ascontiguousarray(step.data, self._dtype)
             counts = [0] * self._coordinator.size
             if step.peer is not None:
                 counts[step.peer] = data.size
-            request = self._coordinator.all_to_all(name, _span(data), counts)
+            request = self._coordinator.all_to_all(name, Span.of(data), counts)
             self._then(request, lambda: self._received(request), data)
 
     def _received(self, request: Request) -> NDArray[Any]:
@@ -109,7 +108,3 @@ class Course:
             memory.clear()
 
         self._coordinator.when_over(request, over)
-
-
-def _span(array: NDArray[Any]) -> Span:
-    return Span(array.ctypes.data, array.size, _engine.DTYPES[array.dtype.name])

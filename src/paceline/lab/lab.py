@@ -162,8 +162,8 @@ class Lab:
         Only links that were held before, and not delayed, can change; the topology stays as it was.
         """
         for one in self._uplinks_of(name):
-            shaping.change(one.below, one.device, link.up)
-            shaping.change(one.switch, one.port, link.down)
+            shaping.change(one.below, one.device, link.up, one.link)
+            shaping.change(one.switch, one.port, link.down, one.link)
 
     def cut(self, name: str) -> None:
         """Cuts the uplink of a machine or switch: nothing crosses it any more, and nobody is told."""
@@ -237,15 +237,15 @@ class Lab:
         for switch in self._switches:
             ip("-n", switch, "link", "add", "switch", "type", "bridge")
             ip("-n", switch, "link", "set", "switch", "up")
-        longest = shaping.longest_packet([rate for one in self.uplinks for rate in (one.link.up, one.link.down)])
+        longest = shaping.longest_packet([one.link for one in self.uplinks])
         for one in self.uplinks:
             pair = ("link", "add", one.port, "type", "veth", "peer", "name", one.device, "netns", one.below)
             ip("-n", one.switch, *pair)
             ip("-n", one.switch, "link", "set", one.port, "master", "switch", "up")
             above = ("master", "switch") if one.below in self._switches else ()
             ip("-n", one.below, "link", "set", one.device, *above, "gso_max_size", str(longest), "up")
-            shaping.shape(one.below, one.device, one.link.up, one.link.latency)
-            shaping.shape(one.switch, one.port, one.link.down, one.link.latency)
+            shaping.shape(one.below, one.device, one.link.up, one.link)
+            shaping.shape(one.switch, one.port, one.link.down, one.link)
         for machine in self.machines:
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
 

@@ -1,10 +1,10 @@
 """How one direction of a link is held to its rate, and given its latency, with `tc`.
 
-Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in 1 ms: long packets (GSO) fit in,
-and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as that of a switch: long enough for TCP
-to fill the link, short enough that nothing waits behind a flow for long. Short packets have a queue of their own that
-goes first, as fq_codel lets them: acknowledgements that wait behind the data of the other direction would slow TCP's
-streams by as much as half, and by chance.
+Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in 1 ms, if its `burst` does not say
+otherwise: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as
+that of a switch: long enough for TCP to fill the link, short enough that nothing waits behind a flow for long. Short
+packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait behind the data of
+the other direction would slow TCP's streams by as much as half, and by chance.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 
 from paceline.lab.namespaces import Unavailable, tc
+from paceline.topology import Link
 
 BUCKET_SECONDS = 0.001
 QUEUE_SECONDS = 0.010
@@ -29,14 +30,14 @@ _SHORT = ("protocol", "ip", "u32", "match", "u16", "0x0000", "0xff80", "at", "2"
 _SHORT_SHARE = 0.1
 
 
-def shape(namespace: str, device: str, rate: float, latency: float) -> None:
-    """Holds what leaves through `device` to `rate` bytes/s (infinite: not held) and delays it by `latency` seconds.
+def shape(namespace: str, device: str, rate: float, link: Link) -> None:
+    """Holds what leaves through `device`, an end of `link`, to `rate` bytes/s (infinite: not held) and delays it.
 
     Raises Unavailable, also where the kernel can't delay.
     """
-    delayed = latency > WIRE_LATENCY
+    latency, delayed = link.latency, link.latency > WIRE_LATENCY
     if math.isfinite(rate):
-        _hold(namespace, device, rate, queues=not delayed)
+        _hold(namespace, device, rate, bucket(rate, link), queues=not delayed)
     if delayed:
         packets = 1000 if math.isinf(rate) else math.ceil(rate * (latency + QUEUE_SECONDS) / _PACKET) + 1
         delay = ("netem", "delay", f"{round((latency - WIRE_LATENCY) * 1e6)}us", "limit", str(packets))
@@ -51,27 +52,26 @@ def shape(namespace: str, device: str, rate: float, latency: float) -> None:
             ) from None
 
 
-def change(namespace: str, device: str, rate: float) -> None:
+def change(namespace: str, device: str, rate: float, link: Link) -> None:
     """Holds what leaves through `device`, which `shape` held without a delay, to another rate from now on."""
-    _hold(namespace, device, rate, queues=True, verb="change")
+    _hold(namespace, device, rate, bucket(rate, link), queues=True, verb="change")
 
 
-def bucket(rate: float) -> int:
-    """Bytes that may pass at once on a link of `rate` bytes/s."""
-    return max(LEAST_BUCKET, round(rate * BUCKET_SECONDS))
+def bucket(rate: float, link: Link) -> int:
+    """Bytes that may pass at once where `link` carries `rate` bytes/s."""
+    return max(LEAST_BUCKET, round(rate * (link.burst or BUCKET_SECONDS)))
 
 
-def longest_packet(rates: Sequence[float]) -> int:
-    """Bytes of the longest packet that senders should make where links have these rates: it fits in their buckets."""
-    fitting = (round(bucket(rate) * _HEADERS) for rate in rates if math.isfinite(rate))
-    return min([_LONGEST_PACKET, *fitting])
+def longest_packet(links: Sequence[Link]) -> int:
+    """Bytes of the longest packet that senders should make on such links: it fits in their buckets."""
+    rates = ((rate, link) for link in links for rate in (link.up, link.down) if math.isfinite(rate))
+    return min([_LONGEST_PACKET, *(round(bucket(rate, link) * _HEADERS) for rate, link in rates)])
 
 
-def _hold(namespace: str, device: str, rate: float, queues: bool, verb: str = "add") -> None:
+def _hold(namespace: str, device: str, rate: float, burst: int, queues: bool, verb: str = "add") -> None:
     where = ("-n", namespace)
-    burst = str(bucket(rate))
-    whole = ("ceil", _bits(rate), "burst", burst, "cburst", burst, "quantum", str(_LONGEST_PACKET))
-    limit = bucket(rate) + round(rate * QUEUE_SECONDS)
+    whole = ("ceil", _bits(rate), "burst", str(burst), "cburst", str(burst), "quantum", str(_LONGEST_PACKET))
+    limit = burst + round(rate * QUEUE_SECONDS)
     if verb == "add":
         tc(*where, "qdisc", verb, "dev", device, "root", "handle", "1:", "htb", "default", "2")
     tc_class = (*where, "class", verb, "dev", device, "parent")

@@ -19,16 +19,24 @@ _STARTS_RANKS = "torch.distributed.elastic.multiprocessing.subprocess_handler.su
 
 
 def main(arguments: list[str]) -> None:
-    """Run the agent to its end."""
+    """Run the agent to its end. After a signal it has ended its ranks, and says so in one line, not in a traceback."""
     from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
 
     folder, *words = arguments
     stay_in_session()
+    code = 0
     try:
         run.main(words if folder == "-" else [f"--log-dir={folder}", *words])
+    except SignalException as signalled:
+        code = 128 + signalled.sigval
     finally:
         if folder != "-":
             shutil.rmtree(folder, ignore_errors=True)
+    if code:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # the interpreter's own end can take torch half a minute then
 
 
 def stay_in_session() -> None:

@@ -76,7 +76,8 @@ class Lookout:
         self._seconds = 0.25
         self._ready: Ready | None = None
         patience = settings.stall_seconds
-        stalls = Stalls(engine.waits, me, DEFAULT_SECONDS if patience is None else patience, self._whereabouts)
+        patience = DEFAULT_SECONDS if patience is None else patience
+        stalls = Stalls(engine.waits, me, patience, self._whereabouts, engine.tell_line)
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
         self._watch = Watch(self._name, stalls, self._answer)
 

@@ -23,18 +23,12 @@ _ARRIVALS = 512
 _NAMES_SHOWN = 20
 
 
-class Chosen(Protocol):
-    """What is asked of a coordinator's options."""
+class Source(Protocol):
+    """What is asked of a coordinator: by what policy its ranks agree now, the last requests that ended, as they ended,
+    and a dataclass of counters."""
 
     @property
     def policy(self) -> str: ...
-
-
-class Source(Protocol):
-    """What is asked of a coordinator: the last requests that ended, as they ended, and a dataclass of counters."""
-
-    @property
-    def options(self) -> Chosen: ...
 
     def records(self, after: int = 0, /) -> Sequence[Record]: ...
     def counters(self) -> Any: ...
@@ -46,6 +40,7 @@ class Engine(Protocol):
     def events(self, after: int = 0, /) -> list[Any]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> Sequence[Wait]: ...
+    def tell_line(self, line: str, /) -> None: ...
 
 
 class Observer:
@@ -136,7 +131,7 @@ class Observer:
                 coordinators=dict(self._counters),
                 policies=dict(self._policies),
                 waits=tuple(
-                    Waiting(what, round(seconds, 6), tuple(who for who, _ in missing))
+                    Waiting(what, round(seconds, 6), tuple(who for who, *_ in missing))
                     for _, seconds, _, what, missing in self._engine.waits()
                 ),
                 arrivals=tuple(self._arrivals),
@@ -185,7 +180,7 @@ class Observer:
             self._nameless.add(call, event.enqueue_ns)
 
     def _new_requests(self, channel: int, source: Source) -> list[Request]:
-        self._policies[channel] = source.options.policy
+        self._policies[channel] = source.policy
         counters = asdict(source.counters())
         self._counters[channel] = {name: value for name, value in counters.items() if isinstance(value, int)}
         end = self._ends.get(channel)

@@ -36,7 +36,7 @@ def command(
         except GraphError as error:
             raise GraphError(f"{file}: {error}") from None
         found = scheme(graph, ordered, fusion_bytes)
-        _show(graph, ordered, found, Console(highlight=False))
+        _show(graph, ordered, found, Console(highlight=False, markup=False))
         if svg is not None:
             from paceline.order.draw import draw
 
@@ -77,9 +77,8 @@ def document(graph: Graph, ordered: Order, found: Scheme) -> dict[str, object]:
 def _show(graph: Graph, ordered: Order, found: Scheme, console: Console) -> None:
     nodes, edges = executed(graph, ordered)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title, justify in (("buffer", "right"), ("id", "right"), ("collective", "left"), ("bytes", "right")):
-        table.add_column(title, justify="right" if justify == "right" else "left")
-    table.add_column("depth", justify="right")
+    for title in ("buffer", "id", "collective", "bytes", "depth"):
+        table.add_column(title, justify="left" if title == "collective" else "right")
     table.add_column("buffer ends", overflow="fold")
     number = 0
     for buffer, names in enumerate(found.buffers):

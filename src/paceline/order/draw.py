@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import drawsvg
 
-from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, shortened, text_width
+from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, ink_on, shortened, text_width
 from paceline.order.fuse import Scheme
 from paceline.order.graph import Graph
 from paceline.order.number import Order, executed
@@ -96,7 +96,7 @@ class _Picture:
             self.drawing.append(drawsvg.Rectangle(left, _TOP, right - left, _HEAD - 4, rx=4, fill=colour))
             texts = (f"buffer {number}: {show_bytes(self.found.nbytes[number])}", f"buffer {number}", f"{number}")
             fitting = (text for text in texts if text_width(text, 11, True) < right - left - 4)
-            self._text(next(fitting, ""), 11, (left + right) / 2, _TOP + 12, PAPER, bold=True, anchor="middle")
+            self._text(next(fitting, ""), 11, (left + right) / 2, _TOP + 12, ink_on(colour), bold=True, anchor="middle")
 
     def _members(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         begin = 0
@@ -134,7 +134,7 @@ class _Picture:
             self._text(shortened(name, _LONGEST_NAME), _NAME, x - 3, self.bottom + 8, INK, upright=True)
         self.drawing.append(drawsvg.Rectangle(x - box / 2, y - box / 2, box, box, rx=4, fill=colour))
         size = self.sizes.font - (number > 99)
-        self._text(str(number), size, x, y + size * 0.35, PAPER, bold=True, anchor="middle")
+        self._text(str(number), size, x, y + size * 0.35, ink_on(colour), bold=True, anchor="middle")
 
     def _legend(self, y: float, shown: int) -> None:
         lines = []

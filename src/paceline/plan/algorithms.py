@@ -14,6 +14,7 @@ from paceline.plan.leaders import leaders, leaders_outline
 from paceline.plan.outline import Outline, outline
 from paceline.plan.rabenseifner import rabenseifner
 from paceline.plan.ring import ring, ring_outline
+from paceline.plan.tree import tree
 from paceline.plan.weighted import paceline
 from paceline.topology import Topology
 
@@ -38,6 +39,7 @@ _ALL = (
     _algorithm("ring", lambda topology: ring(topology.world), lambda topology: ring_outline(topology.world)),
     _algorithm("halving_doubling", lambda topology: halving_doubling(topology.world)),
     _algorithm("rabenseifner", lambda topology: rabenseifner(topology.world)),
+    _algorithm("tree", tree),
     _algorithm("leaders", leaders, leaders_outline),
     _algorithm("double_tree", lambda topology: double_tree(topology.world)),
     _algorithm("blueconnect", blueconnect, blueconnect_outline),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import drawsvg
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from paceline.files import UsageError, writable, write
 from paceline.plan import show
@@ -46,7 +47,7 @@ def command(
     ] = None,
 ) -> int:
     """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     try:
         size = parse_bytes(nbytes)
         topology = read(topology_file)
@@ -83,7 +84,8 @@ def _one(
     network, least = Network(topology), bound(topology, nbytes)
     lines, reason = _lines(topology, nbytes, name)
     predicted = cost(lines, network, nbytes)
-    console.print(f"[bold]{lines.name}[/bold] on {topology.name}, {network.world} ranks, {show_bytes(nbytes)}")
+    what = f" on {topology.name}, {network.world} ranks, {show_bytes(nbytes)}"
+    console.print(Text.assemble((lines.name, "bold"), what), soft_wrap=True)
     if reason:
         console.print(reason, soft_wrap=True)
     console.print(show.levels(predicted))
@@ -111,7 +113,8 @@ def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callabl
         return cost(algorithm.lines(topology), network, nbytes)
 
     costs = [predicted(algorithm) for algorithm in ALGORITHMS.values()]
-    console.print(f"[bold]{topology.name}[/bold], {network.world} ranks, {show_bytes(nbytes)}, all-reduce")
+    what = f", {network.world} ranks, {show_bytes(nbytes)}, all-reduce"
+    console.print(Text.assemble((topology.name, "bold"), what), soft_wrap=True)
     console.print(show.comparison(costs, least))
     console.print(f"T* {show_seconds(least.seconds)}: {least.reason}", soft_wrap=True)
     return (lambda: chart(costs, least, topology.name)), costs

@@ -5,6 +5,9 @@ the owner to the owner; in the all-gather half they come back. A message loads e
 the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, the latency of its
 longest path, and what a rank takes for every message after its first.
 
+Where links let a burst cross at once (`Link.burst`), every half of a level takes so much less; but calls that follow
+each other never take less than the busiest link needs for all of their bytes.
+
 Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
 reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
 busiest link needs for all of its bytes. A buffer of one chunk has a barrier after every level.
@@ -25,7 +28,9 @@ from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
 
 MESSAGE_SECONDS = 20e-6
-"""What one more message takes of a rank's time, whatever its size: mostly waking up whoever waits for it."""
+"""What one more message between machines takes of a rank's time, whatever its size: mostly waking up whoever waits."""
+LOCAL_MESSAGE_SECONDS = 2e-6
+"""And one more within a machine."""
 
 _PAIRS = 1 << 22  # messages that are looked at together
 
@@ -41,11 +46,20 @@ class LevelCost:
     times: int
     messages: int
     """Of one half."""
+    one_shot: bool = False
+    """The halves are those of a single way."""
 
     @property
     def seconds(self) -> float:
         """Of both halves, all times."""
         return self.times * (self.reduce_scatter + self.all_gather + 2 * self.latency)
+
+    @property
+    def ways(self) -> list[tuple[float, int]]:
+        """Seconds of each half and how often it comes; of a single way as a whole."""
+        if self.one_shot:
+            return [(self.reduce_scatter + self.all_gather, self.times)]
+        return [(self.reduce_scatter, self.times), (self.all_gather, self.times)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,8 @@ class Cost:
     chunk: int
     levels: tuple[LevelCost, ...]
     links: tuple[LinkCost, ...]
+    burst: float
+    """Seconds that all links between machines let cross at once after a pause."""
 
     @property
     def barrier(self) -> float:
@@ -97,40 +113,45 @@ class Cost:
         """The seconds for any size."""
         busiest = max((link.seconds for link in self.links), default=0.0)
         latency = sum(2 * level.times * level.latency for level in self.levels)
-        return self._line(latency, self.barrier - latency, busiest)
+        return self._line(latency, [way for level in self.levels for way in level.ways], busiest)
 
     @property
     def all_gather(self) -> Line:
         """The seconds of the all-gather half alone, for any size: also those of a broadcast."""
         busiest = max((link.all_gather for link in self.links), default=0.0)
         latency = sum(level.times * level.latency for level in self.levels)
-        return self._line(latency, sum(level.times * level.all_gather for level in self.levels), busiest)
+        return self._line(latency, [(level.all_gather, level.times) for level in self.levels], busiest)
 
-    def _line(self, latency: float, first: float, rest: float) -> Line:
+    def _line(self, latency: float, first: Sequence[tuple[float, int]], rest: float) -> Line:
         nbytes = max(1, self.nbytes)
-        return Line(latency, first / nbytes, rest / nbytes, self.chunk)
+        ways = tuple((seconds / nbytes, times) for seconds, times in first)
+        return Line(latency, ways, rest / nbytes, self.chunk, self.burst)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds as a function of size: a constant, seconds per byte within the first chunk, and after it."""
+    """Seconds as a function of size: a constant; for the first chunk seconds per byte of every way, and how often that
+    comes; and seconds per byte after it. Bursts spare each way so many seconds, but bytes never take less than later.
+    """
 
     latency: float
-    first: float
+    ways: tuple[tuple[float, float], ...]
     rest: float
     chunk: int
+    burst: float
 
     def seconds(self, nbytes: int) -> float:
         """For a buffer of this size."""
-        return self.latency + self.first * min(nbytes, self.chunk) + self.rest * max(0, nbytes - self.chunk)
+        within = min(nbytes, self.chunk)
+        first = self.latency + sum(times * max(0.0, way * within - self.burst) for way, times in self.ways)
+        return max(first, self.rest * within if self.burst else 0.0) + self.rest * (nbytes - within)
 
 
 def mean(lines: Sequence[Line]) -> Line:
-    """Of lines with the same chunk."""
-    latency, first, rest = (
-        sum(getattr(line, part) for line in lines) / len(lines) for part in ("latency", "first", "rest")
-    )
-    return Line(latency, first, rest, lines[0].chunk)
+    """Of lines with the same chunk and burst."""
+    latency, rest = (sum(getattr(line, part) for line in lines) / len(lines) for part in ("latency", "rest"))
+    ways = tuple((way, times / len(lines)) for line in lines for way, times in line.ways)
+    return Line(latency, ways, rest, lines[0].chunk, lines[0].burst)
 
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
@@ -158,6 +179,7 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
                 load.latency,
                 step.times,
                 load.messages,
+                step.one_shot,
             )
         )
     up, down = nbytes * up, nbytes * down
@@ -172,7 +194,7 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         for index, node in enumerate(network.nodes)
         if network.joins(index)
     ]
-    return Cost(lines.name, nbytes, chunk or chunk_bytes(network), tuple(levels), tuple(links))
+    return Cost(lines.name, nbytes, chunk or chunk_bytes(network), tuple(levels), tuple(links), network.burst)
 
 
 class _Load:
@@ -180,7 +202,7 @@ class _Load:
 
     def __init__(self, network: Network, level: Level) -> None:
         self.up, self.down = np.zeros(len(network.up)), np.zeros(len(network.up))
-        sent, received = np.zeros(network.world), np.zeros(network.world)
+        sent, received = np.zeros((2, network.world)), np.zeros((2, network.world))
         self.messages = 0
         longest = 0.0
         for holders, owners, share in _messages(level):
@@ -192,11 +214,19 @@ class _Load:
                 self.up += np.bincount(start, part, len(self.up))
                 self.down += np.bincount(end, part, len(self.down))
                 seconds += np.where(start == end, 0.0, network.latency[start] + network.latency[end])
-            sent += np.bincount(holders, minlength=network.world)
-            received += np.bincount(owners, minlength=network.world)
+            far = network.machine[holders] != network.machine[owners]
+            for kind, which in enumerate((~far, far)):
+                sent[kind] += np.bincount(holders[which], minlength=network.world)
+                received[kind] += np.bincount(owners[which], minlength=network.world)
             longest = max(longest, float(seconds.max(initial=0.0)))
         self.up[-1] = self.down[-1] = 0
-        self.latency = longest + MESSAGE_SECONDS * max(0.0, float(max(sent.max(), received.max())) - 1)
+        self.latency = longest + max(_busy(*sent), _busy(*received))
+
+
+def _busy(near: Floats, far: Floats) -> float:
+    """Seconds that the busiest rank takes for the messages after its first."""
+    first = np.where(far > 0, MESSAGE_SECONDS, np.where(near > 0, LOCAL_MESSAGE_SECONDS, 0.0))
+    return float((LOCAL_MESSAGE_SECONDS * near + MESSAGE_SECONDS * far - first).max())
 
 
 def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:

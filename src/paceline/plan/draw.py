@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import drawsvg
 
-from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, WARNING, shortened, text_width
+from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, WARNING, shortened, shortened_host, text_width
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 from paceline.plan.ir import Reduce
@@ -101,7 +101,9 @@ class _Picture:
         for row, top in zip(self.rows, self.tops, strict=True):
             self._text(row.label, 11, _LEFT - 8, y + top + 14, INK, end=True)
             if row.heading:
-                self._text(row.heading, 11, 16, y + top + 14, SERIES[row.group % len(SERIES)], True)
+                self._text(row.heading, 11, 16, y + top + 14, INK, True)
+                colour = SERIES[row.group % len(SERIES)]
+                self.drawing.append(drawsvg.Rectangle(5, y + top + 6, 8, 8, rx=2, fill=colour))
             self._box(0, 1, y + top, BOX, 1.0)
         if self.folded:
             self._samples(step, y)
@@ -165,7 +167,7 @@ class _Picture:
         for row, link in enumerate(links):
             top = y + 24 * row
             long = room * link.seconds / longest
-            self._text(shortened(link.name, 18), 11, _LEFT - 8, top + 13, INK, end=True)
+            self._text(shortened_host(link.name, 18), 11, _LEFT - 8, top + 13, INK, end=True)
             self.drawing.append(drawsvg.Rectangle(_LEFT, top, long, 16, rx=3, fill=FAINT))
             self._text(
                 f"{show_bytes(round(link.bytes))}, {show_seconds(link.seconds)}", 11, _LEFT + long + 8, top + 13, INK
@@ -206,12 +208,12 @@ def _rows(network: Network) -> Iterator[_Row]:
         for group, (name, ranks) in enumerate(machines):
             for rank in ranks:
                 yield _Row(
-                    f"rank {rank}", range(rank, rank + 1), group, shortened(name, 10) if rank == ranks[0] else ""
+                    f"rank {rank}", range(rank, rank + 1), group, shortened_host(name, 10) if rank == ranks[0] else ""
                 )
         return
     alone = machines if len(machines) <= MOST_ROWS else machines[: MOST_ROWS - 1]
     for group, (name, ranks) in enumerate(alone):
-        yield _Row(shortened(name, 18), ranks, group)
+        yield _Row(shortened_host(name, 18), ranks, group)
     if len(alone) < len(machines):
         rest = range(alone[-1][1].stop, network.world)
         yield _Row(f"{len(machines) - len(alone)} more machines", rest, len(alone))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import drawsvg
 
-from paceline.drawing import ACCENT, FAINT, FONT, INK, PAPER, WARNING, text_width
+from paceline.drawing import ACCENT, FAINT, FONT, INK, PAPER, WARNING, shortened, text_width
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost
 from paceline.plan.words import show_bytes, show_seconds
@@ -21,7 +21,7 @@ def chart(costs: Sequence[Cost], bound: Bound, title: str) -> drawsvg.Drawing:
     width, height = _LEFT + _WIDTH + 170, _TOP + _ROW * len(ordered) + 16
     drawing = drawsvg.Drawing(width, height, font_family=FONT)
     drawing.append(drawsvg.Rectangle(0, 0, width, height, fill=PAPER))
-    drawing.append(drawsvg.Text(title, 16, 16, 26, fill=INK, font_weight="bold"))
+    drawing.append(drawsvg.Text(shortened(title, 60), 16, 16, 26, fill=INK, font_weight="bold"))
     nbytes = show_bytes(ordered[0].nbytes) if ordered else ""
     drawing.append(drawsvg.Text(f"all-reduce of {nbytes}, predicted", 12, 16, 45, fill=FAINT))
     for row, cost in enumerate(ordered):

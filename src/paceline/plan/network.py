@@ -80,14 +80,31 @@ class Network:
         return np.array([link.latency if link is not None else 0.0 for link in links] + [0.0])
 
     @cached_property
+    def burst(self) -> float:
+        """Seconds that every link between machines lets cross at once after a pause."""
+        bursts = [
+            node.uplink.burst
+            for index, node in enumerate(self.nodes)
+            if node.uplink is not None and node.kind in ("switch", "machine") and self.joins(index)
+        ]
+        return min(bursts, default=0.0)
+
+    @cached_property
+    def machine(self) -> Integers:
+        """Of every rank its machine, or itself where it is in none."""
+        found = [
+            next((node for node in self._up_from(leaf) if self.nodes[node].kind == "machine"), leaf)
+            for leaf in self.leaves
+        ]
+        return np.array(found, dtype=np.int64)
+
+    @cached_property
     def ancestors(self) -> Integers:
         """`ancestors[k, rank]`: the node at depth k above (or of) this rank."""
         table = np.full((max(self.depth) + 1, self.world), len(self.nodes), dtype=np.int64)
         for rank, leaf in enumerate(self.leaves):
-            node = leaf
-            while node >= 0:
+            for node in self._up_from(leaf):
                 table[self.depth[node], rank] = node
-                node = self.parent[node]
         return table
 
     @cached_property
@@ -111,11 +128,7 @@ class Network:
 
     def above(self, index: int) -> Iterator[int]:
         """The combining nodes above this one, from below."""
-        node = self.parent[index]
-        while node >= 0:
-            if node in self.parts:
-                yield node
-            node = self.parent[node]
+        yield from (node for node in self._up_from(self.parent[index]) if node in self.parts)
 
     def copies(self, index: int, node: int) -> int:
         """How many parts of the combining `node` lie at or below this one; 1 where this one lies within a part."""
@@ -139,6 +152,11 @@ class Network:
         if node.kind == "rank":
             return f"rank {self.span[index][0]}"
         return f"{self.nodes[self.parent[index]].name} {node.name}" if node.kind == "socket" else node.name
+
+    def _up_from(self, node: int) -> Iterator[int]:
+        while node >= 0:
+            yield node
+            node = self.parent[node]
 
     def _speeds(self, way: str) -> Floats:
         speeds = [math.inf] * (len(self.nodes) + 1)

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from paceline.drawing import shortened
+from paceline.drawing import shortened_host
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 from paceline.plan.words import show_bytes, show_seconds
@@ -98,7 +98,7 @@ def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
             show_seconds(cost.seconds),
             f"{ratio(cost, bound):.2f}",
             show_seconds(cost.barrier),
-            shortened(busiest.name, _LONGEST_NAME) if busiest is not None else "",
+            shortened_host(busiest.name, _LONGEST_NAME) if busiest is not None else "",
             _bar(cost.seconds / slowest if slowest else 0.0),
         )
     return table

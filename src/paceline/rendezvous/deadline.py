@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 
+from paceline.values import TEN_DAYS
+
 
 class Deadline:
-    """`seconds` from now, on the monotonic clock."""
+    """`seconds` from now, ten days at most (poll cannot wait for a month), on the monotonic clock."""
 
     __slots__ = ("_end", "seconds")
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
+        self.seconds = min(seconds, TEN_DAYS)
+        self._end = time.monotonic() + self.seconds
 
     def remaining(self) -> float:
         """Seconds left, never negative."""

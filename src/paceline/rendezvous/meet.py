@@ -51,11 +51,6 @@ class Meeting:
     members: tuple[Member, ...]
     links: dict[int, Link]
 
-    @property
-    def one_machine(self) -> bool:
-        """Whether all ranks share memory."""
-        return len({member.machine for member in self.members}) == 1
-
 
 def new_process_name() -> str:
     """16 random bytes, in hexadecimal."""

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from paceline.files import UsageError, writable, write
 from paceline.marked import text_of
+from paceline.terminal import show
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
 from paceline.topology.draw_text import tree
@@ -22,11 +23,15 @@ from paceline.topology.units import parse_speed
 
 def command(
     file: Annotated[Path, typer.Argument(help="A topology in YAML, or Slurm's topology.conf.", show_default=False)],
-    svg: Annotated[Path | None, typer.Option(help="Draw it into this file.", callback=writable)] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the tree to this file.", callback=writable)
+    svg: Annotated[
+        Path | None, typer.Option("--draw", metavar="FILE", help="Draw it as SVG.", callback=writable)
     ] = None,
-    yaml: Annotated[Path | None, typer.Option(help="Write it as a topology file.", callback=writable)] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the tree.", callback=writable)
+    ] = None,
+    yaml: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it as a topology file.", callback=writable)
+    ] = None,
     ranks_per_machine: Annotated[
         int | None, typer.Option(min=1, help="For topology.conf: the ranks on each host.", show_default=False)
     ] = None,
@@ -41,7 +46,7 @@ def command(
     """
     try:
         topology = _read(file, ranks_per_machine, uplink, switch_uplink)
-        Console(highlight=False, soft_wrap=True).print(tree(topology))
+        show(Console(highlight=False), tree(topology))
         write(svg, lambda: str(draw(topology).as_svg()))
         write(json_file, lambda: json.dumps(asdict(topology), indent=1) + "\n")
         write(yaml, lambda: dump(topology))

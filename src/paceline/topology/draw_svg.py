@@ -9,7 +9,7 @@ from statistics import median_high
 
 import drawsvg
 
-from paceline.drawing import ACCENT, BOX, FAINT, FONT, INK, LINE, PAPER, WARNING, shortened, text_width
+from paceline.drawing import ACCENT, BOX, FAINT, FONT, INK, LINE, PAPER, WARNING, shortened, shortened_host, text_width
 from paceline.topology import words
 from paceline.topology.fold import Part, cut, fold
 from paceline.topology.tree import Link, Topology
@@ -137,7 +137,7 @@ class _Picture:
 
 def _measured(part: Part) -> _Box:
     name = words.title(part) if len(part.nodes) > 1 else part.name
-    lines = [shortened(name, _LONGEST_NAME)]
+    lines = [shortened_host(name, _LONGEST_NAME)]
     if part.kind == "switch" or not _as_squares(part):
         each = f", {len(part.ranks) // len(part.nodes)} each" if len(part.nodes) > 1 and part.alike else ""
         lines.append(f"{words.ranks(part.ranks)}{each}")
@@ -201,7 +201,7 @@ def _labels(part: Part) -> tuple[str, str]:
 
 
 def _socket_line(part: Part) -> str:
-    name = "" if part.kind == "rank" else f"{shortened(words.title(part), _LONGEST_NAME)}: "
+    name = "" if part.kind == "rank" else f"{shortened_host(words.title(part), _LONGEST_NAME)}: "
     return name + words.link(part)
 
 

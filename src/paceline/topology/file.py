@@ -11,7 +11,8 @@
           - {machine: gamma, ranks: 1, uplink: {up: 200 Mbit/s, down: 500 Mbit/s}}
 
 `uplink` is a node's link to its parent, `local` the link of each rank in its machine; `local` and `local_latency`
-hold for everything below.
+hold for everything below. So does `burst: 1 ms`: the bytes that uplinks carry in that time cross them at once after a
+pause, as where token buckets hold the links of virtual machines, and of a lab's.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _speed(value: Any) -> _Speeds:
 
 def _time(value: Any) -> float:
     if not isinstance(value, str):
-        raise ValueError("a latency is one time such as 50 us")
+        raise ValueError("this is one time such as 50 us")
     return parse_time(value)
 
 
@@ -102,6 +103,7 @@ class _Entry(BaseModel):
     ranks: Annotated[int, BeforeValidator(_count)] | None = None
     uplink: _Link | None = None
     latency: _Time | None = None
+    burst: _Time | None = None
     local: _Link | None = None
     local_latency: _Time | None = None
     children: Annotated[list[_Entry], BeforeValidator(_entries)] = Field(default_factory=list)
@@ -177,24 +179,26 @@ class _Builder:
             root = root.model_copy(update={"switch": name})
         if root.total > MOST_RANKS:
             raise self._error((), "", f"{root.total} ranks; at most {MOST_RANKS} in all")
-        return Topology(name, self._node(root, (), LOCAL))
+        return Topology(name, self._node(root, (), LOCAL, 0.0))
 
-    def _node(self, entry: _Entry, path: KeyPath, local: Link) -> Node:
+    def _node(self, entry: _Entry, path: KeyPath, local: Link, burst: float) -> Node:
         kind = entry.kind
         self._check(entry, path)
         if entry.local is not None:
             local = Link(entry.local.up, entry.local.down, local.latency)
         if entry.local_latency is not None:
             local = Link(local.up, local.down, entry.local_latency)
-        children = list(self._children(entry, path, local))
+        if entry.burst is not None:
+            burst = entry.burst
+        children = list(self._children(entry, path, local, burst))
         uplink = None
         if entry.uplink is not None:
             default = LOCAL.latency if kind == "socket" else NETWORK_LATENCY
             latency = default if entry.latency is None else entry.latency
-            uplink = Link(entry.uplink.up, entry.uplink.down, latency)
+            uplink = Link(entry.uplink.up, entry.uplink.down, latency, 0.0 if kind == "socket" else burst)
         return Node(kind, getattr(entry, kind), uplink, tuple(children))
 
-    def _children(self, entry: _Entry, path: KeyPath, local: Link) -> Iterator[Node]:
+    def _children(self, entry: _Entry, path: KeyPath, local: Link, burst: float = 0.0) -> Iterator[Node]:
         for _ in range(entry.ranks or 0):
             yield Node("rank", f"rank {self._ranks}", local)
             self._ranks += 1
@@ -209,11 +213,12 @@ class _Builder:
             if child.kind == "rank":
                 yield from self._some_ranks(child, below, local)
             else:
-                yield self._node(child, below, local)
+                yield self._node(child, below, local, burst)
 
     def _some_ranks(self, entry: _Entry, path: KeyPath, local: Link) -> Iterator[Node]:
         """An entry of ranks alone, whose links differ from their neighbours'."""
-        if entry.ranks is None or entry.children or entry.uplink is not None or entry.latency is not None:
+        others = (entry.uplink, entry.latency, entry.burst)
+        if entry.ranks is None or entry.children or any(field is not None for field in others):
             raise self._error(path, "", "an entry without machine, switch or socket has ranks, local and local_latency")
         speeds = entry.local or local
         latency = local.latency if entry.local_latency is None else entry.local_latency

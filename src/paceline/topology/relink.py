@@ -77,7 +77,7 @@ def _link(known: Node, found: Node | None, carried: tuple[float, float]) -> Link
         up = link.up
     if link.down < _NARROW * sum(child.down for child in below):
         down = link.down
-    return Link(up, down, link.latency)
+    return Link(up, down, link.latency, before.burst)
 
 
 def _carried(loads: Sequence[Load], machines: Sequence[int]) -> tuple[float, float]:

@@ -14,12 +14,14 @@ Kind = Literal["switch", "machine", "socket", "rank"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A node's link to its parent: bytes per second towards the parent (`up`) and from it (`down`), and the
-    seconds that one message takes to cross it (`latency`)."""
+    """A node's link to its parent: bytes per second towards the parent (`up`) and from it (`down`), the seconds that
+    one message takes to cross it (`latency`), and in how many seconds it carries the bytes that cross it at once after
+    a pause (`burst`), as where a token bucket holds a virtual machine's link; 0 for a wire."""
 
     up: float
     down: float
     latency: float = 0.0
+    burst: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

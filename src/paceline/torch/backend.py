@@ -14,13 +14,13 @@ from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
 from paceline.home import runtime
-from paceline.runtime import version
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
 from paceline.torch.movements import Movements
 from paceline.torch.opaque import opaque
 from paceline.torch.reductions import Reductions
 from paceline.torch.registration import NAME
+from paceline.version import VERSION
 
 _log = logging.getLogger("paceline")
 _announced = False
@@ -178,4 +178,4 @@ def _announce(rank: int) -> None:
     global _announced
     if rank == 0 and not _announced:
         _announced = True
-        _log.info("paceline %s on torch %s", version(), torch.__version__)
+        _log.info("paceline %s on torch %s", VERSION, torch.__version__)

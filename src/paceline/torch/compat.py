@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-OLDEST = (2, 11)
-NEWEST = (2, 15)
+from paceline.version import NEWEST_TORCH, OLDEST_TORCH
+
 HOOKS = (2, 14)
 """The first version whose process groups have hooks: around collectives, and on the backend behind each device."""
 
@@ -22,8 +22,8 @@ def torch_version() -> tuple[int, int]:
 
 def require_supported_torch() -> None:
     """Raise a one-line RuntimeError unless the installed torch is one that this package was tested with."""
-    if not OLDEST <= torch_version() <= NEWEST:
-        oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
+    if not OLDEST_TORCH <= torch_version() <= NEWEST_TORCH:
+        oldest, newest = (".".join(map(str, version)) for version in (OLDEST_TORCH, NEWEST_TORCH))
         raise RuntimeError(f"paceline supports torch {oldest}-{newest}, found {torch.__version__}")
 
 

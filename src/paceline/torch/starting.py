@@ -16,8 +16,7 @@ from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
 from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup
 
-BLOCKING = 0
-NOTIFY = 2
+BLOCKING, NOTIFY = _engine.BLOCKING, _engine.NOTIFY
 
 
 @opaque

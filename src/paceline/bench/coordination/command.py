@@ -18,10 +18,11 @@ from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON, one_of, size
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks.load import Load
-from paceline.bench.report import columns, show, wrong
+from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 
@@ -35,7 +36,7 @@ def command(
         float, typer.Option(min=1, help="Milliseconds of computation of a step, on a free core.")
     ] = 150.0,
     inputs: Annotated[float, typer.Option(min=0, help="Of a batch's making, beside it, as a share of that.")] = 0.5,
-    fusion: Annotated[str, typer.Option(callback=size, help="The most that goes in one buffer.")] = "64M",
+    fusion: Annotated[str, typer.Option("--fusion-bytes", callback=size, help="The most in one buffer.")] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,

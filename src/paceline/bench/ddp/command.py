@@ -14,9 +14,10 @@ from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON
 from paceline.bench.place import RANKS, place
-from paceline.bench.report import columns, show, wrong
+from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
+from paceline.terminal import show
 
 
 def command(

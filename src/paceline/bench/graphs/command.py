@@ -13,13 +13,16 @@ from rich.table import Table
 from paceline.bench import option
 from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
-from paceline.bench.report import columns, show
+from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 
 def command(
-    fusion: Annotated[str, typer.Option("--fusion-bytes", help="Most in a buffer.", callback=option.size)] = "64M",
+    fusion: Annotated[
+        str, typer.Option("--fusion-bytes", help="The most in one buffer.", callback=option.size)
+    ] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Times that each graph is ordered.")] = 31,
     json_file: option.JSON = None,
 ) -> None:

@@ -12,9 +12,10 @@ from rich.table import Table
 from paceline.bench import option, sizes
 from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
-from paceline.bench.report import columns, show, wrong
+from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.plan.words import parse_bytes
+from paceline.terminal import show
 
 
 def command(

@@ -53,7 +53,7 @@ class Rank:
         self._adapter = system = getattr(found, name)(options, timeout)
         gc.collect()
         gc.disable()
-        return {"rank": system.rank, "size": system.size, "about": system.about}
+        return {"rank": system.rank, "size": system.size, "host": os.uname().nodename, "about": system.about}
 
     def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int) -> Message:
         """Allocates the buffers of one case; the previous case's are dropped first."""
@@ -77,10 +77,13 @@ class Rank:
         return {"wrong": wrong, "algorithm": algorithm}
 
     def do_burst(self, calls: int) -> Message:
-        """Times `calls` calls: wall seconds and this process's CPU seconds, both for all of them."""
+        """Times `calls` calls: wall seconds and this process's CPU seconds, both for all of them.
+
+        "calls" are all that were made, with those before the clock: one, and a tenth of the others.
+        """
         assert self._adapter is not None and self._call is not None
-        call = self._call
-        for _ in repeat(None, 1 + calls // 10):
+        call, before = self._call, 1 + calls // 10
+        for _ in repeat(None, before):
             call()
         self._adapter.barrier()
         cpu = time.process_time()
@@ -88,7 +91,7 @@ class Rank:
         for _ in repeat(None, calls):
             call()
         seconds = time.perf_counter() - begin
-        return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu}
+        return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu, "calls": before + calls}
 
     def do_pin(self, cpus: list[int]) -> Message:
         """Binds every thread of rank r to the CPU `cpus[r]`."""

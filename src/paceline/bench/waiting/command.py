@@ -22,6 +22,7 @@ from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
 from paceline.cores import available
+from paceline.terminal import show
 
 SIZES = (8, 1 << 20)
 
@@ -53,9 +54,9 @@ def command(
     with ending(err) as complain, err.status("starting") as status:
         waits = _waits(chosen, rounds, timeout, complain, status)
         latencies, failed = _latencies(chosen, (ranks, computing, rounds), timeout, complain, status)
-    report.show(out, table(waits))
+    show(out, table(waits))
     out.print(f"\nall_reduce on {ranks} ranks while {computing} processes compute:")
-    report.show(out, report.table(latencies, root=0))
+    show(out, report.table(latencies, root=0))
     if json_file is not None:
         found = records(waits, measurement="waiting", computing=1)
         write_json(found + records(latencies, measurement="latency", computing=computing), json_file)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from paceline.horovod.driver.board import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
 from paceline.horovod.driver.rounds import Rounds
-from paceline.horovod.driver.words import Action, Broken, End, Form, Start, Stop, Tell
+from paceline.horovod.driver.words import Action, Broken, End, Form, Start, Stop, Tell, Wait
 from paceline.horovod.hosts import Slots
 from paceline.launch import tree
 from paceline.launch.heard import HeardJob
@@ -124,6 +124,8 @@ class ElasticJob(HeardJob):
             self._board.write(change_key(action.round), {"change": int(action.change)})
         elif isinstance(action, Broken):
             self._board.write(broken_key(action.round), {"why": action.why[:1000]})
+        elif isinstance(action, Wait):
+            say(f"elastic: waits for {action.what}; {action.seconds:.0f} s more at most")
         elif isinstance(action, Stop):
             say(f"elastic: the job ends: {action.why}")
 

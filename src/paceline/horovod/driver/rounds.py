@@ -14,9 +14,11 @@ from itertools import count
 
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell
+from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.exceptions import HostUpdateResult
 
+WORTH_SAYING = 5.0
+"""Seconds that a round may wait before that is said."""
 _FUTILE = 3
 """Rounds in a row in which nobody was lost and the ranks could not meet all the same."""
 
@@ -61,6 +63,7 @@ class Rounds:
         self._began: float | None = None
         self._since: float | None = None  # when the first one asked for the next round
         self._told = HostUpdateResult.no_update
+        self._waits_for = ""  # as was said
         self._lost: list[str] = []
         self._futile = 0
         self._unmet = ""
@@ -163,6 +166,10 @@ class Rounds:
                 self._form(alive)
         elif self._hopeless(now, self._began):
             self._stop(f"{_ranks(len(alive))} of the {self.limits.ranks} to begin with can be started", now)
+        else:
+            room = max(len(alive), self._slots(now))
+            why = f"there are slots for {room} of the {_ranks(self.limits.ranks)} to begin with"
+            self._wait(f"{self._what_comes(self.limits.ranks, now)}, as {why}", self._began, now)
 
     def _go_on(self, now: float) -> None:
         members = [worker for worker in self._workers.values() if worker.round == self.number]
@@ -178,6 +185,8 @@ class Rounds:
         self._since = now if self._since is None else self._since
         late = [worker for worker in members if not worker.asks]
         if late and now - self._since < self.limits.patience:
+            more = f" and {_ranks(len(late) - 1)} more" if len(late) > 1 else ""
+            self._wait(f"rank {late[0].rank}{more} to come to the next round", self._since, now)
             return
         for worker in late:
             self._actions.append(End(worker.number, f"it did not come within {self.limits.patience:g} s"))
@@ -194,6 +203,10 @@ class Rounds:
         elif len(chosen) < self.limits.least:
             if self._hopeless(now, self._since):
                 self._stop(f"{_ranks(len(chosen))} of at least {self.limits.least} can go on", now)
+            else:
+                why = f"{_ranks(len(chosen))} of at least {self.limits.least} can go on"
+                more = self._what_comes(self.limits.least - len(chosen), now)
+                self._wait(f"{more}, as {why}", self._since, now)
         elif self.limits.resets is not None and self.number > self.limits.resets:
             self._stop(f"it has begun anew {self.limits.resets} times, as often as --reset-limit allows", now)
         else:
@@ -202,9 +215,26 @@ class Rounds:
 
     def _hopeless(self, now: float, since: float) -> bool:
         """Nobody is on the way, or has been for too long."""
-        starting = any(not worker.asks for worker in self._workers.values())
-        may_come = self.limits.awaits_hosts or self.resting.returning(now)
-        return now - since >= self.limits.patience or not (starting or may_come)
+        return now - since >= self.limits.patience or not (self._starting() or self._may_come(now))
+
+    def _starting(self) -> int:
+        return sum(not worker.asks for worker in self._workers.values())
+
+    def _may_come(self, now: float) -> bool:
+        return self.limits.awaits_hosts or self.resting.returning(now)
+
+    def _what_comes(self, needed: int, now: float) -> str:
+        """From where so many ranks more may come."""
+        starting = self._starting()
+        if starting >= needed or not self._may_come(now):
+            return f"{_ranks(starting)} that started"
+        return "hosts with free slots" if self.limits.awaits_hosts else "hosts that rest after a failure"
+
+    def _wait(self, what: str, since: float, now: float) -> None:
+        """Say so once it lasts."""
+        if now - since >= WORTH_SAYING and what != self._waits_for:
+            self._waits_for = what
+            self._actions.append(Wait(what, self.limits.patience - (now - since)))
 
     def _without_slot(self) -> list[_Worker]:
         taken: dict[str, int] = {}
@@ -250,6 +280,7 @@ class Rounds:
                 worker.rank, worker.round, worker.asks = seats[-1].rank, self.number, False
                 worker.joined = worker.joined or self.number
         self._since, self._told, self._unmet, self._lost_here = None, HostUpdateResult.no_update, "", False
+        self._waits_for = ""
         self._actions.append(Form(self.number, tuple(seats), sync))
 
     def _stop(self, why: str, now: float) -> None:

@@ -81,10 +81,18 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """A round has been waited for so long that it should be said. what: needed for it. seconds: left at most."""
+
+    what: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """The job cannot go on."""
 
     why: str
 
 
-Action = Start | End | Form | Tell | Broken | Stop
+Action = Start | End | Form | Tell | Broken | Wait | Stop

@@ -1,0 +1,33 @@
+"""Who is in a group, and how this process reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.errors import CommunicationError
+from paceline.rendezvous import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who is in a group: the members in rank order and the engine's peer handles (-1: this process)."""
+
+    rank: int
+    members: tuple[Member, ...]
+    handles: tuple[int, ...]
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all members share memory."""
+        return len({member.machine for member in self.members}) == 1
+
+    def part(self, ranks: Sequence[int]) -> Membership:
+        """The members with these ranks, in that order. CommunicationError unless this process is among them, once."""
+        if self.rank not in ranks or len(set(ranks)) != len(ranks):
+            raise CommunicationError(f"rank {self.rank} is not one of the ranks {list(ranks)}, or one is there twice")
+        return Membership(
+            list(ranks).index(self.rank),
+            tuple(self.members[rank] for rank in ranks),
+            tuple(self.handles[rank] for rank in ranks),
+        )
