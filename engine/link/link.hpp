@@ -73,7 +73,7 @@ class Link {
 
   virtual void post(Message& send) = 0;
   virtual void control(const Header& header, std::string_view payload = {}) = 0;
-  // Takes in what has arrived and moves on what is queued. True if anything moved.
+  // Takes in what has arrived, but from a socket, and moves on what is queued. True if anything moved.
   virtual bool poll(Inbox& inbox) = 0;
   // Forgets a send or a sink that its owner gives up.
   virtual void cancel(Message& send) = 0;
@@ -93,8 +93,8 @@ class Link {
   virtual void set_pace(double /*least*/, double /*most*/) {}
 
   virtual int descriptor() const = 0;
-  virtual bool wants_write() const { return false; }
-  virtual void on_readable(Inbox& inbox) = 0;  // the descriptor is readable (or writable, where wanted)
+  virtual bool wants_write() const { return false; }  // a socket is full: to be polled once it is writable
+  virtual void on_readable(Inbox& inbox) = 0;         // the descriptor is readable (or writable, where wanted)
   // The peer's arena, if this process sees it.
   virtual const PeerArena* arena() const { return nullptr; }
   // Rings at a peer that sleeps. What it is to see was written, and a full fence passed, before.

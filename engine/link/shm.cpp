@@ -247,7 +247,8 @@ void ShmLink::on_readable(Inbox& inbox) {
   char bytes[64];
   while (!lost_) {
     const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
-    if (got > 0) continue;
+    if (got == sizeof bytes) continue;
+    if (got > 0) return;  // that was all
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     poll(inbox);  // what it wrote before it went counts

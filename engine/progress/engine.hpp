@@ -166,7 +166,7 @@ class Engine final : private Inbox {
   void handle_sockets(std::span<const epoll_event> events);
   void hush(std::span<const epoll_event> events);
   bool news_while_parking(CpuMeter& meter);
-  void set_interest(bool reading, bool parking);
+  void set_interest(bool reading);
   void set_parked(Parked parked);
   bool step_operations();
   bool step(Operation& operation);
@@ -224,6 +224,7 @@ class Engine final : private Inbox {
   bool listening_ = false;       // a thread sleeps on the sockets
   bool server_listens_ = false;  // it is the one in serve
   bool idle_listener_ = false;   // it does so with no operation in sight
+  bool signalled_ = false;       // a signal ended such a sleep
   Parked parked_ = Parked::no;   // what peers have been asked to wake us for
   bool absent_peers_ = false;
   std::chrono::nanoseconds exposed_{};  // until `exposed_until_`

@@ -15,6 +15,9 @@ namespace {
 constexpr auto kStepAside = std::chrono::milliseconds(20);
 constexpr unsigned kPassesPerClock = 64;
 constexpr unsigned kPassesPerSocketLook = 256;
+// A caller that sleeps and wakes all the time asks no more often for a signal: that takes Python's lock, for which it
+// may have to wait.
+constexpr auto kAskAfter = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -51,6 +54,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
   operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
   Backoff backoff(caller_budget_);
   CpuMeter meter(coordination_cpu_ns_);
+  auto asked = Clock::now();
   while (!operation.over()) {
     // Its own waiting is a caller's own affair, but not that which a policy wants of it.
     if (coordinators_ > 0) {
@@ -65,6 +69,9 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
       ::sched_yield();
       lock.lock();
     } else if (!operation.over() && pause(lock, backoff, meter) && interrupted_) {
+      const auto now = Clock::now();
+      if (!std::exchange(signalled_, false) && now - asked < kAskAfter) continue;
+      asked = now;
       check_interrupt(lock, operation);
     }
   }
@@ -166,8 +173,6 @@ bool Engine::progress(CpuMeter& meter) {
 bool Engine::poll_links() {
   bool moved = false;
   for (Link* link : shm_links_) moved |= link->poll(*this);
-  for (Link* link : tcp_links_)
-    if (link->wants_write()) moved |= link->poll(*this);
   return moved;
 }
 

@@ -21,7 +21,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
     return;
   }
   if (expecting && news_while_parking(meter)) return;
-  set_interest(expecting, true);
+  set_interest(expecting);
   listening_ = true;
   server_listens_ = foreground_ == 0;
   idle_listener_ = !expecting;
@@ -32,6 +32,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
   lock.lock();
   listening_ = false;
+  if (ready < 0) signalled_ = true;
   if (parked_ != Parked::no) set_parked(Parked::no);
   others_.notify_all();
   if (closed_) return;
@@ -73,9 +74,9 @@ void Engine::set_parked(Parked parked) {
 void Engine::leave_to_server(bool now) {
   if (now || !listening_) {
     wake_server();
-  } else if (idle_listener_) {
-    set_interest(true, true);
-    set_alarm(next_clock());
+  } else {
+    set_interest(true);
+    if (idle_listener_) set_alarm(next_clock());
   }
 }
 
@@ -108,7 +109,7 @@ void Engine::set_alarm(Clock::time_point time) {
 }
 
 void Engine::poll_sockets() {
-  set_interest(true, false);
+  set_interest(true);
   std::array<epoll_event, 64> events;
   const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
@@ -136,13 +137,13 @@ void Engine::hush(std::span<const epoll_event> events) {
 }
 
 // Idle ranks do not read: what peers send ahead waits in the kernel, which slows them down in time.
-void Engine::set_interest(bool reading, bool parking) {
+void Engine::set_interest(bool reading) {
   for (Link* link : tcp_links_) {
     Peer& peer = *peers_[static_cast<std::size_t>(link->peer())];
     if (peer.lost) continue;
     std::uint32_t interest = EPOLLRDHUP;
     if (reading) interest |= EPOLLIN;
-    if (parking && link->wants_write()) interest |= EPOLLOUT;
+    if (link->wants_write()) interest |= EPOLLOUT;
     if (interest == peer.interest) continue;
     peer.interest = interest;
     epoll_event event{};
