@@ -48,10 +48,10 @@ class Backoff {
     return phase_;
   }
 
-  // Right after a yield: what it took counts also where it was the last, because peers have come meanwhile.
-  void yielded() {
+  // After a yield that came back at `now`: what it took counts also where it was the last, because peers have come
+  // meanwhile.
+  void yielded(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) {
     if (phase_ != Next::yield) return;
-    const auto now = std::chrono::steady_clock::now();
     const auto away = now - look_;
     if (away < kSwitch) in_vain_ += away;
     if (away <= kStranger) {

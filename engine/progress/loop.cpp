@@ -129,12 +129,14 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMete
       relax_cpu();
       if (contenders_.load(std::memory_order_relaxed) == 0) return false;
       [[fallthrough]];
-    case Backoff::Next::yield:
+    case Backoff::Next::yield: {
       lock.unlock();
       ::sched_yield();
-      backoff.yielded();
+      const auto now = Clock::now();
       lock.lock();
+      backoff.yielded(now);  // the budget is that of all callers
       return false;
+    }
     case Backoff::Next::park: park(lock, meter); return true;
   }
   return false;
