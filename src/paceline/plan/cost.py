@@ -34,7 +34,7 @@ LOCAL_MESSAGE_SECONDS = 2e-6
 
 _APART = 0.1
 """The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With
-it 4 KiB should take 144 us on 2+2+3 ranks and 180 on 1+1+1, and took 142 and 179."""
+it 4 KiB should take 139 us on 2+2+3 ranks and 178 on 1+1+1, and took 142 and 179."""
 _PAIRS = 1 << 22  # messages that are looked at together
 
 
