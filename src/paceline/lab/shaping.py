@@ -4,7 +4,8 @@ Hierarchical token buckets (htb) hold the rate. The bucket is what the link carr
 otherwise: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as
 that of a switch: long enough for TCP to fill the link, short enough that nothing waits behind a flow for long. Short
 packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait behind the data of
-the other direction would slow TCP's streams by as much as half, and by chance.
+the other direction would slow TCP's streams by as much as half, and by chance. Unlike there they overtake the data of
+their own stream too.
 """
 
 from __future__ import annotations
