@@ -45,6 +45,17 @@ def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
 
 
 @pytest.mark.requires_root_network
+def test_machines_know_each_other_beforehand() -> None:
+    """What the kernel has to find out itself it keeps in places that all namespaces share: 64 machines need more."""
+    with Lab(nested()) as lab:
+        for number, machine in enumerate(lab.machines):
+            shown = subprocess.run([*lab.exec(number), "ip", "neigh"], capture_output=True, text=True, check=True)
+            lines = [line.split() for line in shown.stdout.splitlines() if "PERMANENT" in line]
+            others = [other for other in lab.machines if other is not machine]
+            assert {line[0]: line[4] for line in lines} == {other.address: other.mac for other in others}
+
+
+@pytest.mark.requires_root_network
 def test_a_machine_has_its_own_host_name_and_the_host_keeps_its() -> None:
     before = (
         (Path("/etc/hostname").read_text(), Path("/etc/hosts").read_text()) if Path("/etc/hostname").exists() else ()

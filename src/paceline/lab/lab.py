@@ -41,6 +41,11 @@ class Machine:
     address: str
     ranks: range
 
+    @property
+    def mac(self) -> str:
+        """The hardware address of INTERFACE."""
+        return "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
+
 
 @dataclass(frozen=True)
 class Uplink:
@@ -247,7 +252,15 @@ class Lab:
             shaping.shape(one.below, one.device, one.link.up, one.link)
             shaping.shape(one.switch, one.port, one.link.down, one.link)
         for machine in self.machines:
+            ip("-n", machine.namespace, "link", "set", INTERFACE, "address", machine.mac)
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
+            self._introduce(machine)
+
+    # Told, not asked for by ARP: all namespaces share the kernel's 1024 places for what was found so.
+    def _introduce(self, machine: Machine) -> None:
+        others = [other for other in self.machines if other is not machine]
+        told = [f"neigh add {one.address} lladdr {one.mac} dev {INTERFACE} nud permanent\n" for one in others]
+        ip("-n", machine.namespace, "-batch", "-", given="".join(told))
 
     def _remove(self) -> None:
         try:
