@@ -9,6 +9,7 @@ from paceline.bench.coordination.command import command as coordination
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
+from paceline.bench.named.command import command as named
 from paceline.bench.waiting.command import command as waiting
 
 command = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -20,3 +21,4 @@ command.command("waiting", short_help="What waiting ranks cost others, and other
 command.command("ddp", short_help="What the exchange costs a training, end to end.")(ddp)
 command.command("order", short_help="What it costs to know the order of gradients beforehand.")(order)
 command.command("coordination", short_help="What it costs to agree on the order of named gradients.")(coordination)
+command.command("named", short_help="Named gradients through Horovod's API, beside Horovod.")(named)

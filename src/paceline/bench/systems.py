@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 PEERS = ("gloo", "openmpi", "mpich", "intelmpi")
@@ -23,7 +23,8 @@ class Missing(Exception):
 class System:
     """One thing to measure.
 
-    path: "engine" (Paceline's raw call), "torch" (through torch.distributed) or "mpi4py" (MPI's raw call from Python).
+    path: "engine" (Paceline's raw call), "torch" (through torch.distributed), "named" (through Horovod's API) or
+    "mpi4py" (MPI's raw call from Python).
     adapter: "module:class"; a module that begins with a dot lies in `paceline.bench.ranks`.
     launcher: "local" (ranks started directly), "openmpi", "mpich" or "intelmpi" (by their own launchers).
     python: the interpreter whose environment holds the system.
@@ -85,6 +86,19 @@ def peer(name: str, prefix: Path, collective: str = "all_reduce", crowded: bool 
     return [_mpi(name, python, one) for one in ours]
 
 
+def by_name(prefix: Path) -> list[System]:
+    """Gradients by name through Horovod's API: Paceline, and Horovod of the environment `prefix`; both are still to be
+    told which (`gradients`: names and elements, as JSON). Raises Missing.
+    """
+    ours = replace(
+        paceline("torch"), path="named", adapter=".by_name:ByName", options={"module": "paceline.horovod.torch"}
+    )
+    python = _python(prefix)
+    if not _has(python, "horovod", "torch", "numpy"):
+        raise Missing(f"horovod is not installed in {prefix} with torch and NumPy; --peers names where it is.")
+    return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python)]
+
+
 def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:
     said = " ".join(f"{variable}={value}" for variable, value in settings.items())
     return System(name, "mpi4py", ".mpi:Mpi", {"algorithm": said or "default"}, name, python, settings, said)
@@ -115,9 +129,9 @@ _CROWDED: dict[str, list[dict[str, str]]] = {
 
 def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:
     """The interpreter of the environment that holds an MPI peer; raises Missing."""
-    python = Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
+    python = _python(prefix)
     absent = [str(file) for file in MPI_FILES[name] if not (prefix / file).exists()]
-    if absent or not _has_mpi4py(python):
+    if absent or not _has(python, "mpi4py", "numpy"):
         what = ", ".join(absent) or "mpi4py"
         raise Missing(f"{name} is not installed in {prefix} (no {what}): {remedy}.")
     return python
@@ -128,8 +142,12 @@ def _need_torch(what: str) -> None:
         raise Missing(f"{what} needs torch, which is not installed in {sys.prefix}.")
 
 
-def _has_mpi4py(python: Path) -> bool:
-    check = "from importlib.util import find_spec as f; raise SystemExit(not (f('mpi4py') and f('numpy')))"
+def _python(prefix: Path) -> Path:
+    return Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
+
+
+def _has(python: Path, *modules: str) -> bool:
+    check = f"from importlib.util import find_spec; raise SystemExit(not all(map(find_spec, {modules!r})))"
     try:
         return subprocess.run([python, "-c", check], timeout=30, capture_output=True).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,66 @@
+"""`paceline bench named`: a model's gradients by name through Horovod's API, in Paceline and in Horovod itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from paceline.bench import report, systems
+from paceline.bench.coordination.command import MODELS, gradients
+from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.interleave import Effort, Work
+from paceline.bench.option import JSON, one_of
+from paceline.bench.row import records, write_json
+from paceline.bench.run import Request, run
+from paceline.terminal import show
+
+_BURST_SECONDS = 0.5
+"""Some steps in a row, as in a training."""
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of both systems.")] = 2,
+    model: Annotated[
+        str, typer.Option(help=f"Whose gradients, of {', '.join(MODELS)}.", callback=one_of(MODELS))
+    ] = MODELS[0],
+    peers: Annotated[
+        Path, typer.Option(help="The environment that holds Horovod, torch and NumPy.", show_default="this one")
+    ] = Path(sys.prefix),
+    rounds: Annotated[int, typer.Option(min=3, help="Bursts per system, at most.")] = Effort.rounds,
+    seconds: Annotated[float, typer.Option(min=0, help="Time for all; at least 3 rounds are made.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a burst may take.")] = 120.0,
+    json_file: JSON = None,
+) -> None:
+    """Sum a model's gradients by name, all handed in at once and then waited for, with the same calls of Horovod's API.
+
+    Both systems' ranks stay alive and are measured in turn, as `paceline bench all_reduce` does it; only Horovod's
+    background threads go on in its millisecond's cycle meanwhile. Sums are checked before and after. time(us) and
+    cpu(us) are of all gradients together.
+
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    """
+    out, err = Console(), Console(stderr=True)
+    try:
+        chosen = systems.by_name(peers)
+    except systems.Missing as reason:
+        err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(REFUSED) from None
+    found = gradients(model).gradients
+    told = {"gradients": json.dumps(list(found))}
+    chosen = [replace(system, options={**system.options, **told}) for system in chosen]
+    work = Work("all_reduce", "float32", "sum", sum(elements for _, elements in found))
+    request = Request(chosen, ranks, [work], effort=Effort(rounds, seconds, _BURST_SECONDS), timeout=timeout)
+    with ending(err) as complain, err.status("") as status:
+        outcome = run(request, os.environ, complain, status.update)
+    show(out, report.table(outcome.rows, root=0))
+    if json_file is not None:
+        write_json(records(outcome.rows, model=model), json_file)
+    if outcome.failed or any(row.wrong for row in outcome.rows):
+        raise typer.Exit(FAILED)
