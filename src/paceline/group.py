@@ -122,9 +122,12 @@ class Group:
         async_op: bool = False,
     ) -> Operation | None:
         """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are."""
+        number = _op(op)
+        if not async_op and self._native.reduce_array(array, number, factor, root):
+            return None
         data = write(array) if self.rank == root else read(array)
         return self._run(
-            lambda mode: self._native.reduce(data.address, data.count, data.dtype, _op(op), factor, root, mode),
+            lambda mode: self._native.reduce(data.address, data.count, data.dtype, number, factor, root, mode),
             [data],
             async_op,
         )
