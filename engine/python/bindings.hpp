@@ -41,12 +41,26 @@ struct PyGroup {
   nb::object failed;
 };
 
+// Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
+template <typename Self, typename Call>
+auto without_gil(const Self& self, Call&& call) {
+  try {
+    const nb::gil_scoped_release no_gil;
+    return call();
+  } catch (const Failure& failure) {
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (failure.kind != ErrorKind::invalid && !self.failed.is_none()) self.failed(failure.what());
+    throw;
+  }
+}
+
 // A piece of an arena that shows itself as a buffer of bytes.
 struct PyArenaBuffer {
   std::shared_ptr<ArenaMemory> memory;
 };
 
 void bind_arena(nb::module_& m);
+void bind_at_once(nb::class_<PyGroup>& group);
 void bind_coordinator(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);

@@ -23,6 +23,7 @@ class PythonBuffer {
   std::byte* data() const { return static_cast<std::byte*>(view_.buf); }
   std::size_t count() const { return static_cast<std::size_t>(view_.len / view_.itemsize); }
   DType dtype() const { return *dtype_; }
+  bool divides_by(std::size_t blocks) const { return count() % blocks == 0; }
 
  private:
   Py_buffer view_{};

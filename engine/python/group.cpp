@@ -8,7 +8,6 @@
 
 #include "progress/collectives.hpp"
 #include "python/bindings.hpp"
-#include "python/buffer.hpp"
 #include "python/plans.hpp"
 
 namespace paceline {
@@ -36,17 +35,6 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   return buffers;
 }
 
-std::size_t ranks(const PyGroup& self) { return static_cast<std::size_t>(self.group->size()); }
-
-std::vector<Buffer> equal_blocks(const PythonBuffer& whole, std::size_t ranks) {
-  const std::size_t count = whole.count() / ranks;
-  std::vector<Buffer> blocks;
-  blocks.reserve(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    blocks.push_back({whole.data() + rank * count * size_of(whole.dtype()), count});
-  return blocks;
-}
-
 struct PyOperation {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
@@ -57,19 +45,6 @@ struct PyOperation {
 nb::object give(const PyGroup& self, Handle operation) {
   if (!operation) return nb::none();
   return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
-}
-
-// Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
-template <typename Self, typename Call>
-auto without_gil(const Self& self, Call&& call) {
-  try {
-    const nb::gil_scoped_release no_gil;
-    return call();
-  } catch (const Failure& failure) {
-    if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (failure.kind != ErrorKind::invalid && !self.failed.is_none()) self.failed(failure.what());
-    throw;
-  }
 }
 
 // See `_engine.pyi`.
@@ -95,8 +70,9 @@ nb::object released(const PyGroup& self, Call&& call) {
 }  // namespace
 
 void bind_group(nb::module_& m) {
-  nb::class_<PyGroup>(m, "Group")
-      .def_prop_ro("rank", [](const PyGroup& self) { return self.group->rank; })
+  auto group = nb::class_<PyGroup>(m, "Group");
+  bind_at_once(group);
+  group.def_prop_ro("rank", [](const PyGroup& self) { return self.group->rank; })
       .def_prop_ro("size", [](const PyGroup& self) { return self.group->size(); })
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
@@ -108,63 +84,6 @@ void bind_group(nb::module_& m) {
                return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
                                  mode_of(mode));
              });
-           })
-      // The ways of nearly every call of the raw face; false if an array needs to be looked at more closely.
-      .def("all_reduce_array",
-           [](PyGroup& self, nb::handle array, int op, double factor) {
-             const PythonBuffer buffer(array, true);
-             if (!buffer) return false;
-             without_gil(self, [&] {
-               return all_reduce(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), op_of(op),
-                                 factor, Mode::blocking);
-             });
-             return true;
-           })
-      .def("broadcast_array",
-           [](PyGroup& self, nb::handle array, int root) {
-             const PythonBuffer buffer(array, true);
-             if (!buffer) return false;
-             without_gil(self, [&] {
-               return broadcast(*self.engine, *self.group, buffer.data(), buffer.count(), buffer.dtype(), root,
-                                Mode::blocking);
-             });
-             return true;
-           })
-      .def("all_gather_array",
-           [](PyGroup& self, nb::handle output, nb::handle input) {
-             const PythonBuffer to(output, true);
-             const PythonBuffer from(input, false);
-             if (!to || !from || to.dtype() != from.dtype() || to.count() != from.count() * ranks(self)) return false;
-             without_gil(self, [&] {
-               return all_gather(*self.engine, *self.group, from.data(), to.data(), from.count(), from.dtype(),
-                                 Mode::blocking);
-             });
-             return true;
-           })
-      .def("reduce_scatter_array",
-           [](PyGroup& self, nb::handle output, nb::handle input, int op, double factor) {
-             const PythonBuffer to(output, true);
-             const PythonBuffer from(input, false);
-             if (!to || !from || to.dtype() != from.dtype() || from.count() != to.count() * ranks(self)) return false;
-             without_gil(self, [&] {
-               return reduce_scatter(*self.engine, *self.group, from.data(), to.data(), to.count(), to.dtype(),
-                                     op_of(op), factor, Mode::blocking);
-             });
-             return true;
-           })
-      .def("all_to_all_array",
-           [](PyGroup& self, nb::handle output, nb::handle input) {
-             const PythonBuffer to(output, true);
-             const PythonBuffer from(input, false);
-             if (!to || !from || to.dtype() != from.dtype() || to.count() != from.count()) return false;
-             if (from.count() % ranks(self) != 0) return false;
-             const auto sends = equal_blocks(from, ranks(self));
-             const auto recvs = equal_blocks(to, ranks(self));
-             without_gil(self, [&] {
-               return exchange(*self.engine, *self.group, Collective::all_to_all, sends, recvs, to.dtype(), -1,
-                               Mode::blocking);
-             });
-             return true;
            })
       .def("broadcast",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode) {

@@ -134,9 +134,16 @@ class Group:
         async_op: bool = False,
     ) -> Operation | None:
         """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are."""
+        number = reduction(op)
+        try:
+            if not async_op and self._native.reduce_array(array, number, factor, root):
+                return None
+        except TypeError:
+            refuse(factor=factor, root=root)
+            raise
         data = write(array) if self.rank == root else read(array)
         return self._run(
-            lambda mode: self._native.reduce(data.address, data.count, data.dtype, reduction(op), factor, root, mode),
+            lambda mode: self._native.reduce(data.address, data.count, data.dtype, number, factor, root, mode),
             [data],
             async_op,
             factor=factor,

@@ -203,6 +203,28 @@ def check_layouts(rank: int, size: int) -> None:
     assert conjugate.eq(size * (1 - 2j)).all()
 
 
+def check_negated(rank: int, size: int) -> None:
+    """A number that is the negative of what its memory holds, contiguous as all single ones are."""
+
+    def negated(shape: list[int]) -> Tensor:
+        tensor = torch.full(shape, -1j, dtype=torch.complex64).conj().imag
+        assert tensor.is_neg() and tensor.is_contiguous() and tensor.eq(1).all()
+        return tensor
+
+    one = negated([]) if rank == 0 else torch.ones([])
+    dist.all_reduce(one)
+    assert one.item() == size
+    received = negated([1])
+    dist.broadcast(received if rank == 0 else received.mul_(7), 0)
+    assert received.item() == 1
+    whole = torch.zeros(size)
+    dist.all_gather_into_tensor(whole, negated([1]))
+    assert whole.eq(1).all()
+    part = negated([1])
+    dist.reduce_scatter_tensor(part, torch.full((size,), 2.0))
+    assert part.item() == 2 * size
+
+
 def check_complex(rank: int, size: int) -> None:
     for dtype in (torch.complex64, torch.complex128):
         tensor = torch.full((5,), 1 + rank * 1j, dtype=dtype)
@@ -290,6 +312,50 @@ def check_direct_calls(rank: int, size: int) -> None:
     group.gather(parts if rank == 0 else [], tensor, 0).wait()
     group.scatter(tensor, parts if rank == 0 else [], 0).wait()
     group.barrier().wait()
+
+
+def check_blocking_direct_calls(rank: int, size: int) -> None:
+    """A tensor may stand for a list of one also where the options ask for blocking."""
+    options = dist.AllreduceOptions()
+    options.asyncOp = False  # type: ignore[attr-defined]
+    group: Any = dist.group.WORLD
+    tensor = torch.ones(3)
+    group.allreduce(tensor, options)
+    assert tensor.eq(size).all()
+
+
+def check_plain_tensors_go_straight_to_the_engine(rank: int, size: int) -> None:
+    """With each version of torch: how it shows tensors to the engine is its own, and no test of results tells."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a plain tensor was taken for something else")
+
+    group: Any = dist.group.WORLD
+    group._start = refuse
+    try:
+        for dtype in FLOATS + INTEGERS:
+            part, whole, other = (torch.ones(count, dtype=dtype) for count in (2, 2 * size, 2 * size))
+            dist.all_reduce(part)
+            dist.broadcast(part, 0)
+            dist.reduce(part, 0)
+            dist.all_gather_into_tensor(whole, part)
+            dist.reduce_scatter_tensor(part, whole)
+            dist.all_to_all_single(whole, other)
+    finally:
+        del group._start
+
+
+def check_blocking_callbacks(rank: int, size: int) -> None:
+    """What callbacks of futures call does not come between the group's own calls, whose order they don't know."""
+    group: Any = dist.group.WORLD
+    before = group._get_sequence_number_for_group()
+    inner = torch.ones(2)
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert work is not None
+    chained = work.get_future().then(lambda _: dist.all_reduce(inner))
+    chained.wait()
+    assert inner.eq(size).all()
+    assert group._get_sequence_number_for_group() == before + 1
 
 
 def check_many_in_flight(rank: int, size: int) -> None:

@@ -52,6 +52,8 @@ def check_wrong_calls(rank: int, size: int) -> None:
             "sum up to 4",
         ),
         (lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3)), ValueError, "not divisible"),
+        (lambda: dist.all_to_all_single(torch.ones(3, 2), torch.ones(3, 2)), ValueError, r"\(3\) is not divisible"),
+        (lambda: dist.all_to_all_single(torch.ones(6), torch.ones(3, 2)), ValueError, r"\(3\) is not divisible"),
         (lambda: dist.all_reduce(torch.ones(1, device="meta")), RuntimeError, "cannot move a meta tensor"),
     ]
     for call, kind, words in calls:
@@ -110,6 +112,20 @@ def check_timeout(rank: int, size: int) -> None:
         time.sleep(4)
 
 
+def check_own_timeout(rank: int, size: int) -> None:
+    """Also of a call that blocks, whose timeout is else the group's."""
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
+    options = dist.AllreduceOptions()
+    options.asyncOp = False  # type: ignore[attr-defined]
+    options.timeout = timedelta(seconds=1)
+    if rank == 0:
+        with pytest.raises(Timeout, match=r"timeout of \d(\.\d+)? s on .*rank 1"):
+            dist.group.WORLD.allreduce([torch.ones(1)], options)  # type: ignore[union-attr]
+        store.set("timed out", "")
+    else:
+        store.wait(["timed out"])
+
+
 def check_abort(rank: int, size: int) -> None:
     group: Any = dist.group.WORLD
     if rank == 0:
@@ -152,8 +168,9 @@ def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 2, fresh=True)
 
 
-def test_timeout(ranks: Ranks) -> None:
-    ranks(check_timeout, 2, fresh=True)
+@pytest.mark.parametrize("check", [check_timeout, check_own_timeout])
+def test_timeout(ranks: Ranks, check: Callable[..., None]) -> None:
+    ranks(check, 2, fresh=True)
 
 
 def test_peer_dies_in_backward(ranks: Ranks) -> None:

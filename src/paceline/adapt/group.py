@@ -45,6 +45,19 @@ class _Agreement(NamedTuple):
     operation: Operation
 
 
+def _unwatched(name: str, largest: int) -> Callable[..., bool]:
+    """The native group's method for small calls; large ones are watched, so they go the long way.
+
+    largest: of its arguments, the array that all others fit into.
+    """
+
+    def call(self: AdaptiveGroup, *arguments: Any) -> bool:
+        small = getattr(arguments[largest], "nbytes", LARGE) < LARGE
+        return small and bool(getattr(self._native, name)(*arguments))
+
+    return call
+
+
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
@@ -76,24 +89,10 @@ class AdaptiveGroup:
         call = partial(self._native.reduce_scatter, source, to, count, dtype, op, factor, mode)
         return self._watched("reduce_scatter", count * _engine.SIZES[dtype] * self._native.size, call)
 
-    def all_reduce_array(self, array: Any, op: int, factor: float) -> bool:
-        """As of the native group."""
-        if getattr(array, "nbytes", LARGE) < LARGE:  # the shortest way for what takes the shortest time
-            return bool(self._native.all_reduce_array(array, op, factor))
-        seen = _engine.look(array, True)
-        if seen is None:
-            return False
-        address, count, dtype = seen
-        self.all_reduce(address, count, dtype, op, factor, _engine.BLOCKING)
-        return True
-
-    def all_gather_array(self, output: Any, input: Any) -> bool:
-        """What is watched goes the long way."""
-        return False
-
-    def reduce_scatter_array(self, output: Any, input: Any, op: int, factor: float) -> bool:
-        """What is watched goes the long way."""
-        return False
+    all_reduce_array, all_reduce_tensor = _unwatched("all_reduce_array", 0), _unwatched("all_reduce_tensor", 0)
+    all_gather_array, all_gather_tensor = _unwatched("all_gather_array", 0), _unwatched("all_gather_tensor", 0)
+    reduce_scatter_array = _unwatched("reduce_scatter_array", 1)
+    reduce_scatter_tensor = _unwatched("reduce_scatter_tensor", 1)
 
     def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
         if nbytes < LARGE:

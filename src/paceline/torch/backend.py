@@ -54,7 +54,6 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._home = home
         self._notify = home.notify
         self._group = home.group(store, rank, size, timeout)  # type: ignore[arg-type]  # its stub knows no bytes
-        self._all_reduce = self._group.all_reduce
         self._second: _engine.Group | None = None
         self._returning = Returning()
         self._open = True

@@ -15,6 +15,8 @@ _ZERO = timedelta(0)
 
 def single(tensors: Any, operation: str) -> Tensor:
     """The one tensor that `operation` takes."""
+    if tensors.__class__ is list and len(tensors) == 1:
+        return tensors[0]  # type: ignore[no-any-return]
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:

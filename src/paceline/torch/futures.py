@@ -10,22 +10,25 @@ from typing import Any, NoReturn, TypeVar
 from torch.futures import Future
 
 S = TypeVar("S")
-_thread = local()
 
 
-def in_callback() -> bool:
-    """Whether this thread runs a callback of a collective's future."""
-    return getattr(_thread, "depth", 0) > 0
+class _Callbacks(local):
+    """Of this thread: how many callbacks of collectives' futures run within one another."""
+
+    depth = 0
+
+
+callbacks = _Callbacks()
 
 
 @contextmanager
 def running_callbacks() -> Iterator[None]:
     """What is called inside is called by callbacks."""
-    _thread.depth = getattr(_thread, "depth", 0) + 1
+    callbacks.depth += 1
     try:
         yield
     finally:
-        _thread.depth -= 1
+        callbacks.depth -= 1
 
 
 class CollectiveFuture(Future[Any]):

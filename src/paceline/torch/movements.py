@@ -12,6 +12,7 @@ from paceline.torch import checks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
+from paceline.torch.work import DONE
 
 ANY_SOURCE = -1
 
@@ -25,12 +26,16 @@ class Movements(Starting):
         if not tensor.is_cpu:
             return self._on_accelerator("broadcast", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
+        if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
+            return DONE
         memory = plain(tensor)
         copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
         arguments = (*span(memory), code_of(tensor.dtype), root)
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+        if self._blocks(opts) and self._group.all_gather_tensor(output, input):
+            return DONE
         if not output.is_cpu:
             return self._on_accelerator("_allgather_base", output, output, input, opts)
         checks.alike([output, input], "all_gather")
@@ -132,6 +137,9 @@ class Movements(Starting):
         input_splits: list[int],
         opts: Any = None,
     ) -> dist.Work:
+        equal = not output_splits and not input_splits
+        if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
+            return DONE
         if not output.is_cpu:
             return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
         dtype = checks.alike([output, input], "all_to_all")

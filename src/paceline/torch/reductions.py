@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import AllreduceOptions
 
 from paceline.torch import checks, sparse
 from paceline.torch.freed_memory import Returning
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
-from paceline.torch.starting import BLOCKING, Starting
-from paceline.torch.tables import DTYPES, OPS, PREMUL_SUM, reducible, reduction
+from paceline.torch.starting import Starting
+from paceline.torch.tables import DTYPES, reducible, reduction
 from paceline.torch.work import DONE
 
 
@@ -23,19 +21,14 @@ from paceline.torch.work import DONE
 class Reductions(Starting):
     """all_reduce, reduce and reduce_scatter in all their forms."""
 
-    _all_reduce: Callable[..., Any]
     _returning: Returning
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
-        # The way of nearly every call: it must cost next to nothing besides the engine's own.
-        if opts.__class__ is AllreduceOptions and not opts.asyncOp and self._window is None:
-            tensor = tensors[0]
-            index = hash(opts.reduceOp)
-            code = DTYPES.get(tensor.dtype)
-            if code is not None and index != PREMUL_SUM and tensor.is_contiguous() and tensor.is_cpu:
-                self._all_reduce(tensor.data_ptr(), tensor.numel(), code, OPS[index], 1.0, BLOCKING)
-                return DONE
         tensor = checks.single(tensors, "all_reduce")
+        if self._blocks(opts):
+            op, factor = reduction(opts.reduceOp)
+            if self._group.all_reduce_tensor(tensor, op, factor):
+                return DONE
         if not tensor.is_cpu:
             return self._on_accelerator("allreduce", tensor, tensors, opts)
         reduce_op = checks.reduce_op(opts)
@@ -58,13 +51,19 @@ class Reductions(Starting):
         if not tensor.is_cpu:
             return self._on_accelerator("reduce", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
+        reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+        if self._blocks(opts) and self._group.reduce_tensor(tensor, *reduction(reduce_op), root):
+            return DONE
         memory = plain(tensor)
         copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
-        reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
         arguments = (*_reduce_arguments(memory, reduce_op), root)
         return self._start("reduce", arguments, opts, [tensor], copies, [memory])
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+        if self._blocks(opts):
+            op, factor = reduction(opts.reduceOp)
+            if self._group.reduce_scatter_tensor(output, input, op, factor):
+                return DONE
         if not output.is_cpu:
             return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
         checks.alike([output, input], "reduce_scatter")

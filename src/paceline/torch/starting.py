@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -11,12 +12,13 @@ from torch import Tensor
 from paceline import _engine
 from paceline.torch import checks
 from paceline.torch.accelerator import Accelerator
-from paceline.torch.futures import in_callback
+from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
 from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup
 
 BLOCKING, NOTIFY = _engine.BLOCKING, _engine.NOTIFY
+_ZERO = timedelta(0)
 
 
 @opaque
@@ -29,6 +31,15 @@ class Starting(Accelerator):
     _notify: Callable[[int, Callable[..., None]], None]
     _window: list[dist.Work] | None
 
+    def _blocks(self, options: Any) -> bool:
+        """Whether nearly nothing is asked for: to be over on return, in the group itself and within its timeout."""
+        return (
+            not getattr(options, "asyncOp", True)
+            and options.timeout <= _ZERO
+            and self._window is None
+            and callbacks.depth == 0
+        )
+
     def _start(
         self,
         call: str,
@@ -39,21 +50,19 @@ class Starting(Accelerator):
         keep: Sequence[Tensor] = (),
     ) -> dist.Work:
         """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for."""
-        if in_callback():
-            getattr(self._callback_group(), call)(*arguments, BLOCKING)
-            copy_back(copies)
-            return CompletedWork(results)
-        timeout = checks.timeout_of(options)
-        asynchronous = checks.is_async(options)
-        if not asynchronous and timeout is None and self._window is None:
+        if self._blocks(options):
             getattr(self._group, call)(*arguments, BLOCKING)
             copy_back(copies)
             return DONE
+        if callbacks.depth:
+            getattr(self._callback_group(), call)(*arguments, BLOCKING)
+            copy_back(copies)
+            return CompletedWork(results)
         work = PendingWork(getattr(self._group, call)(*arguments, NOTIFY), results, copies, keep)
         self._notify(work.operation.id, work.finish)
         if self._window is not None:
             self._window.append(work)
-        elif not asynchronous and timeout is not None:
+        elif not checks.is_async(options) and (timeout := checks.timeout_of(options)) is not None:
             work.wait(timeout)
         return work
 

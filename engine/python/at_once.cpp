@@ -1,0 +1,101 @@
+// The ways of nearly every call: blocking, on memory that the engine can use as it is. They return false, and have done
+// nothing, if an array needs to be looked at more closely.
+#include <string>
+#include <vector>
+
+#include "progress/collectives.hpp"
+#include "python/bindings.hpp"
+#include "python/buffer.hpp"
+#include "python/tensor.hpp"
+
+namespace paceline {
+namespace {
+
+std::size_t ranks(const PyGroup& self) { return static_cast<std::size_t>(self.group->size()); }
+
+template <typename Array>
+bool fits(const Array& whole, const Array& part, std::size_t parts) {
+  return whole && part && whole.dtype() == part.dtype() && whole.count() == part.count() * parts;
+}
+
+template <typename Array>
+std::vector<Buffer> equal_blocks(const Array& whole, std::size_t blocks) {
+  const std::size_t count = whole.count() / blocks;
+  std::vector<Buffer> result;
+  result.reserve(blocks);
+  for (std::size_t i = 0; i < blocks; ++i) result.push_back({whole.data() + i * count * size_of(whole.dtype()), count});
+  return result;
+}
+
+// Arrays of one kind, which the methods' names end with.
+template <typename Array>
+void bind(nb::class_<PyGroup>& group, const std::string& kind) {
+  const auto def = [&](const char* collective, auto&& call) {
+    group.def((std::string(collective) + "_" + kind).c_str(), call);
+  };
+  def("all_reduce", [](PyGroup& self, nb::handle object, int op, double factor) {
+    const Array array(object, true);
+    if (!array) return false;
+    without_gil(self, [&] {
+      return all_reduce(*self.engine, *self.group, array.data(), array.count(), array.dtype(), op_of(op), factor,
+                        Mode::blocking);
+    });
+    return true;
+  });
+  def("broadcast", [](PyGroup& self, nb::handle object, int root) {
+    const Array array(object, true);
+    if (!array) return false;
+    without_gil(self, [&] {
+      return broadcast(*self.engine, *self.group, array.data(), array.count(), array.dtype(), root, Mode::blocking);
+    });
+    return true;
+  });
+  def("reduce", [](PyGroup& self, nb::handle object, int op, double factor, int root) {
+    const Array array(object, self.group->rank == root);
+    if (!array) return false;
+    without_gil(self, [&] {
+      return reduce(*self.engine, *self.group, array.data(), array.count(), array.dtype(), op_of(op), factor, root,
+                    Mode::blocking);
+    });
+    return true;
+  });
+  def("all_gather", [](PyGroup& self, nb::handle output, nb::handle input) {
+    const Array to(output, true);
+    const Array from(input, false);
+    if (!fits(to, from, ranks(self))) return false;
+    without_gil(self, [&] {
+      return all_gather(*self.engine, *self.group, from.data(), to.data(), from.count(), from.dtype(), Mode::blocking);
+    });
+    return true;
+  });
+  def("reduce_scatter", [](PyGroup& self, nb::handle output, nb::handle input, int op, double factor) {
+    const Array to(output, true);
+    const Array from(input, false);
+    if (!fits(from, to, ranks(self))) return false;
+    without_gil(self, [&] {
+      return reduce_scatter(*self.engine, *self.group, from.data(), to.data(), to.count(), to.dtype(), op_of(op),
+                            factor, Mode::blocking);
+    });
+    return true;
+  });
+  def("all_to_all", [](PyGroup& self, nb::handle output, nb::handle input) {
+    const Array to(output, true);
+    const Array from(input, false);
+    if (!fits(to, from, 1) || !to.divides_by(ranks(self)) || !from.divides_by(ranks(self))) return false;
+    const auto sends = equal_blocks(from, ranks(self));
+    const auto recvs = equal_blocks(to, ranks(self));
+    without_gil(self, [&] {
+      return exchange(*self.engine, *self.group, Collective::all_to_all, sends, recvs, to.dtype(), -1, Mode::blocking);
+    });
+    return true;
+  });
+}
+
+}  // namespace
+
+void bind_at_once(nb::class_<PyGroup>& group) {
+  bind<PythonBuffer>(group, "array");
+  bind<Tensor>(group, "tensor");
+}
+
+}  // namespace paceline

@@ -1,0 +1,39 @@
+// What a look at a tensor needs of the DLPack standard: its C exchange API, version 1.
+#pragma once
+
+#include <cstdint>
+
+namespace paceline::dlpack {
+
+inline constexpr const char* kAttribute = "__dlpack_c_exchange_api__";  // of the tensor's type
+inline constexpr const char* kCapsule = "dlpack_exchange_api";
+inline constexpr std::uint32_t kMajor = 1;
+
+enum Device : std::int32_t { cpu = 1 };
+enum Code : std::uint8_t { integer = 0, unsigned_integer = 1, floating = 2, brain_floating = 4, boolean = 6 };
+
+struct Tensor {
+  void* data;
+  std::int32_t device;
+  std::int32_t device_id;
+  std::int32_t dimensions;
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+  const std::int64_t* shape;
+  const std::int64_t* strides;  // in elements; null: contiguous
+  std::uint64_t byte_offset;
+};
+
+struct ExchangeApi {
+  std::uint32_t major;
+  std::uint32_t minor;
+  const void* previous;
+  void* allocate;
+  void* own;
+  void* show;
+  int (*borrow)(void* object, Tensor* out);  // with the GIL; not 0: a Python error; null: not offered
+  void* stream;
+};
+
+}  // namespace paceline::dlpack

@@ -1,0 +1,34 @@
+// Tensors as DLPack's C exchange shows them, without going through any Python code.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "kernel/types.hpp"
+
+namespace paceline {
+
+// The memory of a tensor, which its caller keeps alive.
+class Tensor {
+ public:
+  // Nothing useful, and no Python error, if the object shows no contiguous memory of the CPU of a known element type.
+  // What it shows may always be written to.
+  Tensor(nanobind::handle object, bool writable);
+
+  explicit operator bool() const { return dtype_.has_value(); }
+  std::byte* data() const { return data_; }
+  std::size_t count() const { return count_; }
+  DType dtype() const { return *dtype_; }
+  // Whether its first dimension can be cut into as many equal blocks.
+  bool divides_by(std::size_t blocks) const { return rows_ % blocks == 0; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t count_ = 1;
+  std::size_t rows_ = 1;
+  std::optional<DType> dtype_;
+};
+
+}  // namespace paceline
