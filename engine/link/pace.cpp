@@ -11,8 +11,11 @@ namespace {
 
 constexpr double kQueueSeconds = 0.007;       // of a link's bytes: a switch that holds 10 ms of them loses none
 constexpr double kSmallestWindow = 16 << 10;  // holds a long packet
-constexpr double kLargestWindow = 64 << 10;   // what any peer may send at first: beyond it the kernel knows best
-constexpr double kBookkeeping = 1.15;         // what the kernel's own takes of a buffer
+// Half of what any peer may send at first, which is the largest window it has then seen: where short packets overtake
+// the others, the kernel drops data whose acknowledgement is older than that (RFC 5961, 5.2), and it has to be sent
+// again.
+constexpr double kLargestWindow = 32 << 10;
+constexpr double kBookkeeping = 1.15;  // what the kernel's own takes of a buffer
 
 std::string congestion_control(int socket) {
   char name[16] = {};

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from operator import index
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from paceline import _engine
+from paceline.arguments import blocks, matched, needed, real, reduction, refuse, whole
 from paceline.buffers import Buffer, read, write
 from paceline.runtime import Runtime
-
-OPS: dict[str, int] = {name.lower(): number for name, number in _engine.OPS.items()}
 
 _CHANNEL_BITS = 63
 
@@ -40,7 +38,11 @@ class Operation:
 
         Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
         """
-        self._native.wait(-1.0 if timeout is None else timeout)
+        try:
+            self._native.wait(-1.0 if timeout is None else timeout)
+        except TypeError:
+            real(timeout, "timeout")
+            raise
         if not self._given_back:
             self._given_back = True
             for buffer in self._buffers:
@@ -91,25 +93,35 @@ class Group:
 
         `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
         """
-        number = _op(op)
-        if not async_op and self._native.all_reduce_array(array, number, factor):
-            return None
+        number = reduction(op)
+        try:
+            if not async_op and self._native.all_reduce_array(array, number, factor):
+                return None
+        except TypeError:
+            refuse(factor=factor)
+            raise
         data = write(array)
         return self._run(
             lambda mode: self._native.all_reduce(data.address, data.count, data.dtype, number, factor, mode),
             [data],
             async_op,
+            factor=factor,
         )
 
     def broadcast(self, array: Any, root: int = 0, *, async_op: bool = False) -> Operation | None:
         """Give every rank the root's `array`, in place."""
-        if not async_op and self._native.broadcast_array(array, root):
-            return None
+        try:
+            if not async_op and self._native.broadcast_array(array, root):
+                return None
+        except TypeError:
+            refuse(root=root)
+            raise
         data = write(array)
         return self._run(
             lambda mode: self._native.broadcast(data.address, data.count, data.dtype, root, mode),
             [data],
             async_op,
+            root=root,
         )
 
     def reduce(
@@ -124,9 +136,11 @@ class Group:
         """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are."""
         data = write(array) if self.rank == root else read(array)
         return self._run(
-            lambda mode: self._native.reduce(data.address, data.count, data.dtype, _op(op), factor, root, mode),
+            lambda mode: self._native.reduce(data.address, data.count, data.dtype, reduction(op), factor, root, mode),
             [data],
             async_op,
+            factor=factor,
+            root=root,
         )
 
     def all_gather(self, output: Any, input: Any, *, async_op: bool = False) -> Operation | None:
@@ -134,7 +148,7 @@ class Group:
         if not async_op and self._native.all_gather_array(output, input):
             return None
         source, data = read(input), write(output)
-        _match(data, source, source.count * self.size, "output")
+        matched(data, source, source.count * self.size, "output")
         return self._run(
             lambda mode: self._native.all_gather(source.address, data.address, source.count, data.dtype, mode),
             [data, source],
@@ -145,17 +159,22 @@ class Group:
         self, output: Any, input: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
     ) -> Operation | None:
         """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`."""
-        number = _op(op)
-        if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
-            return None
+        number = reduction(op)
+        try:
+            if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
+                return None
+        except TypeError:
+            refuse(factor=factor)
+            raise
         source, data = read(input), write(output)
-        _match(source, data, data.count * self.size, "input")
+        matched(source, data, data.count * self.size, "input")
         return self._run(
             lambda mode: self._native.reduce_scatter(
                 source.address, data.address, data.count, data.dtype, number, factor, mode
             ),
             [data, source],
             async_op,
+            factor=factor,
         )
 
     def all_to_all(
@@ -175,9 +194,9 @@ class Group:
         if equal and not async_op and self._native.all_to_all_array(output, input):
             return None
         source, data = read(input), write(output)
-        sends = _blocks(source, input_counts, self.size, "input")
-        recvs = _blocks(data, output_counts, self.size, "output")
-        _match(data, source, data.count, "output")
+        sends = blocks(source, input_counts, self.size, "input")
+        recvs = blocks(data, output_counts, self.size, "output")
+        matched(data, source, data.count, "output")
         return self._run(
             lambda mode: self._native.exchange("all_to_all", sends, recvs, data.dtype, -1, mode),
             [data, source],
@@ -192,9 +211,9 @@ class Group:
         sends = [(source.address, source.count)] * self.size
         if self.rank != root:
             return self._exchange("gather", sends, [(0, 0)] * self.size, source, root, [source], async_op)
-        data = write(_needed(output, "output", "gather"))
-        _match(data, source, source.count * self.size, "output")
-        recvs = _blocks(data, None, self.size, "output")
+        data = write(needed(output, "output", "gather"))
+        matched(data, source, source.count * self.size, "output")
+        recvs = blocks(data, None, self.size, "output")
         return self._exchange("gather", sends, recvs, source, root, [data, source], async_op)
 
     def scatter(
@@ -205,9 +224,9 @@ class Group:
         recvs = [(data.address, data.count)] * self.size
         if self.rank != root:
             return self._exchange("scatter", [(0, 0)] * self.size, recvs, data, root, [data], async_op)
-        source = read(_needed(input, "input", "scatter"))
-        _match(source, data, data.count * self.size, "input")
-        sends = _blocks(source, None, self.size, "input")
+        source = read(needed(input, "input", "scatter"))
+        matched(source, data, data.count * self.size, "input")
+        sends = blocks(source, None, self.size, "input")
         return self._exchange("scatter", sends, recvs, data, root, [data, source], async_op)
 
     def barrier(self, *, async_op: bool = False) -> Operation | None:
@@ -221,14 +240,22 @@ class Group:
             lambda mode: self._native.send(data.address, data.count, data.dtype, peer, tag, mode),
             [data],
             async_op,
+            peer=peer,
+            tag=tag,
         )
 
     def recv(self, array: Any, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
         """Receive into `array` from rank `peer` (None: any). Returns the sender's rank, or an `Operation`."""
         data = write(array)
         source = -1 if peer is None else peer
-        native = self._native.recv(data.address, data.count, data.dtype, source, tag, _engine.ASYNC)
-        operation = Operation(self._home, native, [data])
+        operation = self._run(
+            lambda mode: self._native.recv(data.address, data.count, data.dtype, source, tag, mode),
+            [data],
+            True,
+            peer=source,
+            tag=tag,
+        )
+        assert operation is not None
         if async_op:
             return operation
         operation.wait()
@@ -239,8 +266,8 @@ class Group:
 
         Every rank of this group must call it; `color=None` joins no group. Both are whole numbers of 64 bits.
         """
-        place = self.rank if key is None else _whole(key, "key")
-        part = None if color is None else _whole(color, "color")
+        place = self.rank if key is None else whole(key, "key")
+        part = None if color is None else whole(color, "color")
         channel = secrets.randbits(_CHANNEL_BITS)
         mine = np.array([0 if part is None else 1, part or 0, place, channel], np.int64)
         everyone = np.empty((self.size, 4), np.int64)
@@ -254,7 +281,7 @@ class Group:
 
     def abort(self, reason: str = "asked to") -> None:
         """Make every unfinished and later operation of this group raise `Aborted` on every rank."""
-        self._native.abort(reason)
+        self._native.abort(str(reason))
 
     def close(self) -> None:
         """Leave this group; the links to the other processes stay for other groups, until the process ends."""
@@ -283,57 +310,20 @@ class Group:
             lambda mode: self._native.exchange(collective, sends, recvs, like.dtype, root, mode),
             buffers,
             async_op,
+            root=root,
         )
 
-    def _run(self, call: Callable[[int], Any], buffers: Sequence[Buffer], async_op: bool) -> Operation | None:
+    def _run(
+        self, call: Callable[[int], Any], buffers: Sequence[Buffer], async_op: bool, **numbers: Any
+    ) -> Operation | None:
+        """`numbers`: what the user gave, by the names of the arguments."""
+        try:
+            native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
+        except TypeError:
+            refuse(**numbers)
+            raise
         if async_op:
-            return Operation(self._home, call(_engine.ASYNC), buffers)
-        call(_engine.BLOCKING)
+            return Operation(self._home, native, buffers)
         for buffer in buffers:
             buffer.give_back()
         return None
-
-
-def _op(name: str) -> int:
-    number = OPS.get(name)
-    if number is None:
-        raise ValueError(f"no such reduction: {name!r}; use one of {', '.join(OPS)}")
-    return number
-
-
-def _whole(value: Any, name: str) -> int:
-    try:
-        number = index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {value!r}") from None
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{name} must fit into 64 bits, got {number}")
-    return number
-
-
-def _needed(value: Any | None, name: str, collective: str) -> Any:
-    if value is None:
-        raise ValueError(f"the root of a {collective} must give `{name}`")
-    return value
-
-
-def _match(larger: Buffer, other: Buffer, count: int, name: str) -> None:
-    if larger.dtype != other.dtype:
-        raise TypeError(f"input and output must have the same dtype, not {larger.dtype_name} and {other.dtype_name}")
-    if larger.count != count:
-        raise ValueError(f"{name} must hold {count} elements, not {larger.count}")
-
-
-def _blocks(buffer: Buffer, counts: Sequence[int] | None, size: int, name: str) -> list[tuple[int, int]]:
-    if counts is None:
-        if buffer.count % size:
-            raise ValueError(f"{name} has {buffer.count} elements, which {size} ranks cannot share equally")
-        counts = [buffer.count // size] * size
-    if len(counts) != size or sum(counts) != buffer.count or min(counts) < 0:
-        raise ValueError(f"{name} counts must be {size} numbers that add up to {buffer.count}")
-    width = _engine.SIZES[buffer.dtype]
-    blocks, start = [], buffer.address
-    for count in counts:
-        blocks.append((start, count))
-        start += count * width
-    return blocks

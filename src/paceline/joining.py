@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from paceline.arguments import real, whole
 from paceline.errors import ConfigurationError
 from paceline.group import Group
 from paceline.home import runtime
@@ -23,9 +24,9 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     """
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
-    if rank is not None and size is not None and not 0 <= rank < size:
+    if rank is not None and size is not None and not 0 <= whole(rank, "rank") < whole(size, "size"):
         raise ConfigurationError(f"rank must be from 0 to size - 1, got rank {rank} of {size}")
-    if timeout is not None and not timeout > 0:
+    if timeout is not None and not real(timeout, "timeout") > 0:
         raise ConfigurationError(f"timeout must be more than 0 seconds, got {timeout}")
     settings = runtime().settings
     if rank is not None and size is not None:

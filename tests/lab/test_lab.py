@@ -10,6 +10,7 @@ import pytest
 
 from paceline.lab.lab import UNLIMITED, Lab, switched
 from paceline.lab.namespaces import Unavailable, existing, remove_abandoned
+from paceline.lab.shaping import bucket
 from paceline.topology import Link, Node, Topology, read
 
 LISTEN = "import socket,sys; s=socket.create_server((sys.argv[1], 5000)); print('ready', flush=True); \
@@ -42,6 +43,17 @@ def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
         assert lab.machines[0].address not in addresses
         assert len([name for name in existing() if name.startswith(lab.prefix)]) == 5
     assert not [name for name in existing() if name.startswith(lab.prefix)]
+
+
+@pytest.mark.requires_root_network
+def test_machines_know_each_other_beforehand() -> None:
+    """What the kernel has to find out itself it keeps in places that all namespaces share: 64 machines need more."""
+    with Lab(nested()) as lab:
+        for number, machine in enumerate(lab.machines):
+            shown = subprocess.run([*lab.exec(number), "ip", "neigh"], capture_output=True, text=True, check=True)
+            lines = [line.split() for line in shown.stdout.splitlines() if "PERMANENT" in line]
+            others = [other for other in lab.machines if other is not machine]
+            assert {line[0]: line[4] for line in lines} == {other.address: other.mac for other in others}
 
 
 @pytest.mark.requires_root_network
@@ -134,6 +146,49 @@ def test_machines_get_host_names_that_differ() -> None:
     hosts = [one.host for one in lab.machines]
     assert len(set(hosts)) == 4
     assert all(host.isascii() and host.replace("-", "").isalnum() for host in hosts)
+
+
+SILENT = """children:
+  - {machine: a, ranks: 1, uplink: 200 Mbit/s}
+  - switch: rack
+    uplink: {up: 100 Mbit/s, down: 50 Mbit/s}
+    children: [{machine: b, ranks: 2, uplink: 300 Mbit/s}]
+"""
+
+
+def told(lab: Lab) -> Path:
+    return Path(lab.environment(0)["PACELINE_TOPOLOGY"])
+
+
+def test_jobs_are_told_of_the_bursts_that_the_links_let_cross(tmp_path: Path) -> None:
+    """1 ms where the file says nothing, and at least 16 kB: on the rack's link, 1.28 ms of the faster way."""
+    file = tmp_path / "nested.yaml"
+    file.write_text(SILENT)
+    lab = Lab(read(file), file)
+    known = read(told(lab))
+    assert known == lab.topology
+    bursts = {node.name: node.uplink.burst for node in known.root.walk() if node.uplink and node.kind != "rank"}
+    assert bursts == {"a": 1e-3, "b": 1e-3, "rack": pytest.approx(1.28e-3)}
+    for one in lab.uplinks:
+        buckets = [bucket(rate, one.link) / rate for rate in (one.link.up, one.link.down)]
+        assert min(buckets) == pytest.approx(one.link.burst)
+
+
+def test_a_file_that_says_it_all_is_handed_to_the_jobs_itself(tmp_path: Path) -> None:
+    file = tmp_path / "said.yaml"
+    file.write_text(f"burst: 2 ms\n{SILENT}")
+    assert told(Lab(read(file), file)) == file
+
+
+def test_who_is_inside_a_lab_knows_the_same_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "nested.yaml"
+    file.write_text(SILENT)
+    lab = Lab(read(file), file)
+    found = Lab.inside(lab.environment(1))
+    assert found is not None
+    inside, number = found
+    assert number == 1
+    assert inside.topology == lab.topology == read(told(inside))
 
 
 @pytest.mark.parametrize(

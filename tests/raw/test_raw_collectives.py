@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,4 +97,44 @@ def test_wrong_arguments_get_one_sentence() -> None:
             group.split(0, 1 << 63)
         with pytest.raises(ValueError, match="add up to 4"):
             group.all_to_all(array.copy(), array, [5], [4])
+        with pytest.raises(TypeError, match=r"^output counts must be a whole number for every rank, got 4$"):
+            group.all_to_all(array.copy(), array, 4, [4])  # type: ignore[arg-type]
+    runtime().close()
+
+
+NO_NUMBERS: dict[str, Callable[[Any, Any], object]] = {
+    "factor must be a number, got 'x'": lambda group, array: group.all_reduce(array, factor="x"),
+    "factor must be a number, got None": lambda group, array: group.all_reduce(array, factor=None, async_op=True),
+    "factor must be a number, got '2'": lambda group, array: group.reduce(array, factor="2"),
+    "factor must be a number, got []": lambda group, array: group.reduce_scatter(array, array.copy(), factor=[]),
+    "root must be a whole number, got '0'": lambda group, array: group.broadcast(array, root="0"),
+    "root must be a whole number, got 1.5": lambda group, array: group.broadcast(array, root=1.5, async_op=True),
+    "root must be a whole number, got None": lambda group, array: group.reduce(array, root=None),
+    "root must be a whole number, got 'a'": lambda group, array: group.gather(array, array.copy(), root="a"),
+    "root must be a whole number, got [0]": lambda group, array: group.scatter(array, array.copy(), root=[0]),
+    "peer must be a whole number, got '1'": lambda group, array: group.send(array, "1"),
+    "peer must be a whole number, got 0.5": lambda group, array: group.recv(array, 0.5),
+    "tag must be a whole number, got 'b'": lambda group, array: group.send(array, 0, "b"),
+    "each of input counts must be a whole number, got 4.0": lambda group, array: group.all_to_all(
+        array, array.copy(), [4], [4.0]
+    ),
+    "timeout must be a number, got '3'": lambda group, array: group.barrier(async_op=True).wait("3"),
+    "timeout must be a number, got '4'": lambda group, array: paceline.init(0, 1, "4"),  # type: ignore[arg-type]
+    "rank must be a whole number, got '0'": lambda group, array: paceline.init("0", 1),  # type: ignore[arg-type]
+}
+
+
+def test_what_is_no_number_is_refused_by_its_name_and_harms_nobody() -> None:
+    with paceline.init(0, 1, timeout=10) as group:
+        array = np.ones(4, np.float32)
+        for sentence, call in NO_NUMBERS.items():
+            with pytest.raises(TypeError, match=f"^{re.escape(sentence)}$"):
+                call(group, array)
+        with pytest.raises(ValueError, match=f"^root must fit into 32 bits, got {1 << 31}$"):
+            group.broadcast(array, 1 << 31)
+        with pytest.raises(ValueError, match=r"^no such reduction: \[3\]; use one of sum, avg"):
+            group.all_reduce(array, [3])  # type: ignore[arg-type]
+        group.all_reduce(array, "premul_sum", factor=np.float32(3))  # type: ignore[arg-type]
+        group.broadcast(array, np.int64(0))  # type: ignore[arg-type]
+        assert (array == 3).all()
     runtime().close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 
@@ -115,9 +116,15 @@ def test_one_machine() -> None:
     assert findings(found, alone) == []
 
 
-def judged(links: list[Link], locals: list[Link] | None = None, slow: tuple[int, int] | None = None) -> list[str]:
+def judged(
+    links: list[Link],
+    locals: list[Link] | None = None,
+    slow: tuple[int, int] | None = None,
+    waited: list[float] | None = None,
+) -> list[str]:
     ranks = [2] * len(links)
     result = measured(links, locals or [Link(8e9, 8e9, 1e-6)] * len(links), ranks)
+    result = dataclasses.replace(result, waited=np.array(waited or []))
     if slow is not None:
         result.rate[slow] /= 4
     return findings(infer(facts_of(ranks), result), result)
@@ -130,6 +137,16 @@ def even(count: int) -> list[Link]:
 def test_nothing_is_slow_where_all_are_alike() -> None:
     for count in (2, 3, 7):
         assert judged(even(count)) == []
+
+
+def test_who_waited_for_a_core_is_named_first() -> None:
+    assert judged(even(3), waited=[0.1, 0.2, 0.2]) == []
+    busy, slow = judged([*even(3), Link(50 * MBIT, 200 * MBIT, 50e-6)], waited=[0, 0.5, 0.1, 0.7])
+    assert busy == (
+        "busy machines: on m1, m3 the rank that measured waited for a core, up to 70 % of the time; "
+        "what follows may be slow for that alone, or look faster than it is"
+    )
+    assert slow.startswith("slow link: m3")
 
 
 def test_a_slow_link_is_named() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.check.cores import waited_seconds
 from paceline.check.crowd import loaded
 from paceline.check.probe import latency, receive_stream, send_stream
 from paceline.check.schedule import Round, crowds, packed, rounds
@@ -45,6 +46,7 @@ def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _L
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     within = np.array(_within(group, machines[own], longest / 3))
     group.barrier()
+    begun, waited = time.monotonic(), waited_seconds()
     schedule = rounds(count, MOST_ROUNDS)
     rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS, longest)
     # What a moment's noise made slow is fast the second time.
@@ -54,7 +56,9 @@ def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _L
         rate = np.fmax(rate, second)
     local = _of_first_ranks(group, machines, within)
     loads = _crowded(group, machines, rate, min(longest, _LONGEST_ROUND))
-    return Measured(rate, latencies, local_rate=local[:, 0], local_latency=local[:, 1], loads=loads)
+    share = (waited_seconds() - waited) / (time.monotonic() - begun)
+    shares = _of_first_ranks(group, machines, np.array([share]))[:, 0]
+    return Measured(rate, latencies, local[:, 0], local[:, 1], loads, waited=shares)
 
 
 def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:

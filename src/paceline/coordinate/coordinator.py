@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import _engine
+from paceline.arguments import OPS, reduction
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Tuning
-from paceline.group import OPS, Group
+from paceline.group import Group
 from paceline.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Coordinator:
             _ALL_REDUCE,
             name,
             *data,
-            _number(op),
+            reduction(op),
             -1,
             _written(tuple(shape)),
             prescale,
@@ -166,7 +167,7 @@ class Coordinator:
             _REDUCE_SCATTER,
             name,
             *source,
-            _number(op),
+            reduction(op),
             -1,
             _written(tuple(shape)),
             prescale,
@@ -277,13 +278,6 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     if options is None and group.size < home.settings.size:  # who shares ranks with others cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(home, group.native, chosen, group.timeout)
-
-
-def _number(op: str) -> int:
-    number = OPS.get(op)
-    if number is None:
-        raise ValueError(f"no such reduction: {op!r}; use one of {', '.join(OPS)}")
-    return number
 
 
 @lru_cache(maxsize=4096)

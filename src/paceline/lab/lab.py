@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from paceline import topology as trees
 from paceline.lab import shaping
@@ -40,6 +41,11 @@ class Machine:
     namespace: str
     address: str
     ranks: range
+
+    @property
+    def mac(self) -> str:
+        """The hardware address of INTERFACE."""
+        return "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
 
 
 @dataclass(frozen=True)
@@ -72,15 +78,17 @@ class Lab:
 
     Links are held to their rates in both directions; those of ranks inside a machine are as they are. A switch or
     machine at the root, and links of infinite rate, are held to nothing.
-    file: where the topology was read from; the machines' environment then names it.
+    file: where the topology was read from, None if their jobs are to know nothing of it; the machines' environment then
+    names a file with this topology: that one, unless the links let more cross at once than stands there.
     Raises ValueError for a topology that is no cluster, and on entering Unavailable, having removed what it had made,
     where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left, nor a moment
     after its process was killed; where its guard was killed too, until the next lab is made.
     """
 
     def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
-        self.topology = topology
+        self.topology = replace(topology, root=shaping.held(topology.root))
         self.file = file
+        self._written = None if file is None or self.topology == topology else _written(self.topology)
         self.prefix = prefix or new_prefix()
         self._made_elsewhere = prefix is not None
         self._secret = secrets.token_hex(32)
@@ -88,7 +96,7 @@ class Lab:
         self.guard: Guard | None = None
         self.uplinks: tuple[Uplink, ...] = ()
         self.machines: tuple[Machine, ...] = ()
-        placed = list(topology.machines())
+        placed = list(self.topology.machines())
         if len({node.name for node, _ in placed}) != len(placed):
             raise ValueError("a lab needs a name of its own for every machine")
         if sum(len(ranks) for _, ranks in placed) != topology.world:
@@ -98,7 +106,7 @@ class Lab:
         for number, (node, ranks) in enumerate(placed):
             namespace, address = f"{self.prefix}-{number}", f"10.77.0.{number + 1}"
             self.machines += (Machine(node.name, self._host(node.name), namespace, address, ranks),)
-        self._walk(topology.root, None)
+        self._walk(self.topology.root, None)
         # Sockets that take IPv4 and IPv6 look for the second form; it must not be found under the machine's own name.
         self._hosts = "\n".join(
             f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab"
@@ -136,7 +144,10 @@ class Lab:
             "PET_MASTER_ADDR": self.machines[0].address,
             "PET_MASTER_PORT": str(_MASTER_PORT),
         }
-        return said if self.file is None else {**said, "PACELINE_TOPOLOGY": str(self.file.resolve())}
+        if self.file is None:
+            return said
+        file = self.file.absolute() if self._written is None else f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
+        return {**said, "PACELINE_TOPOLOGY": str(file)}
 
     def rate(self, source: int, target: int) -> float:
         """Bytes/s of the slowest link on the way from one machine to another."""
@@ -247,7 +258,15 @@ class Lab:
             shaping.shape(one.below, one.device, one.link.up, one.link)
             shaping.shape(one.switch, one.port, one.link.down, one.link)
         for machine in self.machines:
+            ip("-n", machine.namespace, "link", "set", INTERFACE, "address", machine.mac)
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
+            self._introduce(machine)
+
+    # Told, not asked for by ARP: all namespaces share the kernel's 1024 places for what was found so.
+    def _introduce(self, machine: Machine) -> None:
+        others = [other for other in self.machines if other is not machine]
+        told = [f"neigh add {one.address} lladdr {one.mac} dev {INTERFACE} nud permanent\n" for one in others]
+        ip("-n", machine.namespace, "-batch", "-", given="".join(told))
 
     def _remove(self) -> None:
         try:
@@ -255,6 +274,14 @@ class Lab:
         finally:
             if self.guard is not None:
                 self.guard.close()
+
+
+def _written(topology: Topology) -> IO[str]:
+    """A file in memory with this topology, which is gone with the lab, however that ends."""
+    file = os.fdopen(os.memfd_create("topology"), "w", encoding="utf-8")
+    file.write(trees.dump(topology))
+    file.flush()
+    return file
 
 
 def switched(ranks: Sequence[int], link: Link = UNLIMITED) -> Topology:

@@ -102,9 +102,9 @@ def remove_when_orphaned(prefix: str) -> None:
         delete(left)
 
 
-def ip(*arguments: str) -> str:
-    """What `ip` prints; raises Unavailable with its complaint."""
-    return _output("ip", arguments)
+def ip(*arguments: str, given: str = "") -> str:
+    """What `ip` prints, with `given` as its input; raises Unavailable with its complaint."""
+    return _output("ip", arguments, given)
 
 
 def tc(*arguments: str) -> str:
@@ -118,9 +118,9 @@ def program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
-def _output(command: str, arguments: tuple[str, ...]) -> str:
+def _output(command: str, arguments: tuple[str, ...], given: str = "") -> str:
     words = [program(command) or command, *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=_COMMAND_SECONDS)
+    done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=_COMMAND_SECONDS)
     if done.returncode:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
         raise Unavailable(f"`{command} {' '.join(arguments)}` failed: {reason}")

@@ -1,19 +1,21 @@
 """How one direction of a link is held to its rate, and given its latency, with `tc`.
 
-Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in 1 ms, if its `burst` does not say
-otherwise: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The queue is 10 ms, as
-that of a switch: long enough for TCP to fill the link, short enough that nothing waits behind a flow for long. Short
-packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait behind the data of
-the other direction would slow TCP's streams by as much as half, and by chance.
+Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in its `burst`, and that is 1 ms
+where the topology says nothing: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The
+queue is 10 ms, as that of a switch: long enough for TCP to fill the link, short enough that nothing waits behind a flow
+for long. Short packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait
+behind the data of the other direction would slow TCP's streams by as much as half, and by chance. Unlike there they
+overtake the data of their own stream too.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paceline.lab.namespaces import Unavailable, tc
-from paceline.topology import Link
+from paceline.topology import Link, Node
 
 BUCKET_SECONDS = 0.001
 QUEUE_SECONDS = 0.010
@@ -28,6 +30,14 @@ _HEADERS = 0.9
 # An IPv4 packet of less than 128 bytes, told by the length in its header.
 _SHORT = ("protocol", "ip", "u32", "match", "u16", "0x0000", "0xff80", "at", "2")
 _SHORT_SHARE = 0.1
+
+
+def held(node: Node) -> Node:
+    """With the bursts that the links of this node and all below it really let cross, machines' insides as they are."""
+    if node.kind not in ("switch", "machine"):
+        return node
+    link = node.uplink and _held(node.uplink)
+    return replace(node, uplink=link, children=tuple(held(child) for child in node.children))
 
 
 def shape(namespace: str, device: str, rate: float, link: Link) -> None:
@@ -59,13 +69,20 @@ def change(namespace: str, device: str, rate: float, link: Link) -> None:
 
 def bucket(rate: float, link: Link) -> int:
     """Bytes that may pass at once where `link` carries `rate` bytes/s."""
-    return max(LEAST_BUCKET, round(rate * (link.burst or BUCKET_SECONDS)))
+    return max(LEAST_BUCKET, round(rate * link.burst))
 
 
 def longest_packet(links: Sequence[Link]) -> int:
     """Bytes of the longest packet that senders should make on such links: it fits in their buckets."""
     rates = ((rate, link) for link in links for rate in (link.up, link.down) if math.isfinite(rate))
     return min([_LONGEST_PACKET, *(round(bucket(rate, link) * _HEADERS) for rate, link in rates)])
+
+
+def _held(link: Link) -> Link:
+    rates = [rate for rate in (link.up, link.down) if math.isfinite(rate)]
+    if not rates:
+        return link
+    return replace(link, burst=max(link.burst or BUCKET_SECONDS, LEAST_BUCKET / max(rates)))
 
 
 def _hold(namespace: str, device: str, rate: float, burst: int, queues: bool, verb: str = "add") -> None:

@@ -25,6 +25,8 @@ LATE = 3.0
 """A latency above this multiple of the others' median is named."""
 LATE_SECONDS = 100e-6
 """But not for less than this much more."""
+BUSY = 0.25
+"""Of the time; who waits longer for a core says little of a link."""
 
 
 def findings(placement: Placement, measured: Measured) -> list[str]:
@@ -35,6 +37,7 @@ def findings(placement: Placement, measured: Measured) -> list[str]:
     if len(machines) == 1:
         return []
     return [
+        *_busy(machines, measured),
         *_slow_links(machines),
         *_slow_machines(machines, measured),
         *_late(machines),
@@ -52,10 +55,23 @@ def _narrow(root: Node) -> list[str]:
             if speed < SLOW_LINK * below:
                 ways.append(f"{does} {show_speed(speed)} together, though their links carry {show_speed(below)}")
         if ways:
-            names = [child.name for child in switch.children]
-            listed = ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")
-            found.append(f"shared link: {listed}, below {switch.name}, {', and '.join(ways)}")
+            found.append(f"shared link: {_listed(switch.children)}, below {switch.name}, {', and '.join(ways)}")
     return found
+
+
+def _busy(machines: Sequence[Node], measured: Measured) -> list[str]:
+    busy = [machine for machine, waited in zip(machines, measured.waited, strict=False) if waited > BUSY]
+    if not busy:
+        return []
+    most = float(np.max(measured.waited))
+    return [
+        f"busy machines: on {_listed(busy)} the rank that measured waited for a core, up to {100 * most:.0f} % of the "
+        "time; what follows may be slow for that alone, or look faster than it is"
+    ]
+
+
+def _listed(nodes: Sequence[Node]) -> str:
+    return ", ".join(node.name for node in nodes[:MOST_NAMES]) + (" …" if len(nodes) > MOST_NAMES else "")
 
 
 def _slow_links(machines: Sequence[Node]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,8 @@ class Measured:
 
     rate[i, j]: bytes per second from machine i to machine j, with no other pair on either's link. latency[i, j]:
     seconds that a small message takes between ranks of the two. local_rate[i], local_latency[i]: the same between
-    ranks of machine i. loads: what they get when all send at once, first all machines, then parts of them.
+    ranks of machine i. loads: what they get when all send at once, first all machines, then parts of them. waited[i]:
+    seconds, of each between machines, that the first rank of machine i waited for a core; empty where nobody looked.
     """
 
     rate: Matrix
@@ -46,3 +47,4 @@ class Measured:
     local_rate: Matrix
     local_latency: Matrix
     loads: tuple[Load, ...] = ()
+    waited: Matrix = field(default_factory=lambda: np.empty(0))

@@ -28,11 +28,12 @@ def command(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
     json_file: JSON = None,
 ) -> None:
-    """Train ResNet-18 on random 64×64 images: alone, through DDP over nothing, Gloo and Paceline, and in the arena.
+    """Train ResNet-18 on random 64×64 images: alone, with DDP over nothing, Gloo and Paceline, in the arena, and FSDP2.
 
     Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
-    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. "arena_hook": DDP
-    with Paceline's communication hook; "gradient_buckets": Paceline without DDP. The gradients are checked first.
+    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. "arena_hook": DDP with
+    Paceline's communication hook; "gradient_buckets": Paceline without DDP; "fsdp_…": FSDP2, every residual block
+    sharded, over Gloo and Paceline. The gradients are checked first.
     "exposed" is what a step takes longer than that of "silent": communication that nothing hides.
     "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
 

@@ -18,6 +18,8 @@ WAYS = {
     "paceline": "ddp",
     "arena_hook": "ddp",
     "gradient_buckets": "arena",
+    "fsdp_gloo": "fsdp",
+    "fsdp_paceline": "fsdp",
 }
 """The ways of `ranks/training.py`, each with the path that its gradients take; the first two show what is possible."""
 

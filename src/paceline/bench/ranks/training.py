@@ -10,10 +10,13 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from .models.resnet import resnet
+from .models.resnet import Residual, resnet
 from .silent import SilentProcessGroup
 from .wire import Message
 
@@ -53,6 +56,24 @@ def _gradient_buckets(module: nn.Module) -> nn.Module:
     return module
 
 
+def _sharded(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
+    mesh = DeviceMesh.from_group(group, "cpu")
+    for block in module:  # type: ignore[attr-defined]
+        if isinstance(block, Residual):
+            fully_shard(block, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+def _fsdp_gloo(module: nn.Module) -> nn.Module:
+    return _sharded(module, dist.new_group(backend="gloo"))
+
+
+def _fsdp_paceline(module: nn.Module) -> nn.Module:
+    importlib.import_module("paceline.torch")
+    return _sharded(module, dist.new_group(backend="paceline"))
+
+
 WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "alone": _alone,
     "silent": _silent,
@@ -60,6 +81,8 @@ WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "paceline": _paceline,
     "arena_hook": _arena_hook,
     "gradient_buckets": _gradient_buckets,
+    "fsdp_gloo": _fsdp_gloo,
+    "fsdp_paceline": _fsdp_paceline,
 }
 """How a module is trained: each makes of it what the training calls. A new way is a line here and in ddp/measure.py."""
 
@@ -68,6 +91,10 @@ def network() -> nn.Module:
     """A new ResNet-18, the same each time."""
     torch.manual_seed(_SEED)
     return resnet(18, _CLASSES)
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 class Training:
@@ -79,10 +106,10 @@ class Training:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._way = options["way"]
         self.about = f"{self._way} with torch {torch.__version__}"
-        module = network()
-        self._parameters = list(module.parameters())
-        self._module = WAYS[self._way](module)
-        self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=True)
+        self._module = WAYS[self._way](network())
+        self._parameters = list(self._module.parameters())
+        fused = not isinstance(self._parameters[0], DTensor)  # torch has no fused SGD for shards
+        self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=fused)
         random = torch.Generator().manual_seed(100 + self.rank)
         batch, pixels = int(options["batch"]), int(options["pixels"])
         self._images = torch.randn(batch, 3, pixels, pixels, generator=random)
@@ -125,7 +152,7 @@ class Training:
     def _gradients(self, module: nn.Module) -> Tensor:
         module.zero_grad()
         self._backward(module)
-        return torch.cat([parameter.grad.flatten() for parameter in module.parameters() if parameter.grad is not None])
+        return torch.cat([_whole(p.grad).flatten() for p in module.parameters() if p.grad is not None])
 
     def _backward(self, module: nn.Module) -> None:
         cross_entropy(module(self._images), self._labels).backward()  # type: ignore[no-untyped-call]
