@@ -9,12 +9,12 @@
 namespace paceline {
 namespace {
 
-std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + 2 * ranks * sizeof(Block); }
+std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + kSmallSlots * ranks * sizeof(Block); }
 
 LaneMemory& allocate(Arena& arena, int size) {
   // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
   std::byte* memory = arena.allocate(part_bytes(static_cast<std::size_t>(size)));
-  std::memset(memory, 0, offsetof(LaneMemory, slots));
+  std::memset(memory, 0, offsetof(LaneMemory, small));
   return *reinterpret_cast<LaneMemory*>(memory);
 }
 
@@ -75,7 +75,7 @@ bool Lane::all_begun(std::uint64_t turn) const {
 }
 
 void Lane::begin(std::uint64_t turn, bool awaited) {
-  own_.cells[turn % 2].turn.store(turn, std::memory_order_release);
+  own_.cells[turn % kCells].turn.store(turn, std::memory_order_release);
   // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (awaited || all_begun(turn)) ring();
@@ -93,11 +93,15 @@ void Lane::ring() const {
 
 const Cell* Lane::last_begun(int rank) const {
   if (!knows(rank)) return nullptr;
-  const Cell* cells = of(rank).cells;
-  const auto even = cells[0].turn.load(std::memory_order_acquire);
-  const auto odd = cells[1].turn.load(std::memory_order_acquire);
-  if (even == 0 && odd == 0) return nullptr;
-  return &cells[even > odd ? 0 : 1];
+  const Cell* last = nullptr;
+  std::uint64_t turn = 0;
+  for (const Cell& cell : of(rank).cells) {
+    const auto begun = cell.turn.load(std::memory_order_acquire);
+    if (begun <= turn) continue;
+    turn = begun;
+    last = &cell;
+  }
+  return last;
 }
 
 const Cell* Lane::last_finished(int rank) const {

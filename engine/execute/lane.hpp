@@ -1,9 +1,12 @@
 // What the ranks of a group on one machine share to take turns: each has a part of it in its own arena.
 //
 // Every collective that goes this way is a turn, numbered from 1, the same on all ranks. A rank begins turn t by
-// filling in its cell for t and then storing t there. It does so once everybody has begun t-1, that is, has finished
-// t-2 and looks no more at the cell that t overwrites: two cells a rank are enough, and one store a turn. The same
-// holds for the two slots. Only its owner writes a cell or a slot; counters say who.
+// filling in its cell for t and then storing t there. What it has lies in one of S slots, those of small data or of
+// large ones: it begins t once everybody has begun t-S+1, that is, has finished t-S and looks no more at the slot that
+// t overwrites. So who needs nobody, as the root of a broadcast, runs ahead, and its peers need not take turns on the
+// CPUs that they share at every call. Before it begins, it also looks at the cells of turns up to t-S+1, whether all
+// agree: with twice as many cells as small slots none of those can be overwritten meanwhile. Only its owner writes a
+// cell or a slot; counters say who.
 #pragma once
 
 #include <atomic>
@@ -18,6 +21,10 @@ namespace paceline {
 class Link;
 
 inline constexpr std::size_t kOneShotBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kSmallBytes = std::size_t{2} << 10;
+inline constexpr std::uint64_t kSmallSlots = 16;
+inline constexpr std::uint64_t kLargeSlots = 2;
+inline constexpr std::uint64_t kCells = 2 * kSmallSlots;
 inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 
 struct alignas(kCacheLine) Cell {
@@ -38,7 +45,7 @@ struct alignas(kCacheLine) Counter {
 };
 
 struct LaneMemory {
-  Cell cells[2];
+  Cell cells[kCells];
   Counter claimed;      // pieces of this rank's region that somebody has taken on; anybody counts
   Counter finished[2];  // the first rank's: pieces done, all regions together; anybody counts
   Counter staged;       // rounds, see SharedAllReduce; only the owner counts
@@ -46,8 +53,13 @@ struct LaneMemory {
   Counter taken;
   Counter done;      // the last turn that the owner has finished
   Counter departed;  // ranks that look at this memory no more; anybody counts
-  alignas(4096) std::byte slots[2][kOneShotBytes];
+  alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
+  alignas(4096) std::byte large[kLargeSlots][kOneShotBytes];
   alignas(4096) std::byte pipe[kPipeBytes];
+
+  std::byte* slot(std::uint64_t turn, bool in_small) {
+    return in_small ? small[turn % kSmallSlots] : large[turn % kLargeSlots];
+  }
 };
 
 // What a rank has for another one in a turn, see SharedExchange.
@@ -58,7 +70,7 @@ struct Block {
 
 inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
 
-// A rank's part: this, and after it one Block for each rank, twice.
+// A rank's part: this, and after it one Block for each rank, as often as there are small slots.
 class Lane {
  public:
   static constexpr unsigned kProgressBits = 20;
@@ -82,10 +94,10 @@ class Lane {
   Arena& arena() const { return arena_; }
   LaneMemory& own() const { return own_; }
   LaneMemory& of(int rank) const { return *parts_[static_cast<std::size_t>(rank)].memory; }
-  Cell& cell(int rank, std::uint64_t turn) const { return of(rank).cells[turn % 2]; }
+  Cell& cell(int rank, std::uint64_t turn) const { return of(rank).cells[turn % kCells]; }
   // What `rank` has for each rank in this turn.
   Block* blocks(int rank, std::uint64_t turn) const {
-    return reinterpret_cast<Block*>(&of(rank) + 1) + turn % 2 * parts_.size();
+    return reinterpret_cast<Block*>(&of(rank) + 1) + turn % kSmallSlots * parts_.size();
   }
   // What lies at `offset` of a rank's arena; null if that is outside.
   std::byte* at(int rank, std::uint64_t offset, std::size_t bytes) const;
@@ -105,6 +117,12 @@ class Lane {
     return cell(rank, turn).turn.load(std::memory_order_acquire) >= turn;
   }
   bool all_begun(std::uint64_t turn) const;
+  // What goes in a small slot. Two ranks most often have a CPU each and gain little: there the slots in use are to stay
+  // in the nearest cache.
+  std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
+  // The last turn that everybody is known to have begun with the same collective.
+  std::uint64_t agreed() const { return agreed_; }
+  void agree(std::uint64_t turn) { agreed_ = turn; }
   // Lets the others see the cell of this turn. The last to begin wakes who sleeps, and so does who is `awaited`.
   void begin(std::uint64_t turn, bool awaited);
   // Wakes every other rank that sleeps; what they are to see was stored before.
@@ -133,6 +151,7 @@ class Lane {
   int unknown_;
   std::uint64_t last_turn_ = 0;
   std::uint64_t finished_ = 0;
+  std::uint64_t agreed_ = 0;
 };
 
 }  // namespace paceline

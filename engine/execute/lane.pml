@@ -4,10 +4,14 @@
  * parked flag pass through a store buffer, as on real machines, and become visible some time later, at the latest at a
  * fence; other memory is published by the cell's store (release) and read after its load (acquire).
  *
+ * A rank has SMALL small slots and two large ones. In turns in which all need all, and in those that are exposed, large
+ * ones are in use, else small ones: who needs nobody then runs ahead. Before a rank begins a turn it looks at the cells
+ * of those before, whether all agree.
+ *
  * In a turn that is `exposed` what a rank has is read from its own buffer, which it may change once all who need it have
  * stored the turn as taken (SharedExchange).
  *
- * Defining NO_FENCE, NO_ENTRY, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to turns in
+ * Defining NO_FENCE, NO_ENTRY, FEW_CELLS, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to turns in
  * which everybody needs everybody, UNEXPOSED to turns in which slots are read.
  */
 #ifndef RANKS
@@ -17,10 +21,23 @@
 #define TURNS 3
 #endif
 #define NOBODY 255
-#define CELL(rank, turn) ((rank) * 2 + (turn) % 2)
+#ifndef SMALL
+#define SMALL 3
+#endif
+#ifdef FEW_CELLS
+#define CELLS SMALL
+#else
+#define CELLS (2 * SMALL - 2) /* the least that will do; the code has two more, a power of two */
+#endif
+#define CELL(rank, turn) ((rank) * CELLS + (turn) % CELLS)
+#define SLOTS(turn) (kind[turn] == NOBODY || exposed[turn] -> 2 : SMALL)
+/* The large slots come after the small ones. */
+#define SLOT(rank, turn) \
+  ((rank) * (SMALL + 2) + (SLOTS(turn) == 2 -> SMALL + (turn) % 2 : (turn) % SMALL))
 
-byte cell[RANKS * 2]; /* the turn that a cell was last stored for */
-byte slot[RANKS * 2]; /* the turn that a slot was written for; 255 while it is being written */
+byte cell[RANKS * CELLS]; /* the turn that a cell was last stored for */
+byte what[RANKS * CELLS]; /* the turn that its other contents were written for; 255 while they are being written */
+byte slot[RANKS * (SMALL + 2)]; /* the turn that a slot was written for; 255 while it is being written */
 byte buffer[RANKS];    /* the turn that a rank's own buffer holds data for; 255 once the user changes it */
 byte taken[RANKS];     /* the last exposed turn in which a rank has read all that it needed */
 bit exposed[TURNS + 1];
@@ -124,14 +141,21 @@ inline wake(me) {
 }
 
 proctype Rank(byte me) {
-  byte turn = 1, other, blocked;
+  byte turn = 1, agreed = 0, other, blocked;
   do
     ::turn > TURNS->break ::else->
 #ifndef NO_ENTRY
-             if ::turn > 1->wait_for(me, turn - 1, BEGUN)::else fi;
+             do ::agreed + SLOTS(turn) > turn -> break ::else -> wait_for(me, agreed + 1, BEGUN);
+  agreed++;
+  other = 0;
+  do
+    ::other == RANKS->break ::else->assert(what[CELL(other, agreed)] == agreed);
+  other++ od od;
 #endif
-  slot[CELL(me, turn)] = 255;
-  slot[CELL(me, turn)] = turn;
+  what[CELL(me, turn)] = 255;
+  slot[SLOT(me, turn)] = 255;
+  slot[SLOT(me, turn)] = turn;
+  what[CELL(me, turn)] = turn;
   buffer[me] = turn;
   cell_pending[me] = turn;
   fence(me);
@@ -142,7 +166,7 @@ proctype Rank(byte me) {
   other = 0;
   do
     ::other == RANKS->break ::else->if ::other != me&& NEEDS(me, other, turn)->if
-      ::exposed[turn]->assert(buffer[other] == turn)::else->assert(slot[CELL(other, turn)] == turn)
+      ::exposed[turn]->assert(buffer[other] == turn)::else->assert(slot[SLOT(other, turn)] == turn)
     fi ::else fi;
   other++ od;
   if

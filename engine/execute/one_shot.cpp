@@ -19,7 +19,7 @@ void OneShot::clear() {
 
 void OneShot::give(Cell& own) {
   if (given == nullptr || given_bytes == 0) return;
-  std::byte* place = given_bytes <= sizeof own.small ? own.small : lane_->own().slots[turn_ % 2];
+  std::byte* place = given_bytes <= sizeof own.small ? own.small : lane_->own().slot(turn_, runs_ahead());
   if (factor != 1) {
     kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
   } else {
@@ -29,7 +29,7 @@ void OneShot::give(Cell& own) {
 
 const std::byte* OneShot::part_of(int rank) const {
   if (given_bytes <= sizeof Cell::small) return lane_->cell(rank, turn_).small;
-  return lane_->of(rank).slots[turn_ % 2];
+  return lane_->of(rank).slot(turn_, runs_ahead());
 }
 
 OneShot::Result OneShot::work() {

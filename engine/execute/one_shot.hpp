@@ -28,6 +28,7 @@ class OneShot final : public SharedOperation {
  protected:
   void clear() override;
   void give(Cell& own) override;
+  bool runs_ahead() const override { return what.root >= 0 && given_bytes <= lane_->small_bytes(); }
   bool needs(int rank) const override { return everybody || (take == Take::roots && rank == what.root); }
   bool awaited() const override { return what.root == lane_->rank(); }
   Result work() override;

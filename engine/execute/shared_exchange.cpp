@@ -31,7 +31,8 @@ void SharedExchange::clear() {
   fetched_ = 0;
 }
 
-void SharedExchange::give(Cell&) {
+// What a slot would have to hold.
+std::size_t SharedExchange::given_bytes() const {
   const int me = lane_->rank();
   std::size_t all = 0;
   const Place* last = nullptr;
@@ -41,15 +42,22 @@ void SharedExchange::give(Cell&) {
     if (last == nullptr || !same(*last, place)) all += rounded_up(place.bytes, kCacheLine);
     last = &place;
   }
+  return all;
+}
+
+void SharedExchange::give(Cell&) {
+  const int me = lane_->rank();
+  const std::size_t all = given_bytes();
   const bool in_slot = all <= (lane_->size() == 2 ? kSlotOfPair : kSlotOfMany);
+  std::byte* slot = lane_->own().slot(turn_, runs_ahead());
   Block* blocks = lane_->blocks(me, turn_);
-  last = nullptr;
+  const Place* last = nullptr;
   Block shown{};
   try {
     for (int rank = 0; rank < lane_->size(); ++rank) {
       if (rank == me || !has_for(me, rank)) continue;
       const Place& place = sends[static_cast<std::size_t>(rank)];
-      if (last == nullptr || !same(*last, place)) shown = show(rank, in_slot);
+      if (last == nullptr || !same(*last, place)) shown = show(rank, in_slot ? slot : nullptr);
       last = &place;
       blocks[rank] = shown;
     }
@@ -59,13 +67,13 @@ void SharedExchange::give(Cell&) {
 }
 
 // Makes what this rank has for `rank` visible, and says where.
-Block SharedExchange::show(int rank, bool in_slot) {
+Block SharedExchange::show(int rank, std::byte* slot) {
   const Place& place = sends[static_cast<std::size_t>(rank)];
   Arena& arena = lane_->arena();
   const bool in_arena = arena.holds(place.address, place.bytes);
   if (place.bytes == 0) return {};
-  if (in_slot && (!in_arena || place.bytes <= kSlotOfPair)) {
-    std::byte* to = lane_->own().slots[turn_ % 2] + slot_used_;
+  if (slot != nullptr && (!in_arena || place.bytes <= kSlotOfPair)) {
+    std::byte* to = slot + slot_used_;
     slot_used_ += rounded_up(place.bytes, kCacheLine);
     std::memcpy(to, place.address, place.bytes);
     return {arena.offset_of(to), place.bytes};

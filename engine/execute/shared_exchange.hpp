@@ -23,6 +23,7 @@ class SharedExchange final : public SharedOperation {
  protected:
   void clear() override;
   void give(Cell& own) override;
+  bool runs_ahead() const override { return what.root >= 0 && given_bytes() <= lane_->small_bytes(); }
   bool needs(int rank) const override { return has_for(rank, lane_->rank()); }
   bool awaited() const override { return what.root == lane_->rank(); }
   Result work() override;
@@ -32,7 +33,8 @@ class SharedExchange final : public SharedOperation {
 
  private:
   bool has_for(int from, int to) const { return flows(what.collective, what.root, from, to); }
-  Block show(int rank, bool in_slot);
+  std::size_t given_bytes() const;
+  Block show(int rank, std::byte* slot);
   bool fetch_from(int rank);
   void keep_own();
   void give_back();

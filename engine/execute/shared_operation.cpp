@@ -42,9 +42,10 @@ bool SharedOperation::step() {
 // True once everybody is past what this turn overwrites, and this rank has begun it.
 bool SharedOperation::enter() {
   if (!lane_->ready() || !lane_->is_next(turn_)) return false;
-  for (int other = 0; other < lane_->size(); ++other) {
-    if (other == lane_->rank()) continue;
-    if (!lane_->begun(other, turn_ - 1) || !agree(other, turn_ - 1)) return false;
+  for (std::uint64_t turn = lane_->agreed() + 1; turn <= entry(); ++turn) {
+    for (int other = 0; other < lane_->size(); ++other)
+      if (other != lane_->rank() && (!lane_->begun(other, turn) || !agree(other, turn))) return false;
+    lane_->agree(turn);
   }
   Cell& own = lane_->cell(lane_->rank(), turn_);
   own.what = what;
@@ -53,6 +54,11 @@ bool SharedOperation::enter() {
   give(own);
   lane_->begin(turn_, awaited());
   return true;
+}
+
+std::uint64_t SharedOperation::entry() const {
+  const std::uint64_t slots = runs_ahead() ? kSmallSlots : kLargeSlots;
+  return turn_ < slots ? 0 : turn_ - slots + 1;
 }
 
 bool SharedOperation::gather() {
@@ -66,16 +72,23 @@ bool SharedOperation::gather() {
 bool SharedOperation::agree(int rank, std::uint64_t turn) {
   const Cell& mine = lane_->cell(lane_->rank(), turn);
   const Cell& theirs = lane_->cell(rank, turn);
-  if (turn == 0 || mine.what == theirs.what) return true;
+  if (mine.what == theirs.what) return true;
   trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, rank)};
   return false;
 }
 
-std::vector<int> SharedOperation::absent() const {
+std::vector<int> SharedOperation::absent_from(std::uint64_t turn) const {
   std::vector<int> ranks;
   for (int other = 0; other < lane_->size(); ++other)
-    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn_))) ranks.push_back(other);
+    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn))) ranks.push_back(other);
   return ranks;
+}
+
+// Who holds this rank up in an earlier turn comes first: it may hold up those, too, who have yet to begin this one.
+std::vector<int> SharedOperation::absent() const {
+  std::vector<int> ranks;
+  if (phase_ == Phase::entering) ranks = absent_from(entry());
+  return ranks.empty() ? absent_from(turn_) : ranks;
 }
 
 std::vector<int> SharedOperation::missing() const {
@@ -100,7 +113,7 @@ int SharedOperation::neighbour() const {
 
 bool SharedOperation::has_work() const {
   switch (phase_) {
-    case Phase::entering: return lane_->ready() && lane_->is_next(turn_) && lane_->all_begun(turn_ - 1);
+    case Phase::entering: return lane_->ready() && lane_->is_next(turn_) && lane_->all_begun(entry());
     case Phase::gathering: return missing().empty();
     default: return true;
   }

@@ -26,6 +26,8 @@ class SharedOperation : public Operation {
 
   // Puts what this rank has where the others see it: in its cell, its slot, or its arena.
   virtual void give(Cell& own) = 0;
+  // Whether it puts that in a small slot, if in any: some ranks need not wait for all, and the data are few.
+  virtual bool runs_ahead() const { return false; }
   // Whether it waits for this rank to begin; and whether others wait for this rank alone.
   virtual bool needs(int rank) const = 0;
   virtual bool awaited() const { return false; }
@@ -46,6 +48,9 @@ class SharedOperation : public Operation {
   bool enter();
   bool gather();
   bool agree(int rank, std::uint64_t turn);
+  // The turn that everybody must have begun before this rank may begin its own.
+  std::uint64_t entry() const;
+  std::vector<int> absent_from(std::uint64_t turn) const;
 
   Phase phase_ = Phase::entering;
   int next_ = 0;  // the ranks before this one have begun, or need not

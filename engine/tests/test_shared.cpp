@@ -1,4 +1,4 @@
-// What ranks of one machine do in the memory that they share: turns, and all-reduces of every kind of buffer.
+// What ranks of one machine do in the memory that they share: all-reduces and exchanges of every kind of buffer.
 #include <algorithm>
 #include <random>
 
@@ -71,53 +71,6 @@ TEST(an_average_in_place_divides_once) {
       for (std::size_t i = 0; i < kCount; ++i) CHECK(data[i] == (op == Op::avg ? 6 : 9));
     }
   });
-}
-
-// A fast rank may be a turn ahead of a slow one, never more; whoever falls behind reads what was meant for it.
-TEST(turns_of_every_kind_follow_each_other_without_waiting) {
-  for (const int size : {2, 3, 4}) {
-    World world(size, [](int, int) { return Wire::shm; });
-    world.run([&](Rank& r) {
-      std::mt19937 random(17);  // the same choices on all ranks
-      std::mt19937 mine(static_cast<unsigned>(r.rank));
-      const auto n = static_cast<std::size_t>(size);
-      for (int round = 0; round < 600; ++round) {
-        const std::size_t count = random() % 5 == 0 ? random() % 3000 : random() % 5;
-        const int root = static_cast<int>(random() % n);
-        const int kind = static_cast<int>(random() % 6);
-        const int base = round * 10;
-        std::vector<std::int32_t> data(count, base + r.rank);
-        std::vector<std::int32_t> all(count * n, base + r.rank);
-        const std::int32_t sum = base * size + size * (size - 1) / 2;
-        switch (kind) {
-          case 0:
-            broadcast(*r.engine, *r.group, bytes(data), count, DType::int32, root, Mode::blocking);
-            for (const auto value : data) CHECK(value == base + root);
-            break;
-          case 1:
-            all_gather(*r.engine, *r.group, bytes(data), bytes(all), count, DType::int32, Mode::blocking);
-            for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == base + static_cast<std::int32_t>(i / count));
-            break;
-          case 2:
-            reduce(*r.engine, *r.group, bytes(data), count, DType::int32, Op::sum, 1, root, Mode::blocking);
-            for (const auto value : data) CHECK(value == (r.rank == root ? sum : base + r.rank));
-            break;
-          case 3:
-            reduce_scatter(*r.engine, *r.group, bytes(all), bytes(data), count, DType::int32, Op::sum, 1,
-                           Mode::blocking);
-            for (const auto value : data) CHECK(value == sum);
-            break;
-          case 4: barrier(*r.engine, *r.group, Mode::blocking); break;
-          default: {
-            auto handle = all_reduce(*r.engine, *r.group, bytes(data), count, DType::int32, Op::sum, 1, Mode::async);
-            if (mine() % 2 == 0) std::this_thread::yield();
-            r.engine->wait(*handle, std::chrono::seconds(60));
-            for (const auto value : data) CHECK(value == sum);
-          }
-        }
-      }
-    });
-  }
 }
 
 // Data of rank i for rank j lie in an arena, in private memory, or are few; peers can read private memory or not.
