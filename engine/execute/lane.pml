@@ -11,8 +11,9 @@
  * In a turn that is `exposed` what a rank has is read from its own buffer, which it may change once all who need it have
  * stored the turn as taken (SharedExchange).
  *
- * Defining NO_FENCE, NO_ENTRY, FEW_CELLS, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to turns in
- * which everybody needs everybody, UNEXPOSED to turns in which slots are read.
+ * Defining NO_FENCE, NO_ENTRY, FEW_CELLS, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to
+ * turns in which everybody needs everybody, ONE_ROOT to these and to those of root 0, UNEXPOSED to turns in which slots
+ * are read.
  */
 #ifndef RANKS
 #define RANKS 3
@@ -201,8 +202,11 @@ init {
 #ifndef UNROOTED
           ::kind[turn] = 0;
     to_root[turn] = 0 ::kind[turn] = 0;
-    to_root[turn] = 1 ::kind[turn] = RANKS - 1;
+    to_root[turn] = 1
+#ifndef ONE_ROOT
+        ::kind[turn] = RANKS - 1;
     to_root[turn] = 0
+#endif
 #endif
         fi;
 #ifndef UNEXPOSED
