@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import selectors
+import signal
 import socket
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.bench import starting
@@ -95,8 +98,12 @@ class Session:
 
     def ask(self, **order: object) -> list[Message]:
         """Gives all ranks one order; their answers by rank. Raises SessionFailed or Unsupported."""
+        self._signal(signal.SIGCONT)
         self.tell(**order)
-        return self.hear(str(order["do"]))
+        answers = self.hear(str(order["do"]))
+        if order["do"] != "stop":
+            self._signal(signal.SIGSTOP)
+        return answers
 
     def stop(self, gently: bool = True) -> None:
         """Ends the ranks: by order if `gently`, then by force. Nothing is left running, whatever happened before."""
@@ -108,6 +115,7 @@ class Session:
         except (SessionFailed, Unsupported, TimeoutError):
             pass
         finally:
+            self._signal(signal.SIGCONT)
             if self._job is not None:
                 self._segments.note(process.pid for process in tree.members(self._job.mark, self._pids))
                 self._job.terminate()
@@ -149,6 +157,11 @@ class Session:
             if "unsupported" in reply:
                 raise Unsupported(str(reply["unsupported"]))
         return [replies[rank] for rank in range(len(self._members))]
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._pids if self.system.restless else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _reply(self, rank: int, what: str) -> Message:
         try:

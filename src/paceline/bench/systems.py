@@ -32,6 +32,7 @@ class System:
     variant: tells systems apart that differ in a setting only; of those the best is reported at each size.
     asked: the algorithm that it is told to use, "" where it chooses itself.
     buffer: where the data lie: "any" memory, or what the system itself allocates.
+    restless: goes on by itself between two orders, so its ranks are stopped meanwhile.
     """
 
     name: str
@@ -44,6 +45,7 @@ class System:
     variant: str = ""
     asked: str = ""
     buffer: str = "any"
+    restless: bool = False
 
     @property
     def label(self) -> str:
@@ -96,7 +98,7 @@ def by_name(prefix: Path) -> list[System]:
     python = _python(prefix)
     if not _has(python, "horovod", "torch", "numpy"):
         raise Missing(f"horovod is not installed in {prefix} with torch and NumPy; --peers names where it is.")
-    return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python)]
+    return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python, restless=True)]
 
 
 def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:

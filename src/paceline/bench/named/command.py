@@ -40,9 +40,9 @@ def command(
 ) -> None:
     """Sum a model's gradients by name, all handed in at once and then waited for, with the same calls of Horovod's API.
 
-    Both systems' ranks stay alive and are measured in turn, as `paceline bench all_reduce` does it; only Horovod's
-    background threads go on in its millisecond's cycle meanwhile. Sums are checked before and after. time(us) and
-    cpu(us) are of all gradients together.
+    Both systems' ranks stay alive and are measured in turn, as `paceline bench all_reduce` does it; Horovod's, whose
+    background threads would go on in its millisecond's cycle, are stopped meanwhile. Sums are checked before and after.
+    time(us) and cpu(us) are of all gradients together.
 
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
     """
