@@ -60,10 +60,10 @@ def _narrow(root: Node) -> list[str]:
 
 
 def _busy(machines: Sequence[Node], measured: Measured) -> list[str]:
-    busy = [machine for machine, waited in zip(machines, measured.waited, strict=False) if waited > BUSY]
+    busy = [machines[number] for number in np.flatnonzero(measured.waited > BUSY).tolist()]
     if not busy:
         return []
-    most = float(np.max(measured.waited))
+    most = float(measured.waited.max())
     return [
         f"busy machines: on {_listed(busy)} the rank that measured waited for a core, up to {100 * most:.0f} % of the "
         "time; what follows may be slow for that alone, or look faster than it is"
