@@ -231,11 +231,18 @@ std::vector<RequestPtr> Cycle::take_back() {
 
 std::vector<int> Cycle::missing(const Request& request) const {
   std::vector<int> ranks;
+  const auto add_if = [&](auto is_missing) {
+    for (int rank = 0; rank < size_; ++rank)
+      if (rank != rank_ && is_missing(static_cast<std::size_t>(rank))) ranks.push_back(rank);
+  };
+  // What the others have handed in since is in the lists that have not come.
+  if (phase_ == Phase::gathering) {
+    add_if([&](std::size_t rank) { return lists_[rank].empty(); });
+    return ranks;
+  }
   const auto pending = pending_.find(request.name);
   if (pending == pending_.end()) return ranks;
-  for (int rank = 0; rank < size_; ++rank)
-    if (const auto at = static_cast<std::size_t>(rank); pending->second.number[at] < 0 && !joined_[at])
-      ranks.push_back(rank);
+  add_if([&](std::size_t rank) { return pending->second.number[rank] < 0 && !joined_[rank]; });
   return ranks;
 }
 

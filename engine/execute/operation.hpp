@@ -18,6 +18,8 @@ class Group;
 
 // So often a rank that waits in a collective says so to the others.
 constexpr auto kProbeAfter = std::chrono::seconds(1);
+// Who has not said so for so long does not wait.
+constexpr auto kSilence = 2 * kProbeAfter;
 
 // How the loop is to wait when nothing moves.
 enum class Rest : std::uint8_t {

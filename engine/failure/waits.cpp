@@ -14,18 +14,22 @@ constexpr std::size_t kLongestLine = 255;
 
 }  // namespace
 
-// Who has not even begun is to blame; who has begun may itself be waiting for them. If all have begun, those who do not
-// say any more that they wait: their machine or its network may be gone.
+// At first, of those who are missing, who has not even begun is to blame. After a while who does not say that it waits,
+// too, be it in an operation before; if all say so they wait for somebody else.
 std::vector<int> Engine::absent(const Operation& operation) {
+  const auto since = Clock::now() - kSilence;
+  if (operation.started <= since && operation.probes && !is_point_to_point(operation.what.collective))
+    return blamed(operation.missing(), operation.group->silent(since));
   auto ranks = operation.absent();
-  if (!ranks.empty()) return ranks;
-  auto missing = operation.missing();
-  const auto since = Clock::now() - 2 * kProbeAfter;
-  if (!operation.probes || is_point_to_point(operation.what.collective) || operation.started > since) return missing;
-  const auto silent = operation.group->silent(since);
+  return ranks.empty() ? operation.missing() : ranks;
+}
+
+std::vector<int> Engine::blamed(std::vector<int> missing, const std::vector<int>& silent) {
+  std::vector<int> ranks;
+  std::ranges::sort(missing);
   std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
-  if (ranks.empty()) std::ranges::set_union(missing, silent, std::back_inserter(ranks));
-  return ranks;
+  if (!ranks.empty()) return ranks;
+  return silent.empty() ? missing : silent;
 }
 
 std::string Engine::last_heard(const Group& group, int rank) const {

@@ -115,6 +115,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
 
   // For Requested.
   std::vector<int> missing(const Requested& requested) const;
+  std::vector<int> absent(const Requested& requested) const;
   void awaited(const Requested& requested);
 
  protected:
@@ -179,6 +180,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool hear(Now now);
   bool end_synchronise(Now now);
   Now miss(Now now);
+  std::vector<Requested*> oldest_first() const;
+  std::vector<int> silent(Now since) const;
   void ask(Now now);
   void answer(const Note& note);
   Clock::duration patience() const;

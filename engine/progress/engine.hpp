@@ -188,6 +188,7 @@ class Engine final : private Inbox {
   Error explained(const Operation& operation) const;  // its trouble
   std::string gone(const Group& group, int rank, const std::string& reason) const;
   static std::vector<int> absent(const Operation& operation);
+  static std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
   std::string last_heard(const Group& group, int rank) const;
   void probe(Operation& operation);
   Missing missed(const Group& group, int rank, Clock::time_point since) const;

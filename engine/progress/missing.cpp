@@ -23,13 +23,17 @@ const Operation& Coordinator::urgent() const {
   return *first;
 }
 
+std::vector<Requested*> Coordinator::oldest_first() const {
+  auto pending = pending_;
+  std::ranges::sort(pending, {}, [](const Requested* requested) { return requested->id; });
+  return pending;
+}
+
 std::vector<Operation::Waiting> Coordinator::waiting() const {
-  std::vector<const Requested*> oldest_first(pending_.begin(), pending_.end());
-  std::ranges::sort(oldest_first, {}, [](const Requested* requested) { return requested->id; });
   std::vector<Waiting> found;
   std::map<std::vector<int>, std::size_t> seen;
-  for (const Requested* requested : oldest_first) {
-    const auto [at, fresh] = seen.emplace(missing(*requested), found.size());
+  for (const Requested* requested : oldest_first()) {
+    const auto [at, fresh] = seen.emplace(absent(*requested), found.size());
     if (fresh) {
       found.push_back({requested, 0});
     } else {
@@ -50,8 +54,7 @@ std::vector<int> Coordinator::missing(const Requested& requested) const {
   if (!ranks.empty()) return ranks;
   // All are ready: it waits for what is under way before it, or for its own data.
   const auto add_all = [&](const Operation& operation) {
-    const auto absent = operation.absent();
-    for (const int rank : absent.empty() ? operation.missing() : absent)
+    for (const int rank : operation.missing())
       if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
   };
   for (const auto& stream : streams_)
@@ -59,6 +62,23 @@ std::vector<int> Coordinator::missing(const Requested& requested) const {
       for (const Handle& handle : stream->queue.front().carriage->moving())
         if (!handle->over()) add_all(*handle);
   if (synchronising_ && !synchronising_->over()) add_all(*synchronising_);
+  return ranks;
+}
+
+// What is known of them may be of before something got stuck, for which they wait, too.
+std::vector<int> Coordinator::absent(const Requested& requested) const {
+  const auto since = Clock::now() - kSilence;
+  auto ranks = missing(requested);
+  return ranks.empty() || requested.started > since ? ranks : Engine::blamed(std::move(ranks), silent(since));
+}
+
+// Those who do not say in any group that they wait.
+std::vector<int> Coordinator::silent(Now since) const {
+  std::vector<int> ranks = control_->silent(since);
+  for (const auto& stream : streams_) {
+    const auto there = stream->group->silent(since);
+    std::erase_if(ranks, [&](int rank) { return std::ranges::find(there, rank) == there.end(); });
+  }
   return ranks;
 }
 
@@ -70,7 +90,7 @@ void Coordinator::ask(Now now) {
   std::size_t left = kQuestions;
   bool first_known = true;
   const int here = seat_.machine_of[static_cast<std::size_t>(seat_.rank)];
-  for (Requested* requested : pending_) {
+  for (Requested* requested : oldest_first()) {
     if (requested->issued || requested->join || now < requested->started + patience()) continue;
     const std::string& name = requested->request->name;
     std::vector<std::byte> question(sizeof requested->id + name.size());

@@ -26,6 +26,7 @@ std::string Requested::description() const {
 }
 
 std::vector<int> Requested::missing() const { return coordinator.missing(*this); }
+std::vector<int> Requested::absent() const { return coordinator.absent(*this); }
 
 void Requested::awaited() { coordinator.awaited(*this); }
 

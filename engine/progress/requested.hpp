@@ -29,7 +29,7 @@ struct Record {
 
 class Requested final : public Operation {
  public:
-  explicit Requested(Coordinator& owner) : coordinator(owner) {}
+  explicit Requested(Coordinator& owner) : coordinator(owner) { probes = false; }  // what carries it out does
 
   Coordinator& coordinator;  // lives at least as long as it is not over
   RequestPtr request;
@@ -49,7 +49,7 @@ class Requested final : public Operation {
   bool step() override { return false; }
   bool complete() const override { return over(); }
   std::vector<int> missing() const override;
-  std::vector<int> absent() const override { return missing(); }
+  std::vector<int> absent() const override;
   bool has_work() const override { return false; }
   void awaited() override;
 

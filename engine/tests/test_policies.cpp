@@ -382,3 +382,30 @@ TEST(missing_ranks_are_named) {
   let_all_happen(world, random);
   CHECK((world.policy(0).missing(*mine) == std::vector<int>{1}));
 }
+
+TEST(who_holds_up_a_cycle_is_missing) {
+  PolicyWorld world("cycle", {}, {0, 1, 1}, plain());
+  const auto mine = share(request("t"));
+  const auto list_from = [&](int rank) {
+    for (const auto& event : world.events())
+      if (event.kind == WorldEvent::Kind::deliver && event.from == rank) return event;
+    throw std::logic_error("no list");
+  };
+  const auto all = [&](WorldEvent::Kind kind) {
+    for (bool any = true; any;) {
+      any = false;
+      for (const auto& event : world.events())
+        if (event.kind == kind && !std::exchange(any, true)) world.happen(event);
+    }
+  };
+  world.submit(1, share(request("t")));
+  world.submit(2, share(request("t")));
+  all(WorldEvent::Kind::wake);
+  all(WorldEvent::Kind::synchronise);
+  // Rank 0 has told nobody yet that it has it, too; nor has rank 2 told rank 0.
+  world.happen(list_from(1));
+  CHECK((world.policy(0).missing(*mine) == std::vector<int>{2}));
+  world.happen(list_from(2));
+  world.submit(0, mine);
+  CHECK(world.policy(0).missing(*mine).empty());
+}

@@ -52,10 +52,10 @@ def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path:
     trial("kill", machines, policy, seed, tmp_path)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("machines", ["011"])
-@pytest.mark.parametrize("seed", [3])
-def test_a_stopped_rank_is_named_at_the_timeout(machines: str, seed: int, policy: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("policy", "machines", "seed"), [*((policy, "011", 3) for policy in POLICIES), ("board", "0011", 7)]
+)
+def test_a_stopped_rank_is_named_at_the_timeout(policy: str, machines: str, seed: int, tmp_path: Path) -> None:
     trial("stop", machines, policy, seed, tmp_path, timeout=3)
 
 
