@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "link/link.hpp"
+#include "memory/cache.hpp"
+#include "memory/rounding.hpp"
 
 namespace paceline {
 namespace {
@@ -66,6 +69,17 @@ bool Lane::all_readable() const {
 
 int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const {
   return parts_[static_cast<std::size_t>(rank)].link->read(address, to, bytes);
+}
+
+std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
+  if (in_small) return own_.small[turn % kSmallSlots];
+  if (bytes <= kNearBytes) return own_.near[turn % kLargeSlots];
+  const std::size_t all = std::min(caches().turnover(), kFarBytes);
+  if (!std::exchange(far_populated_, true)) Arena::populate(own_.far, all);
+  if (far_used_ + bytes > all) far_used_ = 0;
+  std::byte* place = own_.far + far_used_;
+  far_used_ += rounded_up(bytes, kCacheLine);
+  return place;
 }
 
 bool Lane::all_begun(std::uint64_t turn) const {

@@ -3,10 +3,11 @@
 // Every collective that goes this way is a turn, numbered from 1, the same on all ranks. A rank begins turn t by
 // filling in its cell for t and then storing t there. What it has lies in one of S slots, those of small data or of
 // large ones: it begins t once everybody has begun t-S+1, that is, has finished t-S and looks no more at the slot that
-// t overwrites. So who needs nobody, as the root of a broadcast, runs ahead, and its peers need not take turns on the
-// CPUs that they share at every call. Before it begins, it also looks at the cells of turns up to t-S+1, whether all
-// agree: with twice as many cells as small slots none of those can be overwritten meanwhile. Only its owner writes a
-// cell or a slot; counters say who.
+// t overwrites. Of the large ones those that are far lie where there is room: two turns in a row do not overlap. So who
+// needs nobody, as the root of a broadcast, runs ahead, and its peers need not take turns on the CPUs that they share
+// at every call. Before it begins, it also looks at the cells of turns up to t-S+1, whether all agree: with twice as
+// many cells as small slots none of those can be overwritten meanwhile. Only its owner writes a cell or a slot;
+// counters say who.
 #pragma once
 
 #include <atomic>
@@ -24,13 +25,15 @@ inline constexpr std::size_t kOneShotBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kSmallBytes = std::size_t{2} << 10;
 inline constexpr std::uint64_t kSmallSlots = 16;
 inline constexpr std::uint64_t kLargeSlots = 2;
+inline constexpr std::size_t kNearBytes = std::size_t{8} << 10;
+inline constexpr std::size_t kFarBytes = std::size_t{4} << 20;
 inline constexpr std::uint64_t kCells = 2 * kSmallSlots;
 inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 
 struct alignas(kCacheLine) Cell {
   std::atomic<std::uint64_t> turn;
   Fingerprint what;
-  std::uint64_t place;  // of the rank's buffer in its arena, or kPrivate
+  std::uint64_t place;  // of the rank's buffer, or its slot, in its arena; or kPrivate
   std::uint32_t sequence;
   std::atomic<std::int32_t> cpu;  // where the rank ran when it began the turn
   std::byte small[24];            // data that fits in needs no slot: one cache line has it all
@@ -54,13 +57,11 @@ struct LaneMemory {
   Counter done;      // the last turn that the owner has finished
   Counter departed;  // ranks that look at this memory no more; anybody counts
   alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
-  alignas(4096) std::byte large[kLargeSlots][kOneShotBytes];
+  alignas(4096) std::byte near[kLargeSlots][kNearBytes];
+  alignas(4096) std::byte far[kFarBytes];
   alignas(4096) std::byte pipe[kPipeBytes];
-
-  std::byte* slot(std::uint64_t turn, bool in_small) {
-    return in_small ? small[turn % kSmallSlots] : large[turn % kLargeSlots];
-  }
 };
+static_assert(kFarBytes >= 4 * kOneShotBytes);
 
 // What a rank has for another one in a turn, see SharedExchange.
 struct Block {
@@ -105,6 +106,8 @@ class Lane {
   bool all_readable() const;
   int read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const;
 
+  std::uint32_t rounds_staged = 0;  // by SharedAllReduce in all turns so far
+
   std::uint64_t next_turn() { return ++last_turn_; }
   // Whether this rank has finished all turns before this one.
   bool is_next(std::uint64_t turn) const { return finished_ + 1 == turn; }
@@ -120,6 +123,8 @@ class Lane {
   // What goes in a small slot. Two ranks most often have a CPU each and gain little: there the slots in use are to stay
   // in the nearest cache.
   std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
+  // This rank's slot for `bytes`, at most a quarter of Caches::turnover, in a turn; to be asked for once in a turn.
+  std::byte* slot(std::uint64_t turn, std::size_t bytes, bool in_small);
   // The last turn that everybody is known to have begun with the same collective.
   std::uint64_t agreed() const { return agreed_; }
   void agree(std::uint64_t turn) { agreed_ = turn; }
@@ -152,6 +157,8 @@ class Lane {
   std::uint64_t last_turn_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t agreed_ = 0;
+  std::size_t far_used_ = 0;
+  bool far_populated_ = false;
 };
 
 }  // namespace paceline

@@ -5,6 +5,14 @@
 #include "kernel/reduce.hpp"
 
 namespace paceline {
+namespace {
+
+// Whether one may be read while the other is written: they are the same, or do not overlap.
+bool apart(const std::byte* one, const std::byte* other, std::size_t bytes) {
+  return one == other || one + bytes <= other || other + bytes <= one;
+}
+
+}  // namespace
 
 void OneShot::clear() {
   SharedOperation::clear();
@@ -19,7 +27,11 @@ void OneShot::clear() {
 
 void OneShot::give(Cell& own) {
   if (given == nullptr || given_bytes == 0) return;
-  std::byte* place = given_bytes <= sizeof own.small ? own.small : lane_->own().slot(turn_, runs_ahead());
+  std::byte* place = own.small;
+  if (given_bytes > sizeof own.small) {
+    place = lane_->slot(turn_, given_bytes, runs_ahead());
+    own.place = lane_->arena().offset_of(place);
+  }
   if (factor != 1) {
     kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
   } else {
@@ -28,8 +40,8 @@ void OneShot::give(Cell& own) {
 }
 
 const std::byte* OneShot::part_of(int rank) const {
-  if (given_bytes <= sizeof Cell::small) return lane_->cell(rank, turn_).small;
-  return lane_->of(rank).slot(turn_, runs_ahead());
+  const Cell& cell = lane_->cell(rank, turn_);
+  return given_bytes <= sizeof cell.small ? cell.small : lane_->at(rank, cell.place, given_bytes);
 }
 
 OneShot::Result OneShot::work() {
@@ -39,6 +51,9 @@ OneShot::Result OneShot::work() {
     case Take::combined:
       inputs_.resize(static_cast<std::size_t>(lane_->size()));
       for (int rank = 0; rank < lane_->size(); ++rank) inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
+      // What lies in the caller's buffer is nearer than what was just written to the slot.
+      if (factor == 1 && given != nullptr && apart(given + offset, to, bytes))
+        inputs_[static_cast<std::size_t>(lane_->rank())] = given + offset;
       kernels().reduce(fold, to, inputs_.data(), inputs_.size(), bytes / size_of(fold.dtype));
       break;
     case Take::everything:

@@ -24,6 +24,8 @@ constexpr std::size_t kAhead = std::size_t{1} << 10;
 struct Offer {
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
   Way way;
+  std::uint32_t first;     // rounds staged in all turns before
+  std::uint32_t turnover;  // see Caches
 };
 static_assert(sizeof(Offer) <= sizeof(Cell::small));
 
@@ -41,12 +43,14 @@ void SharedAllReduce::give(Cell& own) {
   if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
   own.place = lane_->arena().holds(data, bytes) ? lane_->arena().offset_of(data) : kPrivate;
   const bool readable = lane_->all_readable();
-  Offer offer{readable ? reinterpret_cast<std::uint64_t>(data) : 0, {}};
+  Offer offer{readable ? reinterpret_cast<std::uint64_t>(data) : 0, {}, 0, 0};
   const auto ranks = static_cast<std::size_t>(lane_->size());
   if (lane_->rank() == 0) {
     const WayLimits limits{ranks, readable, caches().block()};
     // Where this rank's copy is shared, the others' most often are, and no way is gone.
     offer.way = own.place == kPrivate ? group->ways.next(bytes, limits, tries_) : foreseen_way(bytes, limits);
+    offer.first = lane_->rounds_staged;
+    offer.turnover = static_cast<std::uint32_t>(caches().turnover());
   }
   std::memcpy(own.small, &offer, sizeof offer);
   LaneMemory& memory = lane_->own();
@@ -71,8 +75,10 @@ void SharedAllReduce::choose() {
     std::memcpy(&offer, lane_->cell(rank, turn_).small, sizeof offer);
     addresses_[static_cast<std::size_t>(rank)] = offer.address;
     readable = readable && offer.address != 0;
-    if (rank == 0) way_ = offer.way;
   }
+  Offer first;
+  std::memcpy(&first, lane_->cell(0, turn_).small, sizeof first);
+  way_ = first.way;
   const std::size_t largest = region(0).size();
   if (in_place) {
     how_ = How::in_place;
@@ -88,7 +94,12 @@ void SharedAllReduce::choose() {
   const std::size_t room = kPipeBytes / (fetches ? ranks - 1 : kPipeRounds * ranks);
   block_bytes_ = std::clamp<std::size_t>(way_.block, kCacheLine, room) / kCacheLine * kCacheLine;
   rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
-  if (tries_) chosen_ = Clock::now();
+  const std::size_t turnover = std::min<std::size_t>(first.turnover, kPipeBytes);
+  held_ = std::max(turnover / (ranks * block_bytes_), kPipeRounds);
+  first_ = first.first;
+  if (fetches) return;
+  if (lane_->rounds_staged == 0) Arena::populate(lane_->own().pipe, turnover);
+  lane_->rounds_staged += static_cast<std::uint32_t>(rounds_);
 }
 
 // The first regions are the largest: none is larger than the first.
@@ -100,7 +111,10 @@ SharedAllReduce::Range SharedAllReduce::region(int rank) const {
 }
 
 SharedOperation::Result SharedAllReduce::work() {
-  if (how_ == How::open) choose();
+  if (how_ == How::open) {
+    choose();
+    if (tries_) chosen_ = Clock::now();
+  }
   if (how_ == How::in_place) return work_in_place();
   const Result result = how_ == How::fetched ? work_fetched() : work_staged();
   if (tries_ && result == Result::complete) group->ways.took(bytes, way_, Clock::now() - chosen_);
@@ -196,7 +210,7 @@ SharedAllReduce::Range SharedAllReduce::block(int rank, std::size_t round) const
 // Where `holder` keeps its block of `rank`'s region: its copy of it, or, of its own region, the result.
 std::byte* SharedAllReduce::place(int holder, int rank, std::size_t round) const {
   const auto ranks = static_cast<std::size_t>(lane_->size());
-  const std::size_t slot = round % kPipeRounds * ranks + static_cast<std::size_t>(rank);
+  const std::size_t slot = (first_ + round) % held_ * ranks + static_cast<std::size_t>(rank);
   return lane_->of(holder).pipe + slot * block_bytes_;
 }
 
@@ -246,7 +260,7 @@ void SharedAllReduce::take() {
 
 // What others wait for comes first.
 SharedOperation::Result SharedAllReduce::work_staged() {
-  const auto free_before = [](std::size_t round) { return round < kPipeRounds ? 0 : round - kPipeRounds + 1; };
+  const auto free_before = [this](std::size_t round) { return round < held_ ? 0 : round - held_ + 1; };
   if (reduced_ < staged_ && everybody(&LaneMemory::staged, reduced_ + 1) &&
       everybody(&LaneMemory::taken, free_before(reduced_))) {
     reduce();

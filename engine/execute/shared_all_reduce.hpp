@@ -6,7 +6,8 @@
 //
 // Staged, where some buffer is private: in rounds, each over one block of every region. A rank copies its blocks of the
 // other regions to its pipe, combines everybody's copies of its own block into its buffer and its pipe, and takes the
-// other results from their pipes. The pipe holds several rounds, so that ranks need not run in step.
+// other results from their pipes. The pipe holds several rounds, so that ranks need not run in step, and goes round, so
+// that what is written to has left the others' caches.
 //
 // Fetched, where some buffer is private and all may read each other's memory: each rank combines its region, whose
 // other copies it reads where they lie (process_vm_readv), and then reads the others' results. Nobody waits for another
@@ -85,6 +86,8 @@ class SharedAllReduce final : public SharedOperation {
   std::size_t done_ = 0;  // pieces that this rank combined and has yet to report
   std::size_t block_bytes_ = 0;
   std::size_t rounds_ = 0;
+  std::size_t first_ = 0;  // the place of round 0 in the pipes,
+  std::size_t held_ = 0;   // which hold so many rounds
   std::size_t staged_ = 0;
   std::size_t reduced_ = 0;
   std::size_t taken_ = 0;

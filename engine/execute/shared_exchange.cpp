@@ -5,17 +5,17 @@
 #include <new>
 
 #include "execute/group.hpp"
+#include "memory/cache.hpp"
 #include "memory/rounding.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr std::size_t kSlice = std::size_t{1} << 20;  // fetched in one step
-// A copy in the slot saves the wait until others have read: worth it up to here, and with more ranks, who often share
-// CPUs, up to there.
-constexpr std::size_t kSlotOfPair = std::size_t{4} << 10;
-constexpr std::size_t kSlotOfMany = std::size_t{32} << 10;
-static_assert(kSlotOfMany <= kOneShotBytes);
+// A copy in the slot saves the wait until others have read, and a call to the kernel: worth it up to a share of what is
+// handed over before memory is used again. What others can read where it lies is copied only if it is small.
+constexpr std::size_t kTurnoverPerSlot = 8;
+constexpr std::size_t kShared = std::size_t{4} << 10;
 
 bool same(const Place& one, const Place& other) { return one.address == other.address && one.bytes == other.bytes; }
 
@@ -48,8 +48,8 @@ std::size_t SharedExchange::given_bytes() const {
 void SharedExchange::give(Cell&) {
   const int me = lane_->rank();
   const std::size_t all = given_bytes();
-  const bool in_slot = all <= (lane_->size() == 2 ? kSlotOfPair : kSlotOfMany);
-  std::byte* slot = lane_->own().slot(turn_, runs_ahead());
+  const bool in_slot = all <= caches().turnover() / kTurnoverPerSlot;
+  std::byte* slot = in_slot ? lane_->slot(turn_, all, runs_ahead()) : nullptr;
   Block* blocks = lane_->blocks(me, turn_);
   const Place* last = nullptr;
   Block shown{};
@@ -57,7 +57,7 @@ void SharedExchange::give(Cell&) {
     for (int rank = 0; rank < lane_->size(); ++rank) {
       if (rank == me || !has_for(me, rank)) continue;
       const Place& place = sends[static_cast<std::size_t>(rank)];
-      if (last == nullptr || !same(*last, place)) shown = show(rank, in_slot ? slot : nullptr);
+      if (last == nullptr || !same(*last, place)) shown = show(rank, slot);
       last = &place;
       blocks[rank] = shown;
     }
@@ -72,7 +72,7 @@ Block SharedExchange::show(int rank, std::byte* slot) {
   Arena& arena = lane_->arena();
   const bool in_arena = arena.holds(place.address, place.bytes);
   if (place.bytes == 0) return {};
-  if (slot != nullptr && (!in_arena || place.bytes <= kSlotOfPair)) {
+  if (slot != nullptr && (!in_arena || place.bytes <= kShared)) {
     std::byte* to = slot + slot_used_;
     slot_used_ += rounded_up(place.bytes, kCacheLine);
     std::memcpy(to, place.address, place.bytes);

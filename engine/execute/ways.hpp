@@ -14,7 +14,7 @@
 
 namespace paceline {
 
-// The rounds that a pipe holds.
+// The rounds that a pipe holds at least.
 inline constexpr std::size_t kPipeRounds = 2;
 
 struct Way {

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallest = kHugePage * 2;
-constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, and
+constexpr int kCollapse = 25;       // MADV_COLLAPSE, which older headers lack
 
 std::size_t limited(auto resource) {
   rlimit limit{};
@@ -79,6 +80,8 @@ bool Arena::use_huge_pages(const std::byte* memory, std::size_t bytes) const {
   }
   return true;
 }
+
+void Arena::populate(std::byte* memory, std::size_t bytes) { ::madvise(memory, bytes, kPopulateWrite); }
 
 void Arena::release(std::byte* memory) {
   if (::getpid() != owner_) return;

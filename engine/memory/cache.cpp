@@ -41,6 +41,10 @@ std::size_t Caches::block() const {
   return std::clamp(std::bit_floor(second / 4), std::size_t{16} * kKibibyte, std::size_t{512} * kKibibyte);
 }
 
+std::size_t Caches::turnover() const {
+  return std::clamp(std::bit_ceil(2 * second), std::size_t{512} * kKibibyte, std::size_t{4096} * kKibibyte);
+}
+
 const Caches& caches() {
   static const Caches found = find_caches();
   return found;

@@ -290,3 +290,61 @@ TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
     });
   }
 }
+
+// Slots and pipes go round in memory of limited size, several times here: what one turn left there is gone before the
+// next one but one writes to it, and never earlier.
+TEST(turns_of_all_sizes_do_not_overwrite_each_other) {
+  constexpr int kSize = 3;
+  Plans plans = plans_for(kSize, false);
+  for (auto& [collective, sized] : plans) sized[0].limit_bytes = kOneShotBytes;
+  for (const Wire wire : {Wire::shm, Wire::staged}) {
+    World world(kSize, [wire](int, int) { return wire; }, plans);
+    world.run([&](Rank& r) {
+      std::mt19937 random(5);  // alike on all ranks
+      for (int turn = 0; turn < 400; ++turn) {
+        const std::size_t most = turn % 8 == 0 ? 60'000 : 8'000;
+        const std::size_t count = 1 + random() % most;
+        std::vector<std::int64_t> own(count);
+        std::vector<std::int64_t> all(count * kSize);
+        const int root = static_cast<int>(random() % kSize);
+        fill(own.data(), count, r.rank);
+        switch (random() % 4) {
+          case 0: reduce_and_check(r, bytes(own), count); break;
+          case 1:
+            broadcast(*r.engine, *r.group, bytes(own), count, DType::int64, root, Mode::blocking);
+            for (std::size_t i = 0; i < count; ++i) CHECK(own[i] == static_cast<std::int64_t>(i * 16) + (1 << root));
+            break;
+          case 2:
+            all_gather(*r.engine, *r.group, bytes(own), bytes(all), count, DType::int64, Mode::blocking);
+            for (std::size_t i = 0; i < all.size(); ++i)
+              CHECK(all[i] == static_cast<std::int64_t>(i % count * 16) + (1 << i / count));
+            break;
+          default:
+            for (int rank = 0; rank < kSize; ++rank) fill(all.data() + rank * count, count, r.rank);
+            reduce_scatter(*r.engine, *r.group, bytes(all), bytes(own), count, DType::int64, Op::sum, 1,
+                           Mode::blocking);
+            check_sum(own.data(), count, kSize);
+        }
+      }
+    });
+  }
+}
+
+// A part of what is given takes the result: at its own place, or anywhere else.
+TEST(a_result_may_lie_within_what_is_given) {
+  constexpr int kSize = 2;
+  constexpr std::size_t kCount = 3'000;
+  Plans plans = plans_for(kSize, false);
+  for (auto& [collective, sized] : plans) sized[0].limit_bytes = kOneShotBytes;
+  World world(kSize, [](int, int) { return Wire::shm; }, plans);
+  world.run([&](Rank& r) {
+    for (const std::size_t place : {std::size_t{0}, std::size_t{7}, kCount - 7, kCount}) {
+      std::vector<std::int64_t> all(2 * kCount);
+      for (int rank = 0; rank < kSize; ++rank) fill(all.data() + rank * kCount, kCount, r.rank);
+      std::int64_t* to = all.data() + place;
+      reduce_scatter(*r.engine, *r.group, bytes(all), reinterpret_cast<std::byte*>(to), kCount, DType::int64, Op::sum,
+                     1, Mode::blocking);
+      check_sum(to, kCount, kSize);
+    }
+  });
+}
