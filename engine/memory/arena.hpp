@@ -45,8 +45,8 @@ class Arena {
   // Puts huge pages where they fit into these bytes of a block, at once and for everybody who maps them, also where the
   // system gives shared memory none. False if it is refused (before Linux 6.1, or there are none left): small ones do.
   bool use_huge_pages(const std::byte* memory, std::size_t bytes) const;
-  // Fetches the pages of these bytes of a block at once, where the system can (from Linux 5.14 on): one by one, when they
-  // are first written to, they take several times as long.
+  // Fetches the pages of these bytes of a block at once, where the system can (from Linux 5.14 on): one by one, when
+  // they are first written to, they take several times as long.
   static void populate(std::byte* memory, std::size_t bytes);
   // Gives memory back, large blocks to the system at once. In a forked child it does nothing.
   void release(std::byte* memory);

@@ -14,8 +14,8 @@ struct Caches {
   // What ranks hand to each other at once in a large exchange: a quarter of the second level, so that a block is still
   // there when it is combined.
   std::size_t block() const;
-  // After so many bytes handed over memory is used again: so it has left the cores' own caches. To write to what another
-  // core still has in its own cache takes up to three times as long (32 KiB to 256 KiB between two ranks).
+  // After so many bytes handed over memory is used again: so it has left the cores' own caches. To write to what
+  // another core still has in its own cache takes up to three times as long (32 KiB to 256 KiB between two ranks).
   std::size_t turnover() const;
 };
 
