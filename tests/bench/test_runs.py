@@ -245,9 +245,9 @@ def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
     cluster.write_text("children:\n" + "".join(f"  - {machine}\n" for machine in machines))
     peers = ["gloo", *(name for name in ("openmpi", "mpich") if installed(name))]
     words = ["all_reduce", "-b", "1M", "-e", "1M", "--algorithms", "ring,halving_doubling", "--paths", "engine"]
-    lab = [sys.executable, "-m", "paceline", "lab", str(cluster), "--json", str(links), "--timeout", "90", "--"]
+    lab = [sys.executable, "-m", "paceline", "lab", str(cluster), "--json", str(links), "--timeout", "150", "--"]
     line = [*lab, *command(*words, *QUICK, "--against", ",".join(peers), "--json", str(file))]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert {text.partition(" | ")[0] for text in done.stdout.splitlines()} == {"one"}
     rows = json.loads(file.read_text())
