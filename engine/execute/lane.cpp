@@ -73,12 +73,12 @@ int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes
 
 std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
   if (in_small) return own_.small[turn % kSmallSlots];
-  if (bytes <= kNearBytes) return own_.near[turn % kLargeSlots];
-  const std::size_t all = std::min(caches().turnover(), kFarBytes);
-  if (!std::exchange(far_populated_, true)) Arena::populate(own_.far, all);
-  if (far_used_ + bytes > all) far_used_ = 0;
-  std::byte* place = own_.far + far_used_;
-  far_used_ += rounded_up(bytes, kCacheLine);
+  if (bytes <= kMediumBytes) return own_.medium[turn % kMediumSlots];
+  const std::size_t all = std::min(caches().turnover(), kLargeBytes);
+  if (!std::exchange(large_populated_, true)) Arena::populate(own_.large, all);
+  if (large_used_ + bytes > all) large_used_ = 0;
+  std::byte* place = own_.large + large_used_;
+  large_used_ += rounded_up(bytes, kCacheLine);
   return place;
 }
 

@@ -2,8 +2,8 @@
 //
 // Every collective that goes this way is a turn, numbered from 1, the same on all ranks. A rank begins turn t by
 // filling in its cell for t and then storing t there. What it has lies in one of S slots, those of small data or of
-// large ones: it begins t once everybody has begun t-S+1, that is, has finished t-S and looks no more at the slot that
-// t overwrites. Of the large ones those that are far lie where there is room: two turns in a row do not overlap. So who
+// medium ones: it begins t once everybody has begun t-S+1, that is, has finished t-S and looks no more at the slot that
+// t overwrites. Large data lie where there is room: two turns in a row do not overlap, as in two medium slots. So who
 // needs nobody, as the root of a broadcast, runs ahead, and its peers need not take turns on the CPUs that they share
 // at every call. Before it begins, it also looks at the cells of turns up to t-S+1, whether all agree: with twice as
 // many cells as small slots none of those can be overwritten meanwhile. Only its owner writes a cell or a slot;
@@ -16,6 +16,7 @@
 
 #include "link/header.hpp"
 #include "memory/arena.hpp"
+#include "memory/handover.hpp"
 
 namespace paceline {
 
@@ -24,9 +25,9 @@ class Link;
 inline constexpr std::size_t kOneShotBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kSmallBytes = std::size_t{2} << 10;
 inline constexpr std::uint64_t kSmallSlots = 16;
-inline constexpr std::uint64_t kLargeSlots = 2;
-inline constexpr std::size_t kNearBytes = std::size_t{8} << 10;
-inline constexpr std::size_t kFarBytes = std::size_t{4} << 20;
+inline constexpr std::uint64_t kMediumSlots = 2;
+inline constexpr std::size_t kMediumBytes = std::size_t{8} << 10;
+inline constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
 inline constexpr std::uint64_t kCells = 2 * kSmallSlots;
 inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 
@@ -57,11 +58,11 @@ struct LaneMemory {
   Counter done;      // the last turn that the owner has finished
   Counter departed;  // ranks that look at this memory no more; anybody counts
   alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
-  alignas(4096) std::byte near[kLargeSlots][kNearBytes];
-  alignas(4096) std::byte far[kFarBytes];
+  alignas(4096) std::byte medium[kMediumSlots][kMediumBytes];
+  alignas(4096) std::byte large[kLargeBytes];
   alignas(4096) std::byte pipe[kPipeBytes];
 };
-static_assert(kFarBytes >= 4 * kOneShotBytes);
+static_assert(kLargeBytes >= 4 * kOneShotBytes);
 
 // What a rank has for another one in a turn, see SharedExchange.
 struct Block {
@@ -125,6 +126,9 @@ class Lane {
   std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
   // This rank's slot for `bytes`, at most a quarter of Caches::turnover, in a turn; to be asked for once in a turn.
   std::byte* slot(std::uint64_t turn, std::size_t bytes, bool in_small);
+  // Copies what this rank has for its peers to where they see it.
+  void hand_over(std::byte* to, const std::byte* from, std::size_t bytes) { handover_.copy(to, from, bytes); }
+  bool streams() const { return handover_.streams(); }
   // The last turn that everybody is known to have begun with the same collective.
   std::uint64_t agreed() const { return agreed_; }
   void agree(std::uint64_t turn) { agreed_ = turn; }
@@ -157,8 +161,9 @@ class Lane {
   std::uint64_t last_turn_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t agreed_ = 0;
-  std::size_t far_used_ = 0;
-  bool far_populated_ = false;
+  Handover handover_;
+  std::size_t large_used_ = 0;
+  bool large_populated_ = false;
 };
 
 }  // namespace paceline

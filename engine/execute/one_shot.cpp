@@ -35,7 +35,7 @@ void OneShot::give(Cell& own) {
   if (factor != 1) {
     kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
   } else {
-    std::memcpy(place, given, given_bytes);
+    lane_->hand_over(place, given, given_bytes);
   }
 }
 

@@ -15,11 +15,6 @@ constexpr std::size_t kGrain = 4096;  // regions and pieces are multiples of it
 constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
 constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
 constexpr std::size_t kPiecesPerRegion = 4;
-// Copies that lie beyond the second-level cache are combined in short passes, each after asking for what comes next, so
-// that memory does not idle while a result is copied on: of 64 MiB on 4 ranks 0.82 of the time, on 2 ranks 0.96.
-constexpr std::size_t kFarPass = std::size_t{2} << 10;
-constexpr std::size_t kAhead = std::size_t{1} << 10;
-
 // What a rank tells of itself, and the first one to all: ranks in containers may see caches of different sizes.
 struct Offer {
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
@@ -35,7 +30,7 @@ void SharedAllReduce::clear() {
   SharedOperation::clear();
   factor = 1;
   how_ = How::open;
-  tries_ = false;
+  measures_ = false;
   done_ = staged_ = reduced_ = taken_ = 0;
 }
 
@@ -48,7 +43,8 @@ void SharedAllReduce::give(Cell& own) {
   if (lane_->rank() == 0) {
     const WayLimits limits{ranks, readable, caches().block()};
     // Where this rank's copy is shared, the others' most often are, and no way is gone.
-    offer.way = own.place == kPrivate ? group->ways.next(bytes, limits, tries_) : foreseen_way(bytes, limits);
+    measures_ = own.place == kPrivate;
+    offer.way = measures_ ? group->ways.next(bytes, limits) : foreseen_way(bytes, limits);
     offer.first = lane_->rounds_staged;
     offer.turnover = static_cast<std::uint32_t>(caches().turnover());
   }
@@ -62,6 +58,7 @@ void SharedAllReduce::give(Cell& own) {
 void SharedAllReduce::choose() {
   const auto ranks = static_cast<std::size_t>(lane_->size());
   inputs_.resize(ranks);
+  outputs_.resize(ranks);
   copies_.resize(ranks);
   addresses_.resize(ranks);
   bool in_place = true;
@@ -113,11 +110,11 @@ SharedAllReduce::Range SharedAllReduce::region(int rank) const {
 SharedOperation::Result SharedAllReduce::work() {
   if (how_ == How::open) {
     choose();
-    if (tries_) chosen_ = Clock::now();
+    if (measures_) chosen_ = Clock::now();
   }
   if (how_ == How::in_place) return work_in_place();
   const Result result = how_ == How::fetched ? work_fetched() : work_staged();
-  if (tries_ && result == Result::complete) group->ways.took(bytes, way_, Clock::now() - chosen_);
+  if (measures_ && result == Result::complete) group->ways.took(bytes, way_, Clock::now() - chosen_);
   return result;
 }
 
@@ -161,20 +158,12 @@ void SharedAllReduce::combine_piece(int rank, std::size_t piece) {
   const Range whole = region(rank);
   const std::size_t begin = whole.begin + piece * piece_bytes_;
   const std::size_t end = std::min(whole.end, begin + piece_bytes_);
-  const auto me = static_cast<std::size_t>(lane_->rank());
-  const bool far = bytes >= caches().second;  // as much as a rank reads, all copies of its region together
-  const std::size_t pass = far ? kFarPass : caches().pass();
-  for (std::size_t at = begin; at < end; at += pass) {
-    const std::size_t size = std::min(pass, end - at);
-    for (std::size_t i = 0; i < inputs_.size(); ++i) {
-      inputs_[i] = copies_[i] + at;
-      for (std::size_t next = at + kAhead; far && next < std::min(end, at + kAhead + pass); next += kCacheLine)
-        __builtin_prefetch(copies_[i] + next);
-    }
-    kernels().reduce(fold, copies_[me] + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
-    for (std::size_t i = 0; i < copies_.size(); ++i)
-      if (i != me) std::memcpy(copies_[i] + at, copies_[me] + at, size);
+  for (std::size_t i = 0; i < copies_.size(); ++i) {
+    outputs_[i] = copies_[i] + begin;
+    inputs_[i] = outputs_[i];
   }
+  const std::size_t count = (end - begin) / size_of(fold.dtype);
+  kernels().reduce_to_all(fold, outputs_.data(), outputs_.size(), inputs_.data(), inputs_.size(), count);
 }
 
 SharedOperation::Result SharedAllReduce::work_in_place() {
@@ -226,7 +215,7 @@ void SharedAllReduce::stage() {
   for (int i = 1; i < lane_->size(); ++i) {
     const int rank = (lane_->rank() + i) % lane_->size();
     const Range part = block(rank, staged_);
-    if (part.size() > 0) std::memcpy(place(lane_->rank(), rank, staged_), data + part.begin, part.size());
+    if (part.size() > 0) lane_->hand_over(place(lane_->rank(), rank, staged_), data + part.begin, part.size());
   }
   lane_->own().staged.value.store(now(++staged_), std::memory_order_release);
   lane_->wake_others();
@@ -241,8 +230,15 @@ void SharedAllReduce::reduce() {
       inputs_[static_cast<std::size_t>(rank)] =
           rank == lane_->rank() ? data + part.begin + at : place(rank, lane_->rank(), reduced_) + at;
     }
-    kernels().reduce(fold, data + part.begin + at, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
-    std::memcpy(place(lane_->rank(), lane_->rank(), reduced_) + at, data + part.begin + at, size);
+    std::byte* const own = data + part.begin + at;
+    std::byte* const shown = place(lane_->rank(), lane_->rank(), reduced_) + at;
+    if (lane_->streams()) {
+      kernels().reduce(fold, own, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
+      lane_->hand_over(shown, own, size);
+    } else {
+      std::byte* const both[] = {own, shown};
+      kernels().reduce_to_all(fold, both, 2, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
+    }
   }
   lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
   lane_->wake_others();

@@ -75,12 +75,13 @@ class SharedAllReduce final : public SharedOperation {
 
   enum class How : std::uint8_t { open, in_place, staged, fetched };
   How how_ = How::open;
-  Way way_;             // that the first rank wants, where not all buffers are shared
-  bool tries_ = false;  // this rank, the first, measures it
+  Way way_;                // that the first rank wants, where not all buffers are shared
+  bool measures_ = false;  // this rank, the first, measures it
   Clock::time_point chosen_;
   std::vector<std::byte*> copies_;        // every rank's buffer; null where it is private
   std::vector<std::uint64_t> addresses_;  // of every rank's buffer in its own process; 0 where nobody may read it
   std::vector<const std::byte*> inputs_;
+  std::vector<std::byte*> outputs_;
   std::size_t piece_bytes_ = 0;
   std::size_t all_pieces_ = 0;
   std::size_t done_ = 0;  // pieces that this rank combined and has yet to report

@@ -75,7 +75,7 @@ Block SharedExchange::show(int rank, std::byte* slot) {
   if (slot != nullptr && (!in_arena || place.bytes <= kShared)) {
     std::byte* to = slot + slot_used_;
     slot_used_ += rounded_up(place.bytes, kCacheLine);
-    std::memcpy(to, place.address, place.bytes);
+    lane_->hand_over(to, place.address, place.bytes);
     return {arena.offset_of(to), place.bytes};
   }
   exposed_ = true;
@@ -83,7 +83,7 @@ Block SharedExchange::show(int rank, std::byte* slot) {
   if (lane_->all_readable()) return {reinterpret_cast<std::uint64_t>(place.address) | kOutside, place.bytes};
   std::byte* copy = arena.allocate(place.bytes);
   copies_.push_back(copy);
-  std::memcpy(copy, place.address, place.bytes);
+  lane_->hand_over(copy, place.address, place.bytes);
   return {arena.offset_of(copy), place.bytes};
 }
 

@@ -57,7 +57,7 @@ bool SharedOperation::enter() {
 }
 
 std::uint64_t SharedOperation::entry() const {
-  const std::uint64_t slots = runs_ahead() ? kSmallSlots : kLargeSlots;
+  const std::uint64_t slots = runs_ahead() ? kSmallSlots : kMediumSlots;
   return turn_ < slots ? 0 : turn_ - slots + 1;
 }
 

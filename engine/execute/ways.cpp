@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "execute/lane.hpp"
 #include "memory/rounding.hpp"
@@ -41,6 +40,12 @@ Way way_of(Way::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t blo
   return {kind, static_cast<std::uint32_t>(std::clamp(rounded_up(block, kPage), kPage, std::max(kPage, most)))};
 }
 
+double median(std::vector<double>& of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::ranges::nth_element(of, middle);
+  return *middle;
+}
+
 }  // namespace
 
 Way foreseen_way(std::size_t bytes, const WayLimits& limits) {
@@ -67,23 +72,15 @@ std::size_t machine_cpus() {
   return cpus;
 }
 
-double Ways::Tried::ns_per_byte() const {
-  if (all.empty()) return std::numeric_limits<double>::infinity();
-  std::vector<double> sorted = all;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return *middle;
-}
-
-Way Ways::next(std::size_t bytes, const WayLimits& limits, bool& tries) {
+Way Ways::next(std::size_t bytes, const WayLimits& limits) {
   Size& size = sizes_[size_class(bytes)];
   if (size.tried.empty()) {
     size.from = std::bit_floor(bytes);
     const bool crowded = limits.ranks > cpus_;
     const std::vector<Way> ways = crowded ? std::vector{foreseen_way(bytes, limits)} : ways_for(bytes, limits);
-    for (const Way& way : ways) size.tried.push_back({way, {}});
+    for (const Way& way : ways) size.tried.push_back({.way = way});
   }
-  tries = size.begun < size.tried.size() * kTries;
+  const bool tries = size.begun < size.tried.size() * kTries;
   return size.tried[tries ? size.begun++ % size.tried.size() : size.best].way;
 }
 
@@ -91,12 +88,37 @@ void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time
   Size& size = sizes_[size_class(bytes)];
   const auto found = std::ranges::find(size.tried, way, &Tried::way);
   if (found == size.tried.end()) return;
-  found->all.push_back(static_cast<double>(time.count()) / static_cast<double>(bytes));
-  ++size.ended;
-  if (!size.settled()) return;
+  const double ns_per_byte = static_cast<double>(time.count()) / static_cast<double>(bytes);
+  const std::size_t tries = size.tried.size() * kTries;
+  if (size.ended == tries) {
+    watch(size, way, ns_per_byte);
+    return;
+  }
+  found->calls.push_back(ns_per_byte);
+  if (++size.ended == tries) settle(size);
+}
+
+void Ways::settle(Size& size) {
+  for (Tried& one : size.tried) {
+    one.ns_per_byte = median(one.calls);
+    one.calls.clear();
+  }
+  const std::size_t before = size.best;
   const auto quickest = std::ranges::min_element(size.tried, {}, &Tried::ns_per_byte);
-  if (quickest->ns_per_byte() < kClearly * size.tried.front().ns_per_byte())
-    size.best = static_cast<std::size_t>(quickest - size.tried.begin());
+  const bool clearly = quickest->ns_per_byte < kClearly * size.tried.front().ns_per_byte;
+  size.best = clearly ? static_cast<std::size_t>(quickest - size.tried.begin()) : 0;
+  const bool in_vain = size.rounds++ > 0 && size.best == before;
+  size.patience = in_vain ? std::min(2 * size.patience, kMostPatience) : kPatience;
+}
+
+void Ways::watch(Size& size, const Way& way, double ns_per_byte) {
+  const Tried& best = size.tried[size.best];
+  if (size.tried.size() == 1 || way != best.way) return;
+  const double usual = best.ns_per_byte;
+  const bool as_usual = ns_per_byte < usual * kUnusual && ns_per_byte > usual / kUnusual;
+  size.unusual = as_usual ? 0 : size.unusual + 1;
+  if (size.unusual < size.patience) return;
+  size.begun = size.ended = size.unusual = 0;
 }
 
 std::vector<Ways::Size> Ways::sizes() const {

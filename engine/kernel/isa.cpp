@@ -2,8 +2,10 @@
 // keeps one copy of those, and it could be one that this CPU cannot run.
 #include <type_traits>
 
+#include "kernel/divide.hpp"
 #include "kernel/half.hpp"
 #include "kernel/reduce.hpp"
+#include "kernel/words.hpp"
 
 namespace paceline {
 namespace {
@@ -66,114 +68,90 @@ struct Xor {
   }
 };
 
-using Reduce = void (*)(std::byte*, const std::byte* const*, std::size_t, std::size_t, double);
+using Reduce = void (*)(std::byte* const*, std::size_t, const std::byte* const*, std::size_t, std::size_t, double);
 
-template <typename T>
-struct Loose {
-  typedef T type __attribute__((aligned(1), may_alias));
-};
-
-template <typename T>
-const typename Loose<T>::type* at(const std::byte* base, std::size_t index) {
-  return reinterpret_cast<const typename Loose<T>::type*>(base) + index;
-}
-
-// Multiplying by the inverse of a power of two gives the same bits as dividing, and is quicker.
-bool is_power_of_two(double value) {
-  int exponent = 0;
-  return __builtin_frexp(value, &exponent) == 0.5 && exponent > 0 && exponent < 60;
-}
-
-// Integers up to 32 bits: in floats that hold them exactly. Half a unit further from zero, no quotient is so near to a
-// whole number that rounding could take it across, so that multiplying by the inverse does.
-template <typename T, typename Float>
-void divide_small(typename Loose<T>::type* out, std::size_t count, double divisor) {
-  const auto inverse = static_cast<Float>(1 / divisor);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<Float>(out[i]);
-    out[i] = static_cast<T>(static_cast<std::int32_t>((value + (value < 0 ? Float(-0.5) : Float(0.5))) * inverse));
-  }
-}
-
-constexpr double kMostShifted = 64;  // fits every integer
-
-// A shift rounds down: what is added before makes it truncate.
-template <typename T>
-void shift(typename Loose<T>::type* out, std::size_t count, T divisor) {
-  const int bits = __builtin_ctzll(static_cast<std::uint64_t>(divisor));
-  for (std::size_t i = 0; i < count; ++i) {
-    const T value = out[i];
-    out[i] = static_cast<T>((value + (value < 0 ? divisor - 1 : 0)) >> bits);
-  }
-}
-
-// 64 bits: a quotient in double precision, that of the small remainder, and the step that rounding may have gone too
-// far.
-void divide_long(Loose<std::int64_t>::type* out, std::size_t count, double divisor) {
-  const auto by = static_cast<std::uint64_t>(divisor);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t value = out[i];
-    auto quotient = static_cast<std::int64_t>(static_cast<double>(value) / divisor);
-    auto rest =
-        static_cast<std::int64_t>(static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(quotient) * by);
-    const auto more = static_cast<std::int64_t>(static_cast<double>(rest) / divisor);
-    quotient += more;
-    rest = static_cast<std::int64_t>(static_cast<std::uint64_t>(rest) - static_cast<std::uint64_t>(more) * by);
-    quotient += (value < 0 && rest > 0) - (value > 0 && rest < 0);
-    out[i] = quotient;
-  }
-}
-
-template <typename T>
-void divide_block(typename Loose<T>::type* out, std::size_t count, double divisor) {
-  if constexpr (std::is_integral_v<T>) {
-    if (is_power_of_two(divisor) && divisor <= kMostShifted)
-      shift<T>(out, count, static_cast<T>(divisor));
-    else if constexpr (std::is_same_v<T, std::int64_t>)
-      divide_long(out, count, divisor);
-    else
-      divide_small<T, std::conditional_t<sizeof(T) == 4, double, float>>(out, count, divisor);
-  } else if (is_power_of_two(divisor)) {
-    const T factor = static_cast<T>(1 / divisor);
-    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] * factor;
+// Of one block, to one output, which may be any one of the inputs: so all inputs but the last few go through `held`.
+template <typename T, typename F>
+void combine(typename Loose<T>::type* out, const std::byte* const* in, std::size_t inputs, std::size_t first,
+             std::size_t n) {
+  const auto* a = at<T>(in[0], first);
+  if (inputs == 1) {
+    for (std::size_t i = 0; i < n; ++i) out[i] = a[i];
+  } else if (inputs == 2) {
+    const auto* b = at<T>(in[1], first);
+    for (std::size_t i = 0; i < n; ++i) out[i] = F::apply(T(a[i]), T(b[i]));
+  } else if (inputs == 3) {
+    const auto* b = at<T>(in[1], first);
+    const auto* c = at<T>(in[2], first);
+    for (std::size_t i = 0; i < n; ++i) out[i] = F::apply(F::apply(T(a[i]), T(b[i])), T(c[i]));
   } else {
-    const T by = static_cast<T>(divisor);
-    for (std::size_t i = 0; i < count; ++i) out[i] = out[i] / by;
+    T held[kBlock];
+    std::size_t next = 1;
+    for (std::size_t i = 0; i < n; ++i) held[i] = a[i];
+    for (; next + 1 < inputs; next += 2) {
+      const auto* b = at<T>(in[next], first);
+      const auto* c = at<T>(in[next + 1], first);
+      for (std::size_t i = 0; i < n; ++i) held[i] = F::apply(F::apply(held[i], T(b[i])), T(c[i]));
+    }
+    if (next < inputs) {
+      const auto* b = at<T>(in[next], first);
+      for (std::size_t i = 0; i < n; ++i) held[i] = F::apply(held[i], T(b[i]));
+    }
+    for (std::size_t i = 0; i < n; ++i) out[i] = held[i];
   }
+}
+
+// Sums of floats to several outputs in one pass: nothing waits while a result is passed on. How many elements were
+// done; a few are left for others. kRanks: how many inputs and outputs, 0 if not known when this is compiled.
+template <typename T, std::size_t kRanks>
+std::size_t sum_to_all(std::byte* const* to, std::size_t outputs, const std::byte* const* in, std::size_t inputs,
+                       std::size_t count, T factor) {
+  const std::size_t sources = kRanks == 0 ? inputs : kRanks;
+  const std::size_t places = kRanks == 0 ? outputs : kRanks;
+  typedef T Vector __attribute__((vector_size(64), aligned(1), may_alias));
+  constexpr std::size_t kVectors = 4;
+  constexpr std::size_t kStep = kVectors * sizeof(Vector) / sizeof(T);
+  std::size_t first = 0;
+  for (; first + kStep <= count; first += kStep) {
+    Vector sum[kVectors];
+    const auto* from = reinterpret_cast<const Vector*>(at<T>(in[0], first));
+    for (std::size_t i = 0; i < kVectors; ++i) sum[i] = from[i];
+    for (std::size_t k = 1; k < sources; ++k) {
+      from = reinterpret_cast<const Vector*>(at<T>(in[k], first));
+      for (std::size_t i = 0; i < kVectors; ++i) sum[i] += from[i];
+    }
+    for (std::size_t i = 0; i < kVectors; ++i) sum[i] *= factor;
+    for (std::size_t k = 0; k < places; ++k) {
+      auto* out = reinterpret_cast<Vector*>(reinterpret_cast<typename Loose<T>::type*>(to[k]) + first);
+      for (std::size_t i = 0; i < kVectors; ++i) out[i] = sum[i];
+    }
+  }
+  return first;
+}
+
+// What lies in `block` to where it is wanted.
+void pass_on(std::byte* const* to, std::size_t outputs, std::size_t offset, const std::byte* block, std::size_t bytes) {
+  for (std::size_t k = 0; k < outputs; ++k) __builtin_memcpy(to[k] + offset, block, bytes);
 }
 
 template <typename T, typename F>
-void reduce_words(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t count, double divisor) {
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t n = count - first < kBlock ? count - first : kBlock;
-    auto* out = reinterpret_cast<typename Loose<T>::type*>(to) + first;
-    const auto* a = at<T>(in[0], first);
-    std::size_t next = 1;
-    // The output may be any one of the inputs, so all inputs of a block but the last few go through `held`.
-    T held[kBlock];
-    if (inputs == 1) {
-      for (std::size_t i = 0; i < n; ++i) out[i] = a[i];
-    } else if (inputs == 2) {
-      const auto* b = at<T>(in[1], first);
-      for (std::size_t i = 0; i < n; ++i) out[i] = F::apply(T(a[i]), T(b[i]));
-    } else if (inputs == 3) {
-      const auto* b = at<T>(in[1], first);
-      const auto* c = at<T>(in[2], first);
-      for (std::size_t i = 0; i < n; ++i) out[i] = F::apply(F::apply(T(a[i]), T(b[i])), T(c[i]));
-    } else {
-      for (std::size_t i = 0; i < n; ++i) held[i] = a[i];
-      for (; next + 1 < inputs; next += 2) {
-        const auto* b = at<T>(in[next], first);
-        const auto* c = at<T>(in[next + 1], first);
-        for (std::size_t i = 0; i < n; ++i) held[i] = F::apply(F::apply(held[i], T(b[i])), T(c[i]));
-      }
-      if (next < inputs) {
-        const auto* b = at<T>(in[next], first);
-        for (std::size_t i = 0; i < n; ++i) held[i] = F::apply(held[i], T(b[i]));
-      }
-      for (std::size_t i = 0; i < n; ++i) out[i] = held[i];
+void reduce_words(std::byte* const* to, std::size_t outputs, const std::byte* const* in, std::size_t inputs,
+                  std::size_t count, double divisor) {
+  std::size_t first = 0;
+  if constexpr (std::is_floating_point_v<T> && std::is_same_v<F, Sum>) {
+    if ((outputs > 1 || inputs > 3) && (divisor == 1 || is_power_of_two(divisor))) {
+      const bool two = outputs == 2 && inputs == 2;
+      const auto sum = two ? sum_to_all<T, 2> : sum_to_all<T, 0>;
+      first = sum(to, outputs, in, inputs, count, static_cast<T>(1 / divisor));
     }
+  }
+  for (; first < count; first += kBlock) {
+    const std::size_t n = count - first < kBlock ? count - first : kBlock;
+    T block[kBlock];
+    auto* out = outputs == 1 ? reinterpret_cast<typename Loose<T>::type*>(to[0]) + first : block;
+    combine<T, F>(out, in, inputs, first, n);
     if (divisor != 1) divide_block<T>(out, n, divisor);
+    if (outputs > 1) pass_on(to, outputs, first * sizeof(T), reinterpret_cast<const std::byte*>(block), n * sizeof(T));
   }
 }
 
@@ -187,16 +165,17 @@ void for_halves(std::byte* to, std::size_t count, const Compute& compute) {
   for (; i < count; ++i) narrow(compute(i, 0.0F), out + i * sizeof(Half), Half{});
 }
 
-// kInputs: how many, 0 if not known when this is compiled.
+// kInputs: how many, 0 if not known when this is compiled. Of `count` elements from `first` on.
 template <typename Half, typename F, std::size_t kInputs>
-void fold_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t count, double divisor) {
+void fold_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t first, std::size_t count,
+                 double divisor) {
   const std::size_t terms = kInputs == 0 ? inputs : kInputs;
   const auto by = static_cast<float>(divisor);
   const auto sum = [&](std::size_t i, auto value) {
     auto term = value;
-    widen(reinterpret_cast<const unsigned char*>(in[0]) + i * sizeof(Half), Half{}, value);
+    widen(reinterpret_cast<const unsigned char*>(in[0]) + (first + i) * sizeof(Half), Half{}, value);
     for (std::size_t k = 1; k < terms; ++k) {
-      widen(reinterpret_cast<const unsigned char*>(in[k]) + i * sizeof(Half), Half{}, term);
+      widen(reinterpret_cast<const unsigned char*>(in[k]) + (first + i) * sizeof(Half), Half{}, term);
       value = F::apply(value, term);
     }
     return value;
@@ -210,9 +189,16 @@ void fold_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, 
 }
 
 template <typename Half, typename F>
-void reduce_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t count, double divisor) {
-  if (inputs == 2) return fold_halves<Half, F, 2>(to, in, inputs, count, divisor);
-  fold_halves<Half, F, 0>(to, in, inputs, count, divisor);
+void reduce_halves(std::byte* const* to, std::size_t outputs, const std::byte* const* in, std::size_t inputs,
+                   std::size_t count, double divisor) {
+  const auto fold = inputs == 2 ? fold_halves<Half, F, 2> : fold_halves<Half, F, 0>;
+  if (outputs == 1) return fold(to[0], in, inputs, 0, count, divisor);
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t n = count - first < kBlock ? count - first : kBlock;
+    std::byte block[kBlock * sizeof(Half)];
+    fold(block, in, inputs, first, n, divisor);
+    pass_on(to, outputs, first * sizeof(Half), block, n * sizeof(Half));
+  }
 }
 
 template <typename T>
@@ -274,8 +260,13 @@ Reduce find(DType dtype, Op op) {
   return nullptr;
 }
 
+void reduce_to_all(const Fold& fold, std::byte* const* out, std::size_t outputs, const std::byte* const* in,
+                   std::size_t inputs, std::size_t count) {
+  find(fold.dtype, fold.op)(out, outputs, in, inputs, count, fold.divisor);
+}
+
 void reduce(const Fold& fold, std::byte* out, const std::byte* const* in, std::size_t inputs, std::size_t count) {
-  find(fold.dtype, fold.op)(out, in, inputs, count, fold.divisor);
+  reduce_to_all(fold, &out, 1, in, inputs, count);
 }
 
 template <typename T>
@@ -306,7 +297,7 @@ void scale(DType dtype, std::byte* out, const std::byte* in, std::size_t count, 
 }
 
 void divide(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double divisor) {
-  find(dtype, Op::sum)(out, &in, 1, count, divisor);
+  find(dtype, Op::sum)(&out, 1, &in, 1, count, divisor);
 }
 
 void add(float* out, const float* a, const float* b, std::size_t count) {
@@ -319,7 +310,7 @@ namespace PACELINE_ISA {
 extern const Kernels table;
 #define PACELINE_NAME(x) #x
 #define PACELINE_STRING(x) PACELINE_NAME(x)
-const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, scale, divide, add};
+const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, reduce_to_all, scale, divide, add};
 }  // namespace PACELINE_ISA
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Reductions over memory: n inputs, one output, one pass.
+// Reductions over memory: n inputs, one pass, and the result where it is wanted, in one place or several.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,9 @@ struct Kernels {
   // out[i] = in[0][i] op in[1][i] op ... in[inputs-1][i], combined in that order. An input may be `out` itself;
   // no alignment is required. float16 and bfloat16 are combined in float32 and rounded once.
   void (*reduce)(const Fold& fold, std::byte* out, const std::byte* const* in, std::size_t inputs, std::size_t count);
+  // The same to several outputs, each of which may be an input.
+  void (*reduce_to_all)(const Fold& fold, std::byte* const* out, std::size_t outputs, const std::byte* const* in,
+                        std::size_t inputs, std::size_t count);
   // out[i] = in[i] * factor; floats only. `out` may be `in`.
   void (*scale)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double factor);
   // out[i] = in[i] / divisor; integers are truncated towards zero.

@@ -13,11 +13,10 @@
 #include <memory>
 #include <mutex>
 
+#include "memory/cache.hpp"
 #include "memory/descriptor.hpp"
 
 namespace paceline {
-
-inline constexpr std::size_t kCacheLine = 64;
 
 // Whether a process sleeps, and for what its doorbell is to be rung then: every wake-up takes its CPU from somebody.
 enum class Parked : std::uint32_t {

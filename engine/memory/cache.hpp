@@ -5,6 +5,8 @@
 
 namespace paceline {
 
+inline constexpr std::size_t kCacheLine = 64;
+
 struct Caches {
   std::size_t first = 0;   // bytes of the first-level data cache
   std::size_t second = 0;  // bytes of the second-level cache, the last that a core has for itself

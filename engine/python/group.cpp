@@ -55,7 +55,7 @@ nb::list ways(const PyGroup& self) {
     nb::list tried;
     for (const Ways::Tried& one : size.tried) {
       const char* name = one.way.kind == Way::Kind::fetched ? "fetched" : "staged";
-      tried.append(nb::make_tuple(name, one.way.block, one.ns_per_byte()));
+      tried.append(nb::make_tuple(name, one.way.block, one.ns_per_byte));
     }
     sizes.append(nb::make_tuple(size.from, size.settled(), size.best, std::move(tried)));
   }

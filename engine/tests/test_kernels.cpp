@@ -1,4 +1,5 @@
 // Every dtype and reduction, in every instruction set of this CPU, against the plain meaning of the operation.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -64,11 +65,23 @@ void check_dtype(const Kernels& kernels, DType dtype) {
             std::byte* out = in_place ? memory.back().data() + offset : result.data() + offset;
             const double divisor = op == Op::avg ? 2 : 1;
             kernels.reduce({dtype, op, divisor}, out, in.data(), inputs, count);
-            for (std::size_t i = 0; i < count; ++i) {
-              double want = expected[i] / divisor;
-              if (std::is_integral_v<T>) want = std::trunc(want);
-              CHECK(get<T>(out, i) == want);
-            }
+            const auto is_right = [&](const std::byte* found) {
+              for (std::size_t i = 0; i < count; ++i) {
+                double want = expected[i] / divisor;
+                if (std::is_integral_v<T>) want = std::trunc(want);
+                CHECK(get<T>(found, i) == want);
+              }
+            };
+            is_right(out);
+            if (in_place) continue;
+            // To all inputs, as ranks do that see each other's; and with one output that is none.
+            std::vector<std::byte*> all{result.data() + offset};
+            for (auto& one : memory) all.push_back(one.data() + offset);
+            const auto first = all.begin() + static_cast<std::ptrdiff_t>(random() % 2);
+            std::fill(result.begin(), result.end(), std::byte{0});
+            kernels.reduce_to_all({dtype, op, divisor}, &*first, static_cast<std::size_t>(all.end() - first), in.data(),
+                                  inputs, count);
+            std::for_each(first, all.end(), is_right);
           }
         }
       }

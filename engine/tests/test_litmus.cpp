@@ -103,7 +103,7 @@ TEST(message_passing) {
         Cell& own = lane.cell(static_cast<int>(me), turn);
         own.what.count = turn * 2 + me;
         std::memcpy(own.small, &turn, sizeof turn);
-        std::byte* slot = lane.own().far + turn % kLargeSlots * kOneShotBytes;
+        std::byte* slot = lane.own().large + turn % kMediumSlots * kOneShotBytes;
         std::memcpy(slot, &turn, sizeof turn);
         std::memcpy(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn);
         lane.begin(turn, false);
@@ -111,7 +111,7 @@ TEST(message_passing) {
         const Cell& theirs = lane.cell(other, turn);
         CHECK(theirs.what.count == turn * 2 + (1 - me));
         CHECK(std::memcmp(theirs.small, &turn, sizeof turn) == 0);
-        slot = lane.of(other).far + turn % kLargeSlots * kOneShotBytes;
+        slot = lane.of(other).large + turn % kMediumSlots * kOneShotBytes;
         CHECK(std::memcmp(slot, &turn, sizeof turn) == 0);
         CHECK(std::memcmp(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn) == 0);
       },

@@ -215,63 +215,6 @@ TEST(a_failed_all_reduce_in_place_retires_its_buffer) {
   });
 }
 
-TEST(the_way_foreseen_comes_first_and_no_way_comes_twice) {
-  constexpr std::size_t kBlock = std::size_t{512} << 10;
-  for (const std::size_t ranks : {2UL, 3UL, 4UL, 64UL}) {
-    for (std::size_t bytes = 5; bytes < (std::size_t{1} << 33); bytes = bytes * 3 + 1) {
-      for (const bool readable : {true, false}) {
-        const WayLimits limits{ranks, readable, kBlock};
-        const auto ways = ways_for(bytes, limits);
-        CHECK(ways.front() == foreseen_way(bytes, limits));
-        for (const Way& way : ways) {
-          CHECK(std::ranges::count(ways, way) == 1);
-          CHECK(way.block % 4096 == 0 && way.block > 0);
-          CHECK(way.kind == Way::Kind::staged || (readable && ranks <= 4));
-          CHECK(way.kind == Way::Kind::fetched || way.block * ranks * kPipeRounds <= kPipeBytes);
-        }
-      }
-    }
-  }
-}
-
-TEST(the_quickest_way_stays_if_it_is_clearly_quicker) {
-  const WayLimits limits{2, true, std::size_t{512} << 10};
-  constexpr std::size_t kBytes = 4 * kMegabyte;
-  for (const double share : {0.5, 0.95, 1.5}) {
-    Ways ways(limits.ranks);
-    const auto all = ways_for(kBytes, limits);
-    CHECK(all.size() > 2);
-    bool tries = true;
-    std::size_t calls = 0;
-    for (; ways.sizes().empty() || !ways.sizes()[0].settled(); ++calls) {
-      const Way way = ways.next(kBytes, limits, tries);
-      CHECK(tries && way == all[calls % all.size()]);
-      // Of each way's calls one has luck, and one is interrupted.
-      const std::size_t turn = calls / all.size();
-      const double microseconds = (way == all.back() ? share : 1.0) * (turn == 1 ? 100 : turn == 3 ? 5000 : 1000);
-      ways.took(kBytes, way, std::chrono::nanoseconds(static_cast<long>(microseconds * 1000)));
-    }
-    CHECK(calls == all.size() * Ways::kTries);
-    for (int i = 0; i < 3; ++i) {
-      CHECK(ways.next(kBytes + 5, limits, tries) == (share < Ways::kClearly ? all.back() : all.front()));
-      CHECK(!tries);
-    }
-    CHECK(ways.next(kBytes * 2, limits, tries) == foreseen_way(kBytes * 2, limits) && tries);
-  }
-}
-
-TEST(nothing_is_tried_where_ranks_outnumber_the_cpus) {
-  const WayLimits limits{4, true, std::size_t{512} << 10};
-  Ways ways(limits.ranks - 1);
-  bool tries = true;
-  while (tries) {
-    const Way way = ways.next(kMegabyte, limits, tries);
-    CHECK(way == foreseen_way(kMegabyte, limits));
-    if (tries) ways.took(kMegabyte, way, std::chrono::nanoseconds(1));
-  }
-  CHECK(ways.sizes()[0].tried.size() == 1);
-}
-
 TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {4, Wire::shm}}) {
     World world(size, [wire](int, int) { return wire; });
@@ -285,7 +228,7 @@ TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
       CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
       for (const auto& found : sizes) {
         CHECK(found.settled());
-        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte() > 0 && tried.ns_per_byte() < 1e9);
+        for (const auto& tried : found.tried) CHECK(tried.ns_per_byte > 0 && tried.ns_per_byte < 1e9);
       }
     });
   }
