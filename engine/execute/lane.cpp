@@ -53,7 +53,7 @@ bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
   if (part.memory != nullptr) return false;
   std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, part_bytes(parts_.size())) : nullptr;
   if (memory == nullptr) return false;
-  part = {reinterpret_cast<LaneMemory*>(memory), &link};
+  part = {reinterpret_cast<LaneMemory*>(memory), &link, 0};
   --unknown_;
   return true;
 }
@@ -74,12 +74,20 @@ int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes
 std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
   if (in_small) return own_.small[turn % kSmallSlots];
   if (bytes <= kMediumBytes) return own_.medium[turn % kMediumSlots];
-  const std::size_t all = std::min(caches().turnover(), kLargeBytes);
-  if (!std::exchange(large_populated_, true)) Arena::populate(own_.large, all);
-  if (large_used_ + bytes > all) large_used_ = 0;
-  std::byte* place = own_.large + large_used_;
-  large_used_ += rounded_up(bytes, kCacheLine);
-  return place;
+  // Large ones go round in as little memory as the caches' turnover allows, but never over the one before.
+  const std::size_t room = std::max(caches().turnover(), bytes);
+  std::size_t begin = large_end_ + bytes > room ? 0 : large_end_;
+  if (begin < large_end_ && large_begin_ < begin + bytes) begin = large_end_;
+  large_begin_ = begin;
+  large_end_ = begin + rounded_up(bytes, kCacheLine);
+  populate(std::max(large_end_, caches().turnover()));
+  return own_.large + begin;
+}
+
+void Lane::populate(std::size_t bytes) {
+  if (bytes <= populated_) return;
+  Arena::populate(own_.large + populated_, bytes - populated_);
+  populated_ = bytes;
 }
 
 bool Lane::all_begun(std::uint64_t turn) const {

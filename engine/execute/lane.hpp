@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "execute/handover.hpp"
 #include "link/header.hpp"
 #include "memory/arena.hpp"
-#include "memory/handover.hpp"
 
 namespace paceline {
 
@@ -27,6 +27,7 @@ inline constexpr std::size_t kSmallBytes = std::size_t{2} << 10;
 inline constexpr std::uint64_t kSmallSlots = 16;
 inline constexpr std::uint64_t kMediumSlots = 2;
 inline constexpr std::size_t kMediumBytes = std::size_t{8} << 10;
+inline constexpr std::size_t kLargestSlot = std::size_t{1} << 20;
 inline constexpr std::size_t kLargeBytes = std::size_t{4} << 20;
 inline constexpr std::uint64_t kCells = 2 * kSmallSlots;
 inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
@@ -57,20 +58,25 @@ struct LaneMemory {
   Counter taken;
   Counter done;      // the last turn that the owner has finished
   Counter departed;  // ranks that look at this memory no more; anybody counts
+  ProbedLines probed;
   alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
   alignas(4096) std::byte medium[kMediumSlots][kMediumBytes];
   alignas(4096) std::byte large[kLargeBytes];
   alignas(4096) std::byte pipe[kPipeBytes];
 };
-static_assert(kLargeBytes >= 4 * kOneShotBytes);
+static_assert(kLargestSlot >= kOneShotBytes && kLargeBytes >= 3 * kLargestSlot);
 
 // What a rank has for another one in a turn, see SharedExchange.
 struct Block {
   std::uint64_t place;  // in its arena; with kOutside, an address of its own
   std::uint64_t bytes;
+  std::uint64_t behind;                // with kFilling, what goes to the slot before it
+  std::atomic<std::uint64_t> fetched;  // of what the other one has for this rank, with kFilling
 };
 
 inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
+// In a slot of kLargestSlot that goes round; `staged` tells how much was copied there.
+inline constexpr std::uint64_t kFilling = std::uint64_t{1} << 62;
 
 // A rank's part: this, and after it one Block for each rank, as often as there are small slots.
 class Lane {
@@ -124,10 +130,14 @@ class Lane {
   // What goes in a small slot. Two ranks most often have a CPU each and gain little: there the slots in use are to stay
   // in the nearest cache.
   std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
-  // This rank's slot for `bytes`, at most a quarter of Caches::turnover, in a turn; to be asked for once in a turn.
+  // This rank's slot for `bytes`, at most kLargestSlot, in a turn; to be asked for once in a turn.
   std::byte* slot(std::uint64_t turn, std::size_t bytes, bool in_small);
-  // Copies what this rank has for its peers to where they see it.
+  // Copies what this rank has for its peers to where they see it; they follow when they read it.
   void hand_over(std::byte* to, const std::byte* from, std::size_t bytes) { handover_.copy(to, from, bytes); }
+  void follow(int rank) {
+    Part& part = parts_[static_cast<std::size_t>(rank)];
+    Handover::follow(part.memory->probed, part.probe);
+  }
   bool streams() const { return handover_.streams(); }
   // The last turn that everybody is known to have begun with the same collective.
   std::uint64_t agreed() const { return agreed_; }
@@ -149,9 +159,11 @@ class Lane {
   struct Part {
     LaneMemory* memory = nullptr;
     Link* link = nullptr;
+    std::uint32_t probe = 0;  // the last one that was followed
   };
 
   void ring() const;
+  void populate(std::size_t bytes);
 
   Arena& arena_;
   LaneMemory& own_;
@@ -161,9 +173,10 @@ class Lane {
   std::uint64_t last_turn_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t agreed_ = 0;
-  Handover handover_;
-  std::size_t large_used_ = 0;
-  bool large_populated_ = false;
+  Handover handover_{own_.probed};
+  std::size_t large_begin_ = 0;  // the last large slot
+  std::size_t large_end_ = 0;
+  std::size_t populated_ = 0;
 };
 
 }  // namespace paceline

@@ -41,6 +41,7 @@ void OneShot::give(Cell& own) {
 
 const std::byte* OneShot::part_of(int rank) const {
   const Cell& cell = lane_->cell(rank, turn_);
+  if (given_bytes >= Handover::kLeast) lane_->follow(rank);
   return given_bytes <= sizeof cell.small ? cell.small : lane_->at(rank, cell.place, given_bytes);
 }
 
@@ -58,9 +59,9 @@ OneShot::Result OneShot::work() {
       break;
     case Take::everything:
       for (int rank = 0; rank < lane_->size(); ++rank)
-        std::memcpy(to + static_cast<std::size_t>(rank) * bytes, part_of(rank), bytes);
+        kernels().copy(to + static_cast<std::size_t>(rank) * bytes, part_of(rank), bytes);
       break;
-    case Take::roots: std::memcpy(to, part_of(what.root), bytes); break;
+    case Take::roots: kernels().copy(to, part_of(what.root), bytes); break;
   }
   return Result::complete;
 }

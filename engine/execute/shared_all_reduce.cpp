@@ -242,13 +242,14 @@ void SharedAllReduce::reduce() {
   }
   lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
   lane_->wake_others();
+  for (int rank = 0; rank < lane_->size(); ++rank) lane_->follow(rank);
 }
 
 void SharedAllReduce::take() {
   for (int i = 1; i < lane_->size(); ++i) {
     const int rank = (lane_->rank() + i) % lane_->size();
     const Range part = block(rank, taken_);
-    if (part.size() > 0) std::memcpy(data + part.begin, place(rank, rank, taken_), part.size());
+    if (part.size() > 0) kernels().copy(data + part.begin, place(rank, rank, taken_), part.size());
   }
   lane_->own().taken.value.store(now(++taken_), std::memory_order_release);
   lane_->wake_others();

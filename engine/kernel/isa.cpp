@@ -108,21 +108,22 @@ std::size_t sum_to_all(std::byte* const* to, std::size_t outputs, const std::byt
                        std::size_t count, T factor) {
   const std::size_t sources = kRanks == 0 ? inputs : kRanks;
   const std::size_t places = kRanks == 0 ? outputs : kRanks;
-  typedef T Vector __attribute__((vector_size(64), aligned(1), may_alias));
+  typedef T Vector __attribute__((vector_size(64)));
+  typedef Vector Anywhere __attribute__((aligned(1), may_alias));  // lost by `auto`
   constexpr std::size_t kVectors = 4;
   constexpr std::size_t kStep = kVectors * sizeof(Vector) / sizeof(T);
   std::size_t first = 0;
   for (; first + kStep <= count; first += kStep) {
     Vector sum[kVectors];
-    const auto* from = reinterpret_cast<const Vector*>(at<T>(in[0], first));
+    const Anywhere* from = reinterpret_cast<const Anywhere*>(at<T>(in[0], first));
     for (std::size_t i = 0; i < kVectors; ++i) sum[i] = from[i];
     for (std::size_t k = 1; k < sources; ++k) {
-      from = reinterpret_cast<const Vector*>(at<T>(in[k], first));
+      from = reinterpret_cast<const Anywhere*>(at<T>(in[k], first));
       for (std::size_t i = 0; i < kVectors; ++i) sum[i] += from[i];
     }
     for (std::size_t i = 0; i < kVectors; ++i) sum[i] *= factor;
     for (std::size_t k = 0; k < places; ++k) {
-      auto* out = reinterpret_cast<Vector*>(reinterpret_cast<typename Loose<T>::type*>(to[k]) + first);
+      Anywhere* out = reinterpret_cast<Anywhere*>(reinterpret_cast<typename Loose<T>::type*>(to[k]) + first);
       for (std::size_t i = 0; i < kVectors; ++i) out[i] = sum[i];
     }
   }
@@ -300,6 +301,21 @@ void divide(DType dtype, std::byte* out, const std::byte* in, std::size_t count,
   find(dtype, Op::sum)(&out, 1, &in, 1, count, divisor);
 }
 
+void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  typedef std::uint64_t Vector __attribute__((vector_size(64)));
+  typedef Vector Anywhere __attribute__((aligned(1), may_alias));  // lost by `auto`
+  constexpr std::size_t kVectors = 4;
+  std::size_t done = 0;
+  for (; done + kVectors * sizeof(Vector) <= bytes; done += kVectors * sizeof(Vector)) {
+    const Anywhere* in = reinterpret_cast<const Anywhere*>(from + done);
+    Anywhere* out = reinterpret_cast<Anywhere*>(to + done);
+    Vector held[kVectors];
+    for (std::size_t i = 0; i < kVectors; ++i) held[i] = in[i];
+    for (std::size_t i = 0; i < kVectors; ++i) out[i] = held[i];
+  }
+  __builtin_memcpy(to + done, from + done, bytes - done);
+}
+
 void add(float* out, const float* a, const float* b, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
 }
@@ -310,7 +326,7 @@ namespace PACELINE_ISA {
 extern const Kernels table;
 #define PACELINE_NAME(x) #x
 #define PACELINE_STRING(x) PACELINE_NAME(x)
-const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, reduce_to_all, scale, divide, add};
+const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, reduce_to_all, scale, divide, copy, add};
 }  // namespace PACELINE_ISA
 
 }  // namespace paceline

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "check.hpp"
+#include "execute/handover.hpp"
+#include "kernel/streaming.hpp"
 #include "memory/cache.hpp"
-#include "memory/handover.hpp"
-#include "memory/streaming.hpp"
 
 using namespace paceline;
 using namespace std::chrono_literals;
@@ -16,8 +16,8 @@ namespace {
 
 constexpr auto kNear = Handover::kFar / 4;
 
-Handover far_apart() {
-  Handover handover;
+Handover far_apart(ProbedLines& lines) {
+  Handover handover(lines);
   handover.took(Handover::kFar);
   handover.took(Handover::kFar);
   CHECK(handover.streams());
@@ -45,12 +45,14 @@ void copies_exactly(Handover handover) {
 }  // namespace
 
 TEST(near_and_far_copies_are_exact) {
-  copies_exactly(Handover());
-  copies_exactly(far_apart());
+  ProbedLines lines{};
+  copies_exactly(Handover(lines));
+  copies_exactly(far_apart(lines));
 }
 
 TEST(one_slow_probe_changes_nothing) {
-  Handover handover;
+  ProbedLines lines{};
+  Handover handover(lines);
   for (int i = 0; i < 10; ++i) {
     handover.took(1s);
     handover.took(kNear);
@@ -59,7 +61,8 @@ TEST(one_slow_probe_changes_nothing) {
 }
 
 TEST(some_quick_probes_change_nothing_where_cores_are_far_apart) {
-  Handover handover = far_apart();
+  ProbedLines lines{};
+  Handover handover = far_apart(lines);
   for (int i = 0; i < 10; ++i) {
     for (int quick = 0; quick < Handover::kNearInRow - 1; ++quick) handover.took(kNear);
     handover.took(Handover::kFar);
@@ -68,7 +71,8 @@ TEST(some_quick_probes_change_nothing_where_cores_are_far_apart) {
 }
 
 TEST(cores_that_come_together_or_part_are_noticed) {
-  Handover handover = far_apart();
+  ProbedLines lines{};
+  Handover handover = far_apart(lines);
   for (int i = 0; i < 3; ++i) {
     for (int quick = 0; quick < Handover::kNearInRow; ++quick) handover.took(kNear);
     CHECK(!handover.streams());
@@ -80,7 +84,8 @@ TEST(cores_that_come_together_or_part_are_noticed) {
 TEST(copies_themselves_find_out) {
   if (!kStreams) return;
   // Nobody else has these lines: however slow this machine is, in the end two probes in a row are quick.
-  Handover handover = far_apart();
+  ProbedLines lines{};
+  Handover handover = far_apart(lines);
   std::vector<std::byte> from(Handover::kLeast), to(Handover::kLeast);
   for (int i = 0; i < 100'000 && handover.streams(); ++i) handover.copy(to.data(), from.data(), from.size());
   CHECK(!handover.streams());

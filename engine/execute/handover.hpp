@@ -4,36 +4,51 @@
 // ns a line; where they do not, as on two sockets or in two parts of a large processor, some 24, and nearly all of the
 // time of a hand-over. Stores around the caches need not get it; but then the reader finds the data in memory, which
 // takes it twice as long as from a shared cache. Which is better can change while a job runs, when threads or a virtual
-// machine's CPUs are moved. So now and then the first lines are copied plainly, and that is timed: the writer sees all
-// of the difference, and need not ask anybody.
+// machine's CPUs are moved. So now and then the writer writes to some lines that the readers read whenever it has, and
+// takes the time: it sees all of the difference, and need not ask anybody.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+
+#include "memory/cache.hpp"
 
 namespace paceline {
+
+struct alignas(kCacheLine) ProbedLine {
+  std::atomic<std::uint32_t> probe;  // the last one that wrote to it
+};
+using ProbedLines = std::array<ProbedLine, 32>;
 
 class Handover {
  public:
   // Less is always copied plainly, most often to lines that are still in the cores' own caches.
   static constexpr std::size_t kLeast = std::size_t{8} << 10;
-  // What of it is copied plainly for the time that takes, and the time from which on cores are far apart.
-  static constexpr std::size_t kProbed = std::size_t{2} << 10;
+  // A probe that takes so long says that cores are far apart.
   static constexpr std::chrono::nanoseconds kFar{400};
-
-  void copy(std::byte* to, const std::byte* from, std::size_t bytes);
-
   // Probes in a row that count. One that takes long may have been interrupted. One that does not may have met lines
   // that nobody had read, far apart or not.
   static constexpr int kFarInRow = 2;
   static constexpr int kNearInRow = 16;
+
+  explicit Handover(ProbedLines& lines) : lines_(lines) {}
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes);
+  // What a reader does whenever it reads: looks at the writer's lines if they were written since the probe it has seen.
+  static void follow(const ProbedLines& theirs, std::uint32_t& seen);
 
   // A probe took so long.
   void took(std::chrono::nanoseconds time);
   bool streams() const { return streams_; }
 
  private:
-  unsigned copies_ = 0;
+  std::chrono::nanoseconds probe();
+
+  ProbedLines& lines_;
+  std::uint32_t copies_ = 0;
   bool streams_ = false;
   int against_ = 0;  // probes in a row that say otherwise
 };

@@ -1,29 +1,17 @@
-#include "memory/handover.hpp"
+#include "execute/handover.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
-#include "memory/streaming.hpp"
+#include "kernel/reduce.hpp"
+#include "kernel/streaming.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr unsigned kCopiesPerProbe = 16;
-
-// Copies the first bytes. Reading them comes before the clock: it is the writing that differs. The fences wait for
-// stores that the core still holds back.
-std::chrono::nanoseconds probe(std::byte* to, const std::byte* from) {
-  using Clock = std::chrono::steady_clock;
-  std::byte held[Handover::kProbed];
-  std::memcpy(held, from, sizeof held);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const auto begun = Clock::now();
-  std::memcpy(to, held, sizeof held);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return Clock::now() - begun;
-}
 
 void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
@@ -38,17 +26,28 @@ void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  std::size_t done = 0;
   const bool large = kStreams && bytes >= kLeast;
-  if (large && copies_++ % kCopiesPerProbe == 0) {
-    took(probe(to, from));
-    done = kProbed;
-  }
+  if (large && copies_++ % kCopiesPerProbe == 0) took(probe());
   if (large && streams_) {
-    stream(to + done, from + done, bytes - done);
+    stream(to, from, bytes);
   } else {
-    std::memcpy(to + done, from + done, bytes - done);
+    kernels().copy(to, from, bytes);
   }
+}
+
+// The fences wait for stores that the core still holds back.
+std::chrono::nanoseconds Handover::probe() {
+  using Clock = std::chrono::steady_clock;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto begun = Clock::now();
+  for (ProbedLine& line : lines_) line.probe.store(copies_, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Clock::now() - begun;
+}
+
+void Handover::follow(const ProbedLines& theirs, std::uint32_t& seen) {
+  if (theirs.front().probe.load(std::memory_order_relaxed) == seen) return;
+  for (const ProbedLine& line : theirs) seen = line.probe.load(std::memory_order_relaxed);
 }
 
 void Handover::took(std::chrono::nanoseconds time) {
