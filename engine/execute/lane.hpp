@@ -53,7 +53,7 @@ struct LaneMemory {
   Cell cells[kCells];
   Counter claimed;      // pieces of this rank's region that somebody has taken on; anybody counts
   Counter finished[2];  // the first rank's: pieces done, all regions together; anybody counts
-  Counter staged;       // rounds, see SharedAllReduce; only the owner counts
+  Counter staged;       // see SharedAllReduce and SharedExchange; only the owner counts
   Counter reduced;
   Counter taken;
   Counter done;      // the last turn that the owner has finished

@@ -16,6 +16,7 @@ namespace {
 // stay in the caches near the cores: up to so many times the second-level cache.
 constexpr std::size_t kSlotsOfAll = 3;
 constexpr std::size_t kSlice = std::size_t{1} << 20;  // fetched in one step
+// What others can read where it lies is copied only if it is small: then nobody waits until they have.
 constexpr std::size_t kShared = std::size_t{4} << 10;
 constexpr std::size_t kUnit = std::size_t{4} << 10;  // in which a rank tells how much of its slot is there
 

@@ -20,8 +20,8 @@ struct Kernels {
   void (*scale)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double factor);
   // out[i] = in[i] / divisor; integers are truncated towards zero.
   void (*divide)(DType dtype, std::byte* out, const std::byte* in, std::size_t count, double divisor);
-  // As memcpy, by loads and stores: `rep movsb`, which C libraries prefer, is up to three times as slow on some
-  // processors where source and target lie alike in their pages.
+  // As memcpy, by loads and stores: `rep movsb`, which C libraries prefer, takes up to three times as long in some
+  // runs.
   void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes);
   // out[i] = a[i] + b[i]: the plain loop that `reduce` is measured against.
   void (*add)(float* out, const float* a, const float* b, std::size_t count);

@@ -243,3 +243,20 @@ TEST(a_nan_in_any_input_is_a_nan_in_the_result) {
     }
   }
 }
+
+TEST(copies_are_exact_at_any_alignment) {
+  constexpr std::byte kUntouched{0xee};
+  std::vector<std::byte> from(3000);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (const Kernels* kernels : available_kernels())
+    for (const std::size_t bytes : {0UL, 1UL, 255UL, 256UL, 257UL, 2048UL, 2500UL})
+      for (const std::size_t offset : {0UL, 1UL, 63UL}) {
+        std::vector<std::byte> to(bytes + 128, kUntouched);
+        kernels->copy(to.data() + offset, from.data() + 5, bytes);
+        const auto begin = to.begin() + static_cast<std::ptrdiff_t>(offset);
+        const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+        CHECK(std::equal(begin, end, from.begin() + 5));
+        CHECK(std::all_of(to.begin(), begin, [](std::byte b) { return b == kUntouched; }));
+        CHECK(std::all_of(end, to.end(), [](std::byte b) { return b == kUntouched; }));
+      }
+}
