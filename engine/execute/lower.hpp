@@ -59,10 +59,11 @@ class Lowering {
     Intervals combined;
   };
 
-  // Makes a track of what lower(begin, elements) adds for each chunk; chunks differ by one element at most.
+  // Makes a track of what lower(begin, elements) adds for each chunk; their lengths differ by one element at most.
   template <typename Lower>
-  void cut(std::size_t chunks, std::size_t count, Lower&& lower) {
-    const auto all = static_cast<std::int64_t>(chunks);
+  void cut(Chunks chunks, std::size_t count, Lower&& lower) {
+    const auto all = static_cast<std::int64_t>(chunks.count);
+    program_.in_flight = chunks.in_flight;
     for (std::int64_t chunk = 0; chunk < all; ++chunk) {
       const std::size_t begin = Fraction{chunk, all}.of(count);
       lower(begin, Fraction{chunk + 1, all}.of(count) - begin);
@@ -75,7 +76,7 @@ class Lowering {
   void scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes);
   // The plan's levels read backwards: whoever owns a range sends it to whoever held it. Ranks are renumbered so that
   // the plan's rank 0 is `root`.
-  void gather_half(std::span<const Level> levels, std::byte* data, std::size_t count, DType dtype, int root);
+  void gather_half(std::span<const Level> levels, std::byte* data, Rows rows, std::size_t count, DType dtype, int root);
   // The same tree with another root: the data climb from it to the plan's own, then go down to those who were not on
   // that way. They cross the plan's edges and no other, so that they still enter a machine or a switch only once.
   void turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root);

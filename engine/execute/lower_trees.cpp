@@ -72,7 +72,7 @@ void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, D
   const std::size_t width = size_of(dtype);
   program_.unasked = plan.chunk_bytes > 0;
   cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
-    gather_half(plan.levels, data + begin * width, elements, dtype, root);
+    gather_half(plan.levels, data + begin * width, {elements * width, 0}, elements, dtype, root);
   });
 }
 
@@ -107,22 +107,22 @@ void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, do
 }
 
 std::size_t Lowering::tree_scratch_bytes(const Plan& plan, std::size_t count, DType dtype) {
-  const std::size_t chunks = plan.chunks(count * size_of(dtype));
-  return std::min(chunks, kTracks) * ((count + chunks - 1) / chunks) * size_of(dtype);
+  const Chunks chunks = plan.chunks(count * size_of(dtype));
+  return chunks.in_flight * ((count + chunks.count - 1) / chunks.count) * size_of(dtype);
 }
 
 // What a rank that is not the root combines goes to `scratch`: its own data stay as they are.
 void Lowering::tree_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
                            int root, std::span<std::byte> scratch) {
   const std::size_t width = size_of(dtype);
-  const std::size_t chunks = plan.chunks(count * width);
-  const std::size_t room = scratch.size() / std::min(chunks, kTracks);
+  const Chunks chunks = plan.chunks(count * width);
+  const std::size_t room = scratch.size() / chunks.in_flight;
   program_.fold = sum_of(dtype, op);
   program_.unasked = plan.chunk_bytes > 0;
   cut(chunks, count, [&](std::size_t begin, std::size_t elements) {
     const std::size_t bytes = elements * width;
     std::byte* const chunk = data + begin * width;
-    std::byte* const to = rank_ == root ? chunk : scratch.data() + program_.track_ends.size() % kTracks * room;
+    std::byte* const to = rank_ == root ? chunk : scratch.data() + program_.track_ends.size() % chunks.in_flight * room;
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, to, chunk, bytes, factor);
     turned_reduction(plan, to, op == Op::premul_sum ? to : chunk, bytes, root);
     if (op == Op::avg && rank_ == root) add_local(Instruction::Kind::divide, to, nullptr, bytes, size_);

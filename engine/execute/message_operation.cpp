@@ -29,13 +29,12 @@ void MessageOperation::begin() {
   context_.workspace = workspace_;
   context_.read_remotely = false;
   context_.trouble = {};
-  const std::size_t window = std::min(kTracks, program.track_ends.size());
-  if (tracks_.size() < window) tracks_.resize(window);
+  if (tracks_.size() < program.in_flight) tracks_.resize(program.in_flight);
   begin_tracks();
 }
 
 void MessageOperation::begin_tracks() {
-  const std::size_t end = std::min(program.track_ends.size(), oldest_ + kTracks);
+  const std::size_t end = std::min(program.track_ends.size(), oldest_ + program.in_flight);
   while (next_ < end) {
     track(next_).begin(context_, next_);
     ++next_;

@@ -35,13 +35,13 @@ class MessageOperation final : public Operation {
   void clear() override;
 
  private:
-  Track& track(std::size_t index) { return tracks_[index % kTracks]; }
-  const Track& track(std::size_t index) const { return tracks_[index % kTracks]; }
+  Track& track(std::size_t index) { return tracks_[index % program.in_flight]; }
+  const Track& track(std::size_t index) const { return tracks_[index % program.in_flight]; }
   void begin_tracks();
 
   Context context_;
   std::vector<std::byte> scratch_;  // kept: new memory has to be cleared
-  std::vector<Track> tracks_;       // as many as were ever in flight together, at most kTracks
+  std::vector<Track> tracks_;       // as many as were ever in flight together
   std::size_t oldest_ = 0;          // of the tracks in flight
   std::size_t next_ = 0;            // the first that has not begun
 };

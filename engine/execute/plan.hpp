@@ -33,6 +33,12 @@ struct Reduce {
 
 using Level = std::vector<Reduce>;
 
+// How a buffer is cut: into so many chunks, of which so many are under way at once.
+struct Chunks {
+  std::size_t count = 1;
+  std::size_t in_flight = 1;
+};
+
 struct Plan {
   std::int64_t limit_bytes = -1;  // serves buffers up to this size; -1: any
   std::string name;
@@ -40,13 +46,21 @@ struct Plan {
   // combines it all for itself. What it shows has to be small enough to leave without being asked for.
   bool one_shot = false;
   std::vector<Level> levels;
-  // Larger buffers are cut into chunks of at most about this size, and the plan serves each as if it were the buffer;
-  // 0: never. All-gather is not cut, the reduce-scatter by the same plan is.
+  // Larger buffers are cut into chunks of about this size, and the plan serves each as if it were the buffer; 0: never.
   std::size_t chunk_bytes = 0;
   const char* algorithm = "";  // the name as events show it, which stays when the group goes
 
-  std::size_t chunks(std::size_t bytes) const {
-    return chunk_bytes == 0 || bytes <= chunk_bytes ? 1 : (bytes + chunk_bytes - 1) / chunk_bytes;
+  // Where there are many, every one goes through several levels, and costs each rank a few wake-ups: there they are up
+  // to twice as long, and as many bytes of them under way as ever.
+  Chunks chunks(std::size_t bytes) const {
+    constexpr std::size_t kFew = 32;
+    constexpr std::size_t kInFlight = 4;
+    if (chunk_bytes == 0 || bytes <= chunk_bytes) return {};
+    const auto of_size = [&](std::size_t size) { return (bytes + size - 1) / size; };
+    const std::size_t count = of_size(chunk_bytes);
+    if (count <= kFew || levels.size() <= 1) return {count, std::min(count, kInFlight)};
+    const std::size_t longer = std::max(kFew, of_size(2 * chunk_bytes));
+    return {longer, kInFlight * longer / count};
   }
 
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.

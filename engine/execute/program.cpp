@@ -7,6 +7,7 @@ void Program::clear() {
   inputs.clear();
   stage_ends.clear();
   track_ends.clear();
+  in_flight = 1;
   fold = {DType::uint8, Op::sum};
   unasked = false;
 }

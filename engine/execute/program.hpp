@@ -11,9 +11,6 @@
 
 namespace paceline {
 
-// Tracks in flight: one begins when the oldest is complete.
-inline constexpr std::size_t kTracks = 4;
-
 struct Input {
   int peer = -1;  // group rank, or -1: `own`
   const std::byte* own = nullptr;
@@ -39,6 +36,7 @@ struct Program {
   std::vector<Input> inputs;
   std::vector<std::uint32_t> stage_ends;  // in `instructions`
   std::vector<std::uint32_t> track_ends;  // in `stage_ends`
+  std::size_t in_flight = 1;              // tracks; one begins when the oldest of them is complete
   Fold fold{DType::uint8, Op::sum};
   // The messages under way at once are few and small enough for every receiver to hold those that it is not ready for.
   bool unasked = false;

@@ -17,18 +17,6 @@ constexpr double kSmallestWindow = 16 << 10;  // holds a long packet
 constexpr double kLargestWindow = 32 << 10;
 constexpr double kBookkeeping = 1.15;  // what the kernel's own takes of a buffer
 
-std::string congestion_control(int socket) {
-  char name[16] = {};
-  socklen_t size = sizeof name - 1;
-  ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size);
-  return name;
-}
-
-// Not everybody may choose any: what is refused stays as it was.
-void set_congestion_control(int socket, const std::string& name) {
-  ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
-}
-
 }  // namespace
 
 // Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
@@ -48,21 +36,15 @@ void Pace::set(int socket, double least, double most) {
   }
 }
 
-// Where both ends hold what comes in, congestion control has to stay out of the way until something is lost, as CUBIC
-// does: BBR paces by what it saw before the streams were idle, and for 200 ms of every 10 s sends four packets a turn.
 void Pace::hold(int socket, double window) {
   // The kernel takes twice what it is told, for its bookkeeping too.
   const int half = static_cast<int>(std::max(window, kSmallestWindow) * kBookkeeping / 2);
-  if (::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) != 0 || held_) return;
-  held_ = true;
-  usual_congestion_control_ = congestion_control(socket);
-  set_congestion_control(socket, "cubic");
+  held_ = ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) == 0 || held_;
 }
 
 void Pace::let_go(int socket) {
   const int none = 0;
   held_ = ::setsockopt(socket, SOL_SOCKET, SO_BUF_LOCK, &none, sizeof none) != 0;
-  if (!held_) set_congestion_control(socket, usual_congestion_control_);
 }
 
 }  // namespace paceline

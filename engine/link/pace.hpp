@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <string>
 
 namespace paceline {
 
@@ -17,7 +16,6 @@ class Pace {
   void let_go(int socket);
 
   bool held_ = false;
-  std::string usual_congestion_control_;                                     // what the system chose for this socket
   std::uint32_t round_trip_us_ = std::numeric_limits<std::uint32_t>::max();  // the shortest one seen
 };
 

@@ -86,8 +86,7 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
     network = Network(topology)
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
-    # All-gathers are not cut: every level takes its time, whatever the size.
-    lines = [cost(relabel(plan, places), network, SIZES[-1], chunk=SIZES[-1]).all_gather for plan in plans]
+    lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
     candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
     return _cheapest(candidates, range(len(ranks)), chunk_bytes(network))
 

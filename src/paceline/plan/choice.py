@@ -16,10 +16,10 @@ class Choice:
 
     one_shot: in the plan's last level every holder shows all others what it has, once, and takes what it needs; in a
     reduction, each combines everything for itself as if it were the owner, and nothing is sent back. chunk: a larger
-    buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), each served by the plan on its
-    own, so that their levels overlap; all-gather is not cut, and a chunk of a reduce-scatter is the same part of every
-    rank's block. predicted: what this and the other candidates should take, in seconds for a buffer of `nbytes` bytes,
-    the quickest first; empty where nothing was compared.
+    buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), or of up to twice as many
+    where there are more than 32, each served by the plan on its own, so that their levels overlap; a chunk of an
+    all-gather or a reduce-scatter is the same part of every rank's block. predicted: what this and the other candidates
+    should take, in seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was compared.
     """
 
     plan: Plan
