@@ -1,9 +1,10 @@
 """How large the chunks are into which a large buffer is cut, so that its levels overlap.
 
 A chunk is what the slowest link carries in a few milliseconds and a round trip: so many are under way that links stay
-busy while data go there and results come back. Measured with 500, 250, 200 and 100 Mbit/s: longer ones
-leave that link idle at the start and at the end, and with four of them under way fill a switch's queue until it drops
-packets; shorter ones cost every rank more time per byte, which is what counts where links are fast.
+busy while data go there and results come back. Measured with 500, 250, 200 and 100 Mbit/s: longer ones leave that link
+idle at the start and at the end, and with four of them under way fill a switch's queue until it drops packets; shorter
+ones cost every rank more time per byte, which is what counts where links are fast. Of large buffers the engine makes
+chunks up to twice as long, with as many bytes under way.
 """
 
 from __future__ import annotations
