@@ -155,9 +155,8 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   const auto owned = std::span(plan.levels).first(plan.levels.size() - (at_once ? 1 : 0));
   const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  program_.unasked = plan.chunk_bytes > 0;
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
-  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
     std::byte* chunk = data + begin * width;
     const std::size_t bytes = elements * width;
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
@@ -175,13 +174,11 @@ void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* 
   const std::size_t block = count * width;
   const auto size = static_cast<std::size_t>(size_);
   const Chunks chunks = plan.levels.size() <= 1 ? Chunks{} : plan.chunks(block * size);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(chunks, count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
     std::byte* const chunk = data + begin * width;
     const std::size_t bytes = elements * width;
     add_local(Instruction::Kind::copy, chunk + static_cast<std::size_t>(rank_) * block, source + begin * width, bytes);
-    gather_half(plan.levels, chunk, chunks.count == 1 ? Rows{block * size, 0} : Rows{bytes, block}, elements * size,
-                dtype, 0);
+    gather_half(plan.levels, chunk, {bytes, block}, elements * size, dtype, 0);
   });
 }
 
@@ -209,16 +206,14 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
     program_.end_track();
     return;
   }
-  program_.unasked = plan.chunk_bytes > 0;
   const Chunks chunks = plan.chunks(block * size);
   const std::size_t room = scratch.size() / chunks.in_flight;
-  cut(chunks, count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
     const std::size_t bytes = elements * width;
     Copy copy{scratch.data() + program_.track_ends.size() % chunks.in_flight * room,
               source + begin * width,
               {bytes, block},
               {}};
-    if (chunks.count == 1) copy.rows = {block * size, 0};
     if (op == Op::premul_sum) {
       for (std::size_t rank = 0; rank < size; ++rank)
         add_local(Instruction::Kind::scale, copy.data + rank * bytes, copy.source + rank * block, bytes, factor);

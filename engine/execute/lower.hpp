@@ -61,9 +61,10 @@ class Lowering {
 
   // Makes a track of what lower(begin, elements) adds for each chunk; their lengths differ by one element at most.
   template <typename Lower>
-  void cut(Chunks chunks, std::size_t count, Lower&& lower) {
+  void cut(const Plan& plan, Chunks chunks, std::size_t count, Lower&& lower) {
     const auto all = static_cast<std::int64_t>(chunks.count);
     program_.in_flight = chunks.in_flight;
+    program_.unasked = plan.chunk_bytes > 0;
     for (std::int64_t chunk = 0; chunk < all; ++chunk) {
       const std::size_t begin = Fraction{chunk, all}.of(count);
       lower(begin, Fraction{chunk + 1, all}.of(count) - begin);

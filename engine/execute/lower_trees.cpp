@@ -70,16 +70,14 @@ void Lowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
     gather_half(plan.levels, data + begin * width, {elements * width, 0}, elements, dtype, root);
   });
 }
 
 void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
     turned_tree(plan, data + begin * width, elements * width, root);
   });
 }
@@ -118,8 +116,7 @@ void Lowering::tree_reduce(const Plan& plan, std::byte* data, std::size_t count,
   const Chunks chunks = plan.chunks(count * width);
   const std::size_t room = scratch.size() / chunks.in_flight;
   program_.fold = sum_of(dtype, op);
-  program_.unasked = plan.chunk_bytes > 0;
-  cut(chunks, count, [&](std::size_t begin, std::size_t elements) {
+  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
     const std::size_t bytes = elements * width;
     std::byte* const chunk = data + begin * width;
     std::byte* const to = rank_ == root ? chunk : scratch.data() + program_.track_ends.size() % chunks.in_flight * room;

@@ -14,11 +14,11 @@ struct Rows {
   // Where byte `offset` of the piece lies, from the beginning of the first part on.
   std::size_t at(std::size_t offset) const { return offset / width * stride + offset % width; }
 
-  // Calls each(begin, bytes) for what lies in each part of [begin, end).
+  // Calls each(begin, bytes) for what lies in each part of [begin, end); parts that touch are one.
   template <typename Each>
   void split(std::size_t begin, std::size_t end, Each&& each) const {
     while (begin < end) {
-      const std::size_t bytes = std::min(end - begin, width - begin % width);
+      const std::size_t bytes = width == stride ? end - begin : std::min(end - begin, width - begin % width);
       each(begin, bytes);
       begin += bytes;
     }

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <string_view>
 
 namespace paceline {
