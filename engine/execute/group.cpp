@@ -21,7 +21,7 @@ const Plan& Group::plan_for(std::string_view collective, std::size_t bytes) cons
 }
 
 std::size_t Group::one_shot_limit() const {
-  if (lane == nullptr) return 0;
+  if (!on_one_machine()) return 0;
   const Plan& smallest = plan_for("all_reduce", 0);
   const bool limited = smallest.one_shot && smallest.limit_bytes >= 0;
   return limited ? std::min(kOneShotBytes, static_cast<std::size_t>(smallest.limit_bytes)) : 0;

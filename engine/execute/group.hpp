@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "execute/lane.hpp"
+#include "execute/led_all_reduce.hpp"
 #include "execute/lower.hpp"
 #include "execute/message_operation.hpp"
 #include "execute/one_shot.hpp"
@@ -44,18 +45,21 @@ class Group {
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
   std::vector<Note> notes;     // for the coordinator, as they came
-  std::unique_ptr<Lane> lane;  // where all members share this machine
+  std::unique_ptr<Lane> lane;  // of the members on this machine, where there are several
   Ways ways;                   // of large all-reduces there
   // The last operation of each kind, for the next one that finds it unused.
   std::shared_ptr<MessageOperation> spare;
   std::shared_ptr<OneShot> spare_one_shot;
   std::shared_ptr<SharedExchange> spare_exchange;
+  std::shared_ptr<LedAllReduce> spare_led;
 
   int size() const { return static_cast<int>(members.size()); }
+  bool on_one_machine() const { return lane != nullptr && lane->size() == size(); }
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;
-  // The most that collectives without a plan of their own give in one shot, in bytes; nothing without a lane.
+  // The most that collectives without a plan of their own give in one shot, in bytes; nothing
+  // where members are elsewhere.
   std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
   // What is wrong where reading the memory of `group_rank` failed with this errno.

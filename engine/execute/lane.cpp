@@ -14,21 +14,22 @@ namespace {
 
 std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + kSmallSlots * ranks * sizeof(Block); }
 
-LaneMemory& allocate(Arena& arena, int size) {
+LaneMemory& allocate(Arena& arena, std::size_t ranks) {
   // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
-  std::byte* memory = arena.allocate(part_bytes(static_cast<std::size_t>(size)));
+  std::byte* memory = arena.allocate(part_bytes(ranks));
   std::memset(memory, 0, offsetof(LaneMemory, small));
   return *reinterpret_cast<LaneMemory*>(memory);
 }
 
 }  // namespace
 
-Lane::Lane(Arena& arena, int rank, int size)
+Lane::Lane(Arena& arena, int rank, std::vector<int> members)
     : arena_(arena),
-      own_(allocate(arena, size)),
+      own_(allocate(arena, members.size())),
       rank_(rank),
-      parts_(static_cast<std::size_t>(size)),
-      unknown_(size - 1) {
+      members_(std::move(members)),
+      parts_(members_.size()),
+      unknown_(static_cast<int>(members_.size()) - 1) {
   parts_[static_cast<std::size_t>(rank)].memory = &own_;
 }
 
@@ -39,6 +40,11 @@ Lane::~Lane() {
   } else {
     arena_.retire(memory);
   }
+}
+
+int Lane::place_of(int member) const {
+  const auto found = std::ranges::find(members_, member);
+  return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
 void Lane::depart() {

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "execute/handover.hpp"
@@ -86,7 +87,8 @@ class Lane {
     return turn << kProgressBits | done;
   }
 
-  Lane(Arena& arena, int rank, int size);
+  // `members`: the group ranks of its ranks; `rank`: the place of this one among them.
+  Lane(Arena& arena, int rank, std::vector<int> members);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -98,6 +100,9 @@ class Lane {
   bool ready() const { return unknown_ == 0; }
 
   int rank() const { return rank_; }
+  int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  std::span<const int> members() const { return members_; }
+  int place_of(int member) const;  // its rank here; -1 if it has none
   int size() const { return static_cast<int>(parts_.size()); }
   Arena& arena() const { return arena_; }
   LaneMemory& own() const { return own_; }
@@ -168,6 +173,7 @@ class Lane {
   Arena& arena_;
   LaneMemory& own_;
   const int rank_;
+  const std::vector<int> members_;
   std::vector<Part> parts_;
   int unknown_;
   std::uint64_t last_turn_ = 0;

@@ -149,10 +149,12 @@ void Lowering::one_shot(const Level& level, std::byte* data, std::size_t count, 
   });
 }
 
-void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor) {
-  const bool one_level = plan.levels.size() == 1;
-  const bool at_once = plan.one_shot && !plan.levels.empty();
-  const auto owned = std::span(plan.levels).first(plan.levels.size() - (at_once ? 1 : 0));
+void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
+                          std::size_t first) {
+  const auto levels = std::span(plan.levels).subspan(first);
+  const bool one_level = levels.size() == 1;
+  const bool at_once = plan.one_shot && !levels.empty();
+  const auto owned = levels.first(levels.size() - (at_once ? 1 : 0));
   const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   if (op == Op::avg && one_level) program_.fold.divisor = size_;
@@ -163,7 +165,7 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
     if (bytes == 0 || size_ == 1) return;
     Copy copy{chunk, nullptr, {bytes, 0}, {}};
     scatter_half(owned, copy, elements, dtype);
-    if (at_once) one_shot(plan.levels.back(), chunk, elements, dtype);
+    if (at_once) one_shot(levels.back(), chunk, elements, dtype);
     if (op == Op::avg && !one_level) divide_last(plan, chunk, elements, dtype);
     gather_half(owned, chunk, {bytes, 0}, elements, dtype, 0);
   });

@@ -19,7 +19,9 @@ class Lowering {
 
   // Reduce-scatter by the plan's levels, then their mirror image, but of a last level in one shot; each chunk is a
   // track.
-  void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor);
+  // The levels from `first` on; what comes before them is done otherwise.
+  void all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
+                  std::size_t first = 0);
   // The plan's levels read backwards; each chunk is a track. From another root than 0 ranks count on from it, or the
   // same tree is turned.
   void broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root);

@@ -23,6 +23,7 @@ void OneShot::clear() {
   to = nullptr;
   offset = bytes = 0;
   everybody = true;
+  root = -1;
 }
 
 void OneShot::give(Cell& own) {
@@ -61,7 +62,7 @@ OneShot::Result OneShot::work() {
       for (int rank = 0; rank < lane_->size(); ++rank)
         kernels().copy(to + static_cast<std::size_t>(rank) * bytes, part_of(rank), bytes);
       break;
-    case Take::roots: kernels().copy(to, part_of(what.root), bytes); break;
+    case Take::roots: kernels().copy(to, part_of(root), bytes); break;
   }
   return Result::complete;
 }

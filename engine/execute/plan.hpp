@@ -48,6 +48,7 @@ struct Plan {
   std::vector<Level> levels;
   // Larger buffers are cut into chunks of about this size, and the plan serves each as if it were the buffer; 0: never.
   std::size_t chunk_bytes = 0;
+  int leader = -1;             // of this rank's machine, see leader_of
   const char* algorithm = "";  // the name as events show it, which stays when the group goes
 
   // Where there are many, every one goes through several levels, and costs each rank a few wake-ups: there they are up

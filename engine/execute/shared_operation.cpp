@@ -73,14 +73,15 @@ bool SharedOperation::agree(int rank, std::uint64_t turn) {
   const Cell& mine = lane_->cell(lane_->rank(), turn);
   const Cell& theirs = lane_->cell(rank, turn);
   if (mine.what == theirs.what) return true;
-  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, rank)};
+  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, lane_->member(rank))};
   return false;
 }
 
 std::vector<int> SharedOperation::absent_from(std::uint64_t turn) const {
   std::vector<int> ranks;
   for (int other = 0; other < lane_->size(); ++other)
-    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn))) ranks.push_back(other);
+    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn)))
+      ranks.push_back(lane_->member(other));
   return ranks;
 }
 
@@ -94,7 +95,7 @@ std::vector<int> SharedOperation::absent() const {
 std::vector<int> SharedOperation::missing() const {
   if (phase_ == Phase::working) return behind();
   std::vector<int> ranks = absent();
-  if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(rank); });
+  if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(lane_->place_of(rank)); });
   return ranks;
 }
 
@@ -105,9 +106,9 @@ int SharedOperation::neighbour() const {
   const auto here = [&](int rank) {
     return lane_->cell(rank, last_turn).cpu.load(std::memory_order_relaxed) == cpu && rank != lane_->rank();
   };
-  if (phase_ == Phase::gathering) return here(next_) ? next_ : -1;
+  if (phase_ == Phase::gathering) return here(next_) ? lane_->member(next_) : -1;
   for (int other = 0; other < lane_->size(); ++other)
-    if (here(other)) return other;
+    if (here(other)) return lane_->member(other);
   return -1;
 }
 
@@ -122,7 +123,7 @@ bool SharedOperation::has_work() const {
 bool SharedOperation::read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
   const int failure = lane_->read(rank, address, to, bytes);
   if (failure == 0) return true;
-  trouble_ = group->unreadable(rank, failure);
+  trouble_ = group->unreadable(lane_->member(rank), failure);
   return false;
 }
 

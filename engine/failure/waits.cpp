@@ -35,12 +35,14 @@ std::vector<int> Engine::blamed(std::vector<int> missing, const std::vector<int>
 std::string Engine::last_heard(const Group& group, int rank) const {
   const Member& member = group.members[static_cast<std::size_t>(rank)];
   if (member.peer < 0) return {};
-  if (group.lane != nullptr) {
-    if (const Cell* begun = group.lane->last_begun(rank)) {
-      const Cell* finished = group.lane->last_finished(rank);
+  if (const int place = group.lane != nullptr ? group.lane->place_of(rank) : -1; place >= 0) {
+    if (const Cell* begun = group.lane->last_begun(place)) {
+      const Cell* finished = group.lane->last_finished(place);
       std::string text = describe(begun->what, begun->sequence);
-      if (finished == nullptr) return text;
-      if (finished == begun) return text + ", which it finished";
+      // One that goes by two turns may be through with the first.
+      const bool same = finished != nullptr && finished->sequence == begun->sequence;
+      if (finished == nullptr || (same && finished != begun)) return text;
+      if (same) return text + ", which it finished";
       return text + ", and finished " + describe(finished->what, finished->sequence);
     }
   }

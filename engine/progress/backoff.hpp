@@ -11,6 +11,7 @@ struct WaitBudget {
   std::chrono::nanoseconds yield{};                     // offering the core at each look, with nobody taking it
   std::chrono::steady_clock::time_point yield_again{};  // not before
   unsigned yields = 0;                                  // since one was answered by a long absence
+  std::chrono::nanoseconds longest = std::chrono::microseconds(50);  // that `yield` may become
 };
 
 class Backoff {
@@ -20,7 +21,18 @@ class Backoff {
   explicit Backoff(WaitBudget& budget) : budget_(budget) {}
 
   void reset() {
-    if (phase_ == Next::yield) budget_.yield = std::min(budget_.yield * 2, kLongestYield);
+    if (phase_ == Next::yield) budget_.yield = std::min(budget_.yield * 2, budget_.longest);
+    looks_ = 0;
+    phase_ = Next::spin;
+  }
+
+  // After a sleep: where all of the wait was short, to yield would have been better than a wake-up.
+  void slept() {
+    if (std::chrono::steady_clock::now() - begin_ >= budget_.longest) {
+      budget_.yield = std::max(budget_.yield / 2, kShortestYield);
+      return;
+    }
+    budget_.yield = std::min(budget_.yield * 2, budget_.longest);
     looks_ = 0;
     phase_ = Next::spin;
   }
@@ -37,13 +49,11 @@ class Backoff {
     if (looks_ % kLooksPerClock == 0 || phase_ != Next::spin || looks_ == 1) {
       const auto now = clock::now();
       const auto waited = now - begin_;
-      const Next last = phase_;
       look_ = now;
       const auto spin = crowded() ? std::chrono::nanoseconds(0) : budget_.spin;
       const bool may_yield =
           now >= budget_.yield_again && in_vain_ < budget_.yield && waited < budget_.spin + kLongestWait;
       phase_ = waited < spin ? Next::spin : may_yield ? Next::yield : Next::park;
-      if (phase_ == Next::park && last == Next::yield) budget_.yield = std::max(budget_.yield / 2, kShortestYield);
     }
     return phase_;
   }
@@ -67,7 +77,6 @@ class Backoff {
   // its own always yields in vain: that is kept up only as long as it is seen to help.
   static constexpr std::chrono::nanoseconds kSwitch = std::chrono::microseconds(1);
   static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::microseconds(200);
-  static constexpr std::chrono::nanoseconds kLongestYield = std::chrono::microseconds(50);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
   // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
   // it: after an absence as long as this, yielding is left alone for a while. Not so where it comes after many yields

@@ -68,11 +68,39 @@ void combine(const Group& group, OneShot& operation, std::byte* to, std::size_t 
 
 // Whether it goes in one shot where every rank shows `bytes`.
 bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
-  return group.lane != nullptr && plan.one_shot && bytes <= kOneShotBytes;
+  return group.on_one_machine() && plan.one_shot && bytes <= kOneShotBytes;
 }
 
 bool in_one_pass(const Group& group, const Plan& plan, std::size_t bytes) {
-  return group.lane != nullptr && bytes > 0 && plan.one_pass(group.size());
+  return group.on_one_machine() && bytes > 0 && plan.one_pass(group.size());
+}
+
+bool is_led(const Plan& plan, std::size_t bytes) {
+  return plan.leader >= 0 && bytes <= kOneShotBytes && plan.chunks(bytes).count == 1;
+}
+
+void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::byte* data, std::size_t count,
+          DType dtype, Op op, double factor) {
+  const std::size_t bytes = count * size_of(dtype);
+  const Op plain = op == Op::avg || op == Op::premul_sum ? Op::sum : op;
+  operation.algorithm = plan.algorithm;
+  operation.leads = group.rank == plan.leader;
+  OneShot& gathering = operation.gathering;
+  OneShot& showing = operation.showing;
+  give(gathering, data, bytes, op, factor);
+  give(showing, operation.leads ? data : nullptr, bytes);
+  gathering.root = showing.root = group.lane->place_of(plan.leader);
+  gathering.everybody = operation.leads;
+  showing.everybody = false;
+  if (operation.leads) {
+    combine(group, gathering, data, 0, bytes, dtype, plain);
+    Lowering(operation.between.program, group.rank, group.size())
+        .all_reduce(plan, data, count, dtype, op == Op::premul_sum ? Op::sum : op, 1, 1);
+  } else {
+    showing.take = OneShot::Take::roots;
+    showing.to = data;
+    showing.bytes = bytes;
+  }
 }
 
 // Everybody fetches what is for it from where the others have it.
@@ -108,6 +136,10 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
       operation.fold = fold_of(group, dtype, op);
     });
   }
+  if (is_led(plan, bytes)) {
+    return engine.run(group, group.spare_led, what, bytes, mode,
+                      [&](LedAllReduce& operation) { lead(group, plan, operation, data, count, dtype, op, factor); });
+  }
   return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
@@ -131,12 +163,13 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
       operation.everybody = false;
+      operation.root = root;
       operation.take = group.rank == root ? OneShot::Take::nothing : OneShot::Take::roots;
       operation.to = data;
       operation.bytes = bytes;
     });
   }
-  if (group.lane != nullptr && plan.one_pass(group.size())) {
+  if (group.on_one_machine() && plan.one_pass(group.size())) {
     return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
       operation.sends.assign(static_cast<std::size_t>(group.size()), {data, bytes});
       operation.recvs = operation.sends;
@@ -157,10 +190,11 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::reduce, dtype, op};
-  if (group.lane != nullptr && bytes <= group.one_shot_limit()) {
+  if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       give(operation, data, bytes, op, factor);
       operation.everybody = group.rank == root;
+      operation.root = root;
       if (group.rank == root) combine(group, operation, data, 0, bytes, dtype, op);
     });
   }
@@ -194,7 +228,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
       operation.bytes = part;
     });
   }
-  if (group.lane != nullptr && plan.one_pass(group.size())) {
+  if (group.on_one_machine() && plan.one_pass(group.size())) {
     return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
       const auto ranks = static_cast<std::size_t>(group.size());
       const std::size_t part = count * size_of(dtype);
@@ -217,7 +251,7 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
   const Plan& plan = group.plan_for("all_gather", bytes);
-  if (group.lane != nullptr && bytes <= group.one_shot_limit()) {
+  if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
       give(operation, source, bytes, op, factor);
@@ -252,7 +286,7 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
                                           " bytes but expects " + std::to_string(in[me].bytes));
   const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
   const Fingerprint what{0, rooted ? root : -1, collective, dtype, Op::sum};
-  if (group.lane != nullptr) {
+  if (group.on_one_machine()) {
     return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
       operation.sends = out;
       operation.recvs = in;
@@ -266,7 +300,7 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
 
 Handle barrier(Engine& engine, Group& group, Mode mode) {
   const Fingerprint what{0, -1, Collective::barrier, DType::uint8, Op::sum};
-  if (group.lane != nullptr) {
+  if (group.on_one_machine()) {
     return engine.run(group, group.spare_one_shot, what, 0, mode,
                       [](OneShot& operation) { give(operation, nullptr, 0); });
   }

@@ -14,6 +14,8 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{1} << 20;
+constexpr std::chrono::microseconds kYield{50};
+constexpr std::chrono::microseconds kLongestYield{150};
 
 Descriptor checked(int fd, const char* what) {
   if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -27,8 +29,9 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
     : arena_(std::move(arena)),
       description_(std::move(description)),
       interrupted_(std::move(interrupted)),
-      caller_budget_{spin, std::chrono::microseconds(50)},
-      server_budget_{std::chrono::nanoseconds(0), std::chrono::microseconds(50)},
+      caller_budget_{.spin = spin, .yield = kYield, .longest = kLongestYield},
+      bulk_budget_{.spin = spin, .yield = kYield},
+      server_budget_{.yield = kYield},
       workspace_(kWorkspace),
       epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),

@@ -176,7 +176,7 @@ class Engine final : private Inbox {
   Clock::time_point next_clock() const;
   Rest rest() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
-  void share_lane(Group& group);
+  void share_lane(Group& group, std::vector<int> machine);
   void adopt(Group& group, Plans plans);
   void recycle(std::unique_ptr<Arrival> arrival);
   std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
@@ -200,7 +200,8 @@ class Engine final : private Inbox {
   std::condition_variable aside_;   // the thread in serve, while callers wait
   const std::string description_;
   const std::function<bool()> interrupted_;
-  WaitBudget caller_budget_;
+  WaitBudget caller_budget_;  // in small operations, which a wake-up would hold up most
+  WaitBudget bulk_budget_;    // in others
   WaitBudget server_budget_;
   Placement placement_;
   std::vector<std::byte> workspace_;

@@ -21,7 +21,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   group->channel = channel;
   group->rank = rank;
   group->timeout = timeout;
-  adopt(*group, std::move(plans));
+  std::vector<int> machine{rank};
   bool any_shm = false;
   bool any_tcp = false;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -33,12 +33,15 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
         throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
       const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
       member = {peers[i], peer.link.get(), peer.description};
-      (peer.link->name() == "shm" ? any_shm : any_tcp) = true;
+      const bool here = peer.link->name() == "shm";
+      (here ? any_shm : any_tcp) = true;
+      if (here) machine.push_back(static_cast<int>(i));
     }
     group->members.push_back(std::move(member));
   }
   group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
-  if (any_shm && !any_tcp) share_lane(*group);
+  if (any_shm) share_lane(*group, std::move(machine));
+  adopt(*group, std::move(plans));
   groups_[channel] = group;
   // What has come for this group before it was made here.
   std::vector<std::unique_ptr<Arrival>> waiting;
@@ -55,7 +58,10 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 void Engine::adopt(Group& group, Plans plans) {
   group.plans = std::move(plans);
   for (auto& [collective, list] : group.plans)
-    for (Plan& plan : list) plan.algorithm = events_.keep(plan.name);
+    for (Plan& plan : list) {
+      plan.algorithm = events_.keep(plan.name);
+      plan.leader = group.lane != nullptr ? leader_of(plan, group.lane->members()) : -1;
+    }
 }
 
 void Engine::set_plans(Group& group, Plans plans) {
@@ -64,15 +70,19 @@ void Engine::set_plans(Group& group, Plans plans) {
 }
 
 // The others may hear of it before they make the group themselves; no turn begins before all have heard from all.
-void Engine::share_lane(Group& group) {
+void Engine::share_lane(Group& group, std::vector<int> machine) {
   std::erase_if(forsaking_, [](const auto& lane) { return lane->forsaken(); });
-  group.lane = std::make_unique<Lane>(*arena_, group.rank, group.size());
+  std::ranges::sort(machine);
+  const auto place = std::ranges::find(machine, group.rank) - machine.begin();
+  group.lane = std::make_unique<Lane>(*arena_, static_cast<int>(place), std::move(machine));
   Header hello;
   hello.frame = Frame::hello;
   hello.channel = group.channel;
   hello.id = group.lane->offset();
-  for (const Member& member : group.members)
+  for (const int rank : group.lane->members()) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.link != nullptr && !peers_[static_cast<std::size_t>(member.peer)]->lost) member.link->control(hello);
+  }
 }
 
 void Engine::remove_group(Group& group) {

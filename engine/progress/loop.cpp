@@ -52,7 +52,8 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
   }
   const Foreground foreground(*this);
   operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
-  Backoff backoff(caller_budget_);
+  const bool small = operation.what.count * size_of(operation.what.dtype) <= kOneShotBytes;
+  Backoff backoff(small ? caller_budget_ : bulk_budget_);
   CpuMeter meter(coordination_cpu_ns_);
   auto asked = Clock::now();
   while (!operation.over()) {
@@ -137,7 +138,10 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMete
       backoff.yielded(now);  // the budget is that of all callers
       return false;
     }
-    case Backoff::Next::park: park(lock, meter); return true;
+    case Backoff::Next::park:
+      park(lock, meter);
+      backoff.slept();
+      return true;
   }
   return false;
 }
@@ -162,8 +166,11 @@ bool Engine::moves_data() const {
 bool Engine::progress(CpuMeter& meter) {
   ++passes_;
   meter_ = &meter;
-  bool moved = poll_links();
-  if (!tcp_links_.empty() || passes_ % kPassesPerSocketLook == 0) poll_sockets();
+  // What moves on in shared memory alone hears of errors in time.
+  const bool linked = std::ranges::any_of(active_, [](const auto& operation) { return operation->needs_links(); });
+  const bool seldom = passes_ % kPassesPerSocketLook == 0;
+  bool moved = (linked || seldom) && poll_links();
+  if ((linked && !tcp_links_.empty()) || seldom) poll_sockets();
   moved |= step_operations();
   if (passes_ % kPassesPerClock == 0) check_clocks();
   const auto before = active_.size();

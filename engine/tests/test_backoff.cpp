@@ -76,3 +76,16 @@ TEST(work_after_a_yield_is_no_absence) {
   backoff.reset();
   CHECK(budget.yield_again == before);
 }
+
+TEST(after_a_short_sleep_it_yields_for_longer_next_time_and_after_a_long_one_for_less) {
+  const auto yield = std::chrono::microseconds(20);
+  const auto after_a_sleep = [&](std::chrono::nanoseconds longest) {
+    WaitBudget budget{.yield = yield, .longest = longest};
+    Backoff backoff(budget);
+    backoff.next(not_crowded);
+    backoff.slept();
+    return budget.yield;
+  };
+  CHECK(after_a_sleep(std::chrono::hours(1)) == 2 * yield);
+  CHECK(after_a_sleep(std::chrono::nanoseconds(0)) == yield / 2);
+}

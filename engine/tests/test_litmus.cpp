@@ -28,7 +28,7 @@ struct Pair {
   std::shared_ptr<const Mapping> memory = map_link_memory(create_link_memory());
   std::array<Arena, 2> arenas{Arena(kBytes), Arena(kBytes)};
   std::array<ShmLink, 2> links{ShmLink(0, reach(0), arenas[0]), ShmLink(0, reach(1), arenas[1])};
-  std::array<Lane, 2> lanes{Lane(arenas[0], 0, 2), Lane(arenas[1], 1, 2)};
+  std::array<Lane, 2> lanes{Lane(arenas[0], 0, {0, 1}), Lane(arenas[1], 1, {0, 1})};
 
   Pair() {
     for (std::size_t me = 0; me < 2; ++me)
