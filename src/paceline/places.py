@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous import Member
-from paceline.topology import Topology
+from paceline.topology import Cpus, Node, Topology
 from paceline.topology.discover import Placement, RankFacts, by_machine, discover
 from paceline.topology.prune import prune
 
@@ -51,13 +52,13 @@ class Places:
             raise RendezvousError(f"PACELINE_TOPOLOGY: {file.problem}")
         else:
             found = _fitted(file.path, file.topology, members)
-        self._topology = found.topology
+        self._topology = _on_cpus(found, members).topology
         self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
 
     def of(self, members: Sequence[Member]) -> Placement:
         """The part of the network that these sit in; of strangers to the job, what they know of each other."""
         if any(member.process not in self._place for member in members):
-            return discover(_facts(members))
+            return _on_cpus(discover(_facts(members)), members)
         places = [self._place[member.process] for member in members]
         ranks = tuple(sorted(range(len(members)), key=places.__getitem__))
         if len(members) == self._topology.world:
@@ -67,6 +68,23 @@ class Places:
 
 def _facts(members: Sequence[Member]) -> list[RankFacts]:
     return [RankFacts(member.machine, member.host, member.speed or None) for member in members]
+
+
+def _on_cpus(placement: Placement, members: Sequence[Member]) -> Placement:
+    """With the CPUs that the members have on each machine."""
+    cpus: dict[str, frozenset[int]] = {}
+    for member in members:
+        cpus[member.kernel] = cpus.get(member.kernel, frozenset()) | member.affinity
+    ranks = iter(placement.ranks)
+
+    def told(node: Node) -> Node:
+        if node.kind != "machine":
+            return replace(node, children=tuple(map(told, node.children)))
+        first, *_ = islice(ranks, node.size)  # who share its memory share its CPUs
+        kernel = members[first].kernel
+        return replace(node, cpus=Cpus(kernel, len(cpus[kernel])))
+
+    return replace(placement, topology=replace(placement.topology, root=told(placement.topology.root)))
 
 
 def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placement:

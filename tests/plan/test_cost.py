@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
-from trees import GBIT, link, machines
+from trees import GBIT, link, machines, on_cpus
 
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.bound import bound
-from paceline.plan.cost import LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS, Cost, cost
+from paceline.plan.cost import CROWDED_MESSAGE_SECONDS, LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS, Cost, cost
 from paceline.plan.exchange import exchange
-from paceline.plan.ir import WHOLE, Plan, Reduce
+from paceline.plan.ir import WHOLE, Plan, Reduce, block
+from paceline.plan.network import Network
 from paceline.plan.outline import outline
 from paceline.plan.verify import verify
-from paceline.topology import Link, Node, Topology
+from paceline.topology import Cpus, Link, Node, Topology
 
 BYTES = 120_000_000
 MANY_CHUNKS = 1024
@@ -118,6 +120,29 @@ def test_bursts_spare_every_way_but_not_what_the_links_carry_in_all() -> None:
         assert wire.seconds(nbytes) == pytest.approx(4 * way)
         ways, carried = 4 * max(0, way - 1e-3), 2 * way
         assert bucket.seconds(nbytes) == pytest.approx(max(ways, carried) + 0.1 * min(ways, carried))
+
+
+def test_cpus_that_ranks_share_are_busy_with_every_message() -> None:
+    topology = machines((1,) * 8, (1,) * 8)
+    each = [list(range(8)), [0, 4]]  # all with all, and one pair alone
+    for ranks in each:
+        level = tuple(Reduce(block(index, len(ranks)), tuple(ranks), rank) for index, rank in enumerate(ranks))
+        plan = Plan(8, "one", (level,))
+        busy = 2 * 2 * len(ranks) * (len(ranks) - 1) * CROWDED_MESSAGE_SECONDS  # both ends, both halves
+        alone = cost(plan, topology, 64)
+        for cpus in (1, 2, 7):
+            assert cost(plan, on_cpus(topology, cpus), 64).seconds == pytest.approx(max(alone.seconds, busy / cpus))
+        assert cost(plan, on_cpus(topology, 8), 64).seconds == alone.seconds
+        assert cost(plan, on_cpus(topology, 1), 64).all_gather.seconds(64) == pytest.approx(busy / 2)
+        # Every chunk takes them anew.
+        assert cost(plan, on_cpus(topology, 1), 64 * 10, 64).seconds == pytest.approx(10 * busy)
+
+
+def test_machines_of_their_own_share_no_cpus() -> None:
+    topology = machines((2, 4), (1, 1))
+    own = [replace(node, cpus=Cpus(node.name, 3)) for node in topology.root.children]
+    network = Network(replace(topology, root=replace(topology.root, children=tuple(own))))
+    assert [(list(ranks), cpus) for ranks, cpus in network.crowds] == [([2, 3, 4, 5], 3)]
 
 
 def with_burst(burst: float) -> Topology:

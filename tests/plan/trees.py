@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import strategies as st
 
-from paceline.topology import Link, Node, Topology
+from paceline.topology import Cpus, Link, Node, Topology
 
 GBIT = 1e9 / 8
 """Bytes per second of 1 Gbit/s."""
@@ -37,6 +38,17 @@ def machines(sizes: Sequence[int], uplinks: Sequence[float], local: float = 10, 
             ),
         ),
     )
+
+
+def on_cpus(topology: Topology, count: int) -> Topology:
+    """With all of its machines on so many CPUs, as containers of one host."""
+
+    def placed(node: Node) -> Node:
+        if node.kind == "machine":
+            return replace(node, cpus=Cpus("host", count))
+        return replace(node, children=tuple(map(placed, node.children)))
+
+    return replace(topology, root=placed(topology.root))
 
 
 speeds = st.sampled_from([0.1, 0.2, 0.25, 0.5, 0.8, 1.0, 2.0, 10.0, 25.0])

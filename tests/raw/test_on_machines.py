@@ -186,16 +186,17 @@ def test_a_topology_that_is_not_this_jobs_is_named_on_every_rank(
     assert said_by_all(lines, f"PACELINE_TOPOLOGY={file}", message)
 
 
+def member(rank: int, host: str, kernel: str = "", cpus: str = "1") -> Any:
+    from paceline.rendezvous import Member
+
+    text = {"process": f"{rank:032x}", "ticket": "", "machine": f"boot-{host}", "place": f"{kernel}-{host}"}
+    rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 2, "speed": 0}
+    return Member(rank=rank, size=5, host=host, cpus=cpus, version="", network="", algorithm="", **text, **rest)
+
+
 def test_places_follow_the_names_of_hosts(file: Path) -> None:
     """Ranks numbered across machines find their places by the machines' names."""
     from paceline.places import Places, given
-
-    def member(rank: int, host: str) -> Any:
-        from paceline.rendezvous import Member
-
-        text = {"process": f"{rank:032x}", "ticket": "", "machine": f"boot-{host}", "place": "", "cpus": "1"}
-        rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 2}
-        return Member(rank=rank, size=5, host=host, version="", network="", algorithm="", speed=0, **text, **rest)
 
     members = [member(rank, host) for rank, host in enumerate(("beta", "alpha", "beta", "alpha", "beta"))]
     places = Places(given(str(file)), members)
@@ -203,3 +204,20 @@ def test_places_follow_the_names_of_hosts(file: Path) -> None:
     part = places.of(members[1:4])
     assert (part.ranks, part.topology.world) == ((0, 2, 1), 3)
     assert [(node.name, len(ranks)) for node, ranks in part.topology.machines()] == [("alpha", 2), ("beta", 1)]
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_places_know_who_shares_cpus(file: Path, with_file: bool) -> None:
+    """Two containers of one host, whose ranks may run on CPUs 0 and 1, and on 1 and 2."""
+    from paceline.places import Places, given
+    from paceline.topology import Cpus
+
+    facts = [("alpha", "one", "3"), ("alpha", "one", "3"), ("beta", "one", "6"), ("beta", "one", "4")]
+    members = [member(rank, *said) for rank, said in enumerate([*facts, ("beta", "one", "4")])]
+    places = Places(given(str(file) if with_file else None), members)
+    for group in (members, members[1:3]):
+        machines = places.of(group).topology.machines()
+        assert [node.cpus for node, _ in machines] == [Cpus("one", 3), Cpus("one", 3)]
+    apart = [member(rank, host, host, "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 3)]
+    machines = Places(None, apart).of(apart).topology.machines()
+    assert [node.cpus for node, _ in machines] == [Cpus("alpha", 2), Cpus("beta", 2)]

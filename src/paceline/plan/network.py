@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from paceline.topology import Node, Topology
+from paceline.topology import Cpus, Node, Topology
 
 _FASTEST = 1e15
 """Bytes per second: as good as any, and still a number that one can divide by."""
@@ -97,6 +97,15 @@ class Network:
             for leaf in self.leaves
         ]
         return np.array(found, dtype=np.int64)
+
+    @cached_property
+    def crowds(self) -> list[tuple[Integers, int]]:
+        """Ranks that share fewer CPUs than they are, and how many CPUs these are."""
+        sharing: dict[Cpus, list[int]] = {}
+        for node, span in zip(self.nodes, self.span, strict=True):
+            if node.cpus is not None:
+                sharing.setdefault(node.cpus, []).extend(span)
+        return [(np.array(ranks), cpus.count) for cpus, ranks in sharing.items() if cpus.count < len(ranks)]
 
     @cached_property
     def ancestors(self) -> Integers:

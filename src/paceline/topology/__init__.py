@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paceline.topology.errors import TopologyError
-from paceline.topology.tree import Link, Node, Topology
+from paceline.topology.tree import Cpus, Link, Node, Topology
 
 if TYPE_CHECKING:
     from paceline.topology.file import parse, read
     from paceline.topology.serialize import dump
 
-__all__ = ["Link", "Node", "Topology", "TopologyError", "dump", "parse", "read"]
+__all__ = ["Cpus", "Link", "Node", "Topology", "TopologyError", "dump", "parse", "read"]
 
 _FILES = {"dump": "paceline.topology.serialize", "parse": "paceline.topology.file", "read": "paceline.topology.file"}
 

@@ -25,13 +25,25 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Cpus:
+    """How many CPUs a machine's ranks have; machines with the same `kernel`, as containers of one host, share them."""
+
+    kernel: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
-    """A switch, machine, socket or rank; `uplink` is None for the root only, `children` is empty for ranks only."""
+    """A switch, machine, socket or rank; `uplink` is None for the root only, `children` is empty for ranks only.
+
+    cpus: of a machine of a job; elsewhere they are not known, and each rank counts as having one.
+    """
 
     kind: Kind
     name: str
     uplink: Link | None = None
     children: tuple[Node, ...] = ()
+    cpus: Cpus | None = None
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first, in order."""
