@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 from random import Random
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import link, machines, trees
 
+from paceline.plan import program
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
 from paceline.plan.blueconnect import dimensions
 from paceline.plan.bound import bound
@@ -95,6 +97,19 @@ def times_the_others(topology: Topology) -> float:
 @given(trees(local=100))
 def test_no_other_plan_keeps_the_busiest_link_busy_for_less(topology: Topology) -> None:
     assert times_the_others(topology) <= 1.0002
+
+
+def test_shares_are_found_where_no_better_ones_level_by_level_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS may call the second program infeasible, by its tolerances."""
+    topology = Topology("t", Node("switch", "top", None, tuple(rack(name) for name in "ab")))
+    usual = busy_seconds(paceline(topology), topology)
+    monkeypatch.setattr(program, "_SLACK", 0.9)
+    assert busy_seconds(paceline(topology), topology) == pytest.approx(usual, rel=1e-4)
+
+
+def rack(name: str) -> Node:
+    inside = machines((1, 2), (0.5, 1)).root.children
+    return Node("switch", name, link(1), tuple(replace(machine, name=name + machine.name) for machine in inside))
 
 
 @given(trees())

@@ -7,6 +7,7 @@ one of several equal siblings becomes a variable, and 10 000 ranks in equal mach
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 
 import numpy as np
 from scipy.optimize import linprog
@@ -18,7 +19,12 @@ from paceline.plan.network import Floats, Network
 Row = dict[int, float]
 """Factors by column."""
 
-_SLACK = 1 + 1e-6
+_SLACK = 1 + 1e-5
+"""Above HiGHS's tolerances: with a tenth of it, it called one network in a thousand infeasible."""
+
+
+class _Infeasible(RuntimeError):
+    pass
 
 
 def programmed_shares(network: Network) -> dict[int, list[float]]:
@@ -151,11 +157,13 @@ def _solve(rows: _Constraints, shares: int) -> Floats:
     bounds = [(0.0, 1.0)] * shares + [(0.0, np.inf)] * (rows.width - shares)
     goal = np.zeros(rows.width)
     goal[rows.busiest] = 1
-    best = _run(goal, rows.limits, rows, bounds)[rows.busiest]
-    bounds[rows.busiest] = (0.0, best * _SLACK)
+    found = _run(goal, rows.limits, rows, bounds)
+    bounds[rows.busiest] = (0.0, found[rows.busiest] * _SLACK)
     goal = np.zeros(rows.width)
     goal[rows.busiest + 1 :] = 1
-    return np.clip(_run(goal, rows.limits + rows.level_limits, rows, bounds)[:shares], 0, 1)
+    with suppress(_Infeasible):  # by its tolerances; then those found first will do
+        found = _run(goal, rows.limits + rows.level_limits, rows, bounds)
+    return np.clip(found[:shares], 0, 1)
 
 
 def _run(
@@ -171,7 +179,7 @@ def _run(
         method="highs",
     )
     if result.status != 0:
-        raise RuntimeError(f"HiGHS found no shares: {result.message}")  # there always are: equal ones
+        raise _Infeasible(f"HiGHS found no shares: {result.message}")  # there always are: equal ones
     return np.asarray(result.x)
 
 
