@@ -119,11 +119,13 @@ def test_what_the_engine_gets_is_proven_on_every_tree(topology: Topology, algori
 
 @given(trees(most=40))
 def test_the_choice_is_never_dearer_than_the_ring(topology: Topology) -> None:
-    """By more than the 2 % within which plans count as equal."""
+    """By more than the 2 % within which plans count as equal, above 64 KiB 5 %."""
     for choice in choose("all_reduce", topology):
         if choice.predicted:
             predicted = dict(choice.predicted)
-            assert predicted[choice.plan.name] <= min(predicted.values()) * 1.02
+            assert predicted[choice.plan.name] <= min(predicted.values()) * (
+                1.02 if choice.nbytes <= 64 * KIB else 1.05
+            )
             assert predicted.keys() - {"exchange"} == ALGORITHMS.keys()
             assert predicted["ring"] == pytest.approx(cost(ring(topology.world), topology, choice.nbytes).seconds)
 

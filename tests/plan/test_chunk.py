@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trees import trees
 
-from paceline.plan.choose import choose
+from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.choose import pick
 from paceline.plan.chunk import chunk_bytes
+from paceline.plan.cost import cost
 from paceline.plan.network import Network
-from paceline.topology import parse
+from paceline.topology import Topology, parse
 
 KIB = 1 << 10
 
@@ -52,11 +57,37 @@ def test_far_machines_need_more_under_way(gbits: int, there_and_back: float, kib
     assert chunk_bytes(Network(far)) == kib * KIB
 
 
-def test_every_plan_between_machines_is_cut_so() -> None:
+def test_large_buffers_are_cut_so() -> None:
     here = network([2, 3], [500, 500])
-    for collective in ("all_reduce", "broadcast"):
-        for choice in choose(collective, here.topology):
-            assert choice.one_shot or choice.chunk == 256 * KIB
+    for collective in ("all_reduce", "all_gather", "broadcast"):
+        assert pick(collective, here.topology, 32 << 20).chunk == 256 * KIB
+
+
+def test_smaller_ones_are_cut_where_that_fills_the_slow_link() -> None:
+    """Up one link goes all that one machine has, down it the result. Two machines with equal links keep both ways busy
+    in either half: nothing is gained there."""
+    uneven = network([3, 3, 4], [500, 500, 250])
+    chunks = [pick("all_reduce", uneven.topology, kib * KIB).chunk for kib in (128, 1024, 32768)]
+    assert chunks == [32 * KIB, 64 * KIB, 128 * KIB]
+    even = network([2, 2], [500, 500])
+    assert {pick("all_reduce", even.topology, kib * KIB).chunk for kib in (128, 1024, 32768)} == {256 * KIB}
+
+
+def test_what_is_far_is_cut_no_shorter_than_its_way_lasts() -> None:
+    """1 Gbit/s, 10 ms there and back: four chunks of 512 KiB would be through in 17 ms, and have 30 to go."""
+    links = [f"uplink: {mbits} Mbit/s, latency: 2.5 ms" for mbits in (5000, 5000, 1000)]
+    far = parse("children:\n" + "\n".join(f"- {{machine: m{i}, ranks: 1, {it}}}" for i, it in enumerate(links)), "far")
+    chunks = {pick("all_reduce", far, kib * KIB).chunk for kib in (1024, 2048, 4096, 8192, 65536)}
+    assert chunks == {1024 * KIB, 2048 * KIB}
+
+
+@given(trees(most=20), st.integers(10, 30))
+def test_to_cut_never_costs_time_in_the_model(topology: Topology, power: int) -> None:
+    usual = chunk_bytes(Network(topology))
+    line = cost(ALGORITHMS["paceline"].lines(topology), topology, 1, usual).line
+    cut = line.cut(1 << power)
+    assert cut.seconds(1 << power) <= line.seconds(1 << power)
+    assert cut.chunk in (usual, usual // 2, usual // 4)
 
 
 def test_one_machine_has_no_slow_link() -> None:

@@ -39,8 +39,10 @@ SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
 _USUAL = 32 << 20
 """What predictions for sizes without a limit are for."""
-_TIE = 1.02
-"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many."""
+_TIE, _TIE_IN_CHUNKS = 1.02, 1.05
+"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many. In
+chunks it is worse: 512 KiB on 1+1+1 ranks should take 21.4 ms by rabenseifner, and 22.0 by Paceline's own plan; they
+took 28.4 and 22.9."""
 _PREFERRED = ("paceline", "flexreduce")
 _ROOTS = 4
 """Of all roots that a broadcast can have, so many are looked at, spread over the network."""
@@ -58,7 +60,11 @@ class _Candidate:
     """It can serve no larger ones."""
 
     def seconds(self, nbytes: int) -> float:
-        return self.line.seconds(nbytes)
+        return self.cut(nbytes).seconds(nbytes)
+
+    def cut(self, nbytes: int) -> Line:
+        """Its line, with the chunks that a buffer of this size is cut into."""
+        return self.line if self.one_shot else self.line.cut(nbytes)
 
 
 def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
@@ -78,7 +84,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         at_once = exchange(topology)
         line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
         candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
-    return _cheapest(candidates, ranks, chunk)
+    return _cheapest(candidates, ranks)
 
 
 def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
@@ -88,7 +94,7 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
     lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
     candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
-    return _cheapest(candidates, range(len(ranks)), chunk_bytes(network))
+    return _cheapest(candidates, range(len(ranks)))
 
 
 def _same(plan: Plan) -> Plan:
@@ -118,14 +124,14 @@ def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], 
     candidates = [
         _Candidate(plan.name, mean(line), partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)
     ]
-    return _cheapest(candidates, ranks, chunk_bytes(network))
+    return _cheapest(candidates, ranks)
 
 
-def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int) -> tuple[Choice, ...]:
+def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     made: dict[str, Plan] = {}
     best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
-    for chosen, sizes in groupby(best, key=lambda pair: pair[1].name):
+    for (chosen, chunk), sizes in groupby(best, key=lambda pair: (pair[1].name, pair[1].cut(pair[0]).chunk)):
         served = list(sizes)
         (smallest, candidate), largest = served[0], served[-1][0]
         limit = NO_LIMIT if largest == SIZES[-1] else largest
@@ -143,7 +149,8 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int], chunk: int
 def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
     able = [one for one in candidates if nbytes <= one.limit]
     least = min(one.seconds(nbytes) for one in able)
-    return next(one for one in able if one.seconds(nbytes) <= least * _TIE)
+    tie = _TIE if nbytes <= EXCHANGED_BYTES else _TIE_IN_CHUNKS
+    return next(one for one in able if one.seconds(nbytes) <= least * tie)
 
 
 def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:

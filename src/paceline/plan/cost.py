@@ -19,7 +19,7 @@ busiest link needs for all of its bytes. A buffer of one chunk has a barrier aft
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -44,6 +44,12 @@ CROWDED_LOCAL_MESSAGE_SECONDS = 1e-6
 _APART = 0.1
 """The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With
 it 4 KiB should take 139 us on 2+2+3 ranks and 178 on 1+1+1, and took 142 and 179."""
+_SHORTEST = 4
+"""Chunks are at least this part of what they are in large buffers."""
+_WORTH_IT = 0.05
+"""What chunks of half the length must save: every chunk costs every rank CPU time."""
+_UNDER_WAY, _ROUNDS = 4, 3
+"""So many chunks are, each for up to so many times what its messages take without any bytes."""
 _PAIRS = 1 << 22  # messages that are looked at together
 
 
@@ -165,6 +171,19 @@ class Line:
         alone = max(first, carried) + _APART * min(first, carried)
         return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
 
+    def cut(self, nbytes: int) -> Line:
+        """The same in chunks that are worth it for a buffer of this size: half or a quarter as long where the first one
+        would else take much of the time, and those under way last until the first is back."""
+        line = self
+        while line.chunk * _SHORTEST > self.chunk:
+            shorter = replace(line, chunk=line.chunk // 2)
+            if shorter.seconds(nbytes) > (1 - _WORTH_IT) * line.seconds(nbytes):
+                break
+            if _UNDER_WAY * shorter.rest * shorter.chunk < _ROUNDS * shorter.latency:
+                break
+            line = shorter
+        return line
+
 
 def mean(lines: Sequence[Line]) -> Line:
     """Of lines with the same chunk and burst."""
@@ -176,7 +195,7 @@ def mean(lines: Sequence[Line]) -> Line:
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
     """The cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes in chunks of `chunk`
-    (None: as the network asks for).
+    (None: as the network and the size ask for).
 
     Raises ValueError if the plan is for another number of ranks.
     """
@@ -217,7 +236,9 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         if network.joins(index)
     ]
     crowded = max((2 * float(work[ranks].sum()) / cpus for ranks, cpus in network.crowds), default=0.0)
-    return Cost(lines.name, nbytes, chunk or chunk_bytes(network), tuple(levels), tuple(links), network.burst, crowded)
+    usual = chunk or chunk_bytes(network)
+    whole = Cost(lines.name, nbytes, usual, tuple(levels), tuple(links), network.burst, crowded)
+    return whole if chunk else replace(whole, chunk=whole.line.cut(nbytes).chunk)
 
 
 class _Load:
