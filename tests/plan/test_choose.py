@@ -165,7 +165,6 @@ def test_eight_machines_on_two_cpus_send_fewer_messages() -> None:
     topology = read(TOPOLOGIES / "1x8-one-slow.yaml")
     few, many = (pick("all_reduce", on_cpus(topology, cpus), 4 * KIB) for cpus in (2, 8))
     assert (few.name, many.name) == ("double_tree", "paceline")
-    assert max(few.predicted, key=lambda pair: pair[1])[0] == "exchange"
     assert dict(few.predicted)["paceline"] > 1.5 * dict(many.predicted)["paceline"]
 
 

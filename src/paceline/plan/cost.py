@@ -38,8 +38,8 @@ LOCAL_MESSAGE_SECONDS = 2e-6
 CROWDED_MESSAGE_SECONDS = 8e-6
 """What a message between machines takes of a CPU at its sender, and again at its receiver, where ranks share CPUs.
 Measured with eight ranks on two CPUs: 6.3 us where each sends and receives seven at a time, 9 us one by one."""
-CROWDED_LOCAL_MESSAGE_SECONDS = 1e-6
-"""And one within a machine."""
+CROWDED_LOCAL_MESSAGE_SECONDS = LOCAL_MESSAGE_SECONDS / 2
+"""And one within a machine: not measured by itself, as both ends together take no more than one more message does."""
 
 _APART = 0.1
 """The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With
