@@ -11,6 +11,7 @@ struct WaitBudget {
   std::chrono::nanoseconds yield{};                     // offering the core at each look, with nobody taking it
   std::chrono::steady_clock::time_point yield_again{};  // not before
   unsigned yields = 0;                                  // since one was answered by a long absence
+  bool doubted = false;                                 // that yields help: the last absence came after few of them
   std::chrono::nanoseconds longest = std::chrono::microseconds(50);  // that `yield` may become
 };
 
@@ -65,10 +66,13 @@ class Backoff {
     const auto away = now - look_;
     if (away < kSwitch) in_vain_ += away;
     if (away <= kStranger) {
-      ++budget_.yields;
+      if (++budget_.yields == kSeldom) budget_.doubted = false;
       return;
     }
-    if (budget_.yields < kSeldom) budget_.yield_again = now + kRetry;
+    if (budget_.yields < kSeldom) {
+      budget_.yield_again = now + (budget_.doubted ? kRetry : kFirstRetry);
+      budget_.doubted = true;
+    }
     budget_.yields = 0;
   }
 
@@ -79,10 +83,12 @@ class Backoff {
   static constexpr std::chrono::nanoseconds kLongestWait = std::chrono::microseconds(200);
   static constexpr std::chrono::nanoseconds kShortestYield = std::chrono::microseconds(2);
   // Who yields to a process that computes is gone for its whole time slice, while a sleeper that is woken comes before
-  // it: after an absence as long as this, yielding is left alone for a while. Not so where it comes after many yields
-  // that others gave back at once: then it was not the yield that brought it about, but who took the CPU from them all.
+  // it: after an absence as long as this, yielding is left alone for a while, and after a second one for long: the
+  // first may have been a peer that still starts. Not so where it comes after many yields that others gave back at
+  // once: then it was not the yield that brought it about, but who took the CPU from them all.
   static constexpr std::chrono::nanoseconds kStranger = std::chrono::milliseconds(1);
   static constexpr unsigned kSeldom = 256;
+  static constexpr std::chrono::nanoseconds kFirstRetry = std::chrono::milliseconds(10);
   static constexpr std::chrono::nanoseconds kRetry = std::chrono::milliseconds(500);
 
   WaitBudget& budget_;

