@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -39,6 +40,7 @@ struct PyGroup {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
   nb::object failed;
+  std::size_t at_once_below = std::numeric_limits<std::size_t>::max();  // bytes; see `_engine.pyi`
 };
 
 // Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.

@@ -77,6 +77,7 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
       .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
+      .def_rw("at_once_below", &PyGroup::at_once_below)
       .def("ways", &ways)
       .def("all_reduce",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {

@@ -67,6 +67,9 @@ class Group:
     def sequence(self) -> int: ...
     @property
     def link(self) -> str: ...
+    at_once_below: int
+    """Bytes from which an all-reduce, all-gather or reduce-scatter as a whole is not done at once: it returns False."""
+
     def ways(self) -> list[tuple[int, bool, int, list[tuple[str, int, float]]]]:
         """How large all-reduces of private buffers go on one machine, as the first rank found out; nothing on others.
 
@@ -78,7 +81,7 @@ class Group:
         self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
     ) -> Operation | None: ...
     def all_reduce_array(self, array: object, op: int, factor: float, /) -> bool:
-        """The blocking call on memory that can be used as it is; False if `array` needs a closer look first.
+        """The blocking call on memory that can be used as it is; False if `array` needs a closer look, or is not small.
 
         So are all that end with `_array`, on what has the buffer protocol, and with `_tensor`, on what has DLPack's C
         exchange, whose memory is always written to."""

@@ -45,25 +45,16 @@ class _Agreement(NamedTuple):
     operation: Operation
 
 
-def _unwatched(name: str, largest: int) -> Callable[..., bool]:
-    """The native group's method for small calls; large ones are watched, so they go the long way.
-
-    largest: of its arguments, the array that all others fit into.
-    """
-
-    def call(self: AdaptiveGroup, *arguments: Any) -> bool:
-        small = getattr(arguments[largest], "nbytes", LARGE) < LARGE
-        return small and bool(getattr(self._native, name)(*arguments))
-
-    return call
-
-
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
     def __init__(self, home: Runtime, native: Any, keeper: Keeper, events: Events) -> None:
         self._home = home
         self._native = native
+        native.at_once_below = LARGE
+        for name in dir(native):
+            if name.endswith(("_array", "_tensor")):
+                setattr(self, name, getattr(native, name))  # small calls pay nothing for the large ones
         self._events = events
         self._keeper = keeper
         self._agreement: _Agreement | None = None
@@ -88,11 +79,6 @@ class AdaptiveGroup:
         """As of the native group."""
         call = partial(self._native.reduce_scatter, source, to, count, dtype, op, factor, mode)
         return self._watched("reduce_scatter", count * _engine.SIZES[dtype] * self._native.size, call)
-
-    all_reduce_array, all_reduce_tensor = _unwatched("all_reduce_array", 0), _unwatched("all_reduce_tensor", 0)
-    all_gather_array, all_gather_tensor = _unwatched("all_gather_array", 0), _unwatched("all_gather_tensor", 0)
-    reduce_scatter_array = _unwatched("reduce_scatter_array", 1)
-    reduce_scatter_tensor = _unwatched("reduce_scatter_tensor", 1)
 
     def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
         if nbytes < LARGE:
