@@ -32,6 +32,7 @@ class LedAllReduce final : public Operation {
   bool read_remotely() const override { return between.read_remotely(); }
   bool needs_links() const override { return leads || gathering.needs_links(); }
   int neighbour() const override { return current().neighbour(); }
+  bool crowded(const cpu_set_t& cpus) const override { return current().crowded(cpus); }
 
  protected:
   void begin() override;

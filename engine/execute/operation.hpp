@@ -1,6 +1,8 @@
 // One collective in flight: a small state machine. `start`, then `step` until it is over.
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -96,6 +98,12 @@ class Operation {
   virtual bool needs_links() const { return true; }
   // The group rank of somebody that it waits for and that was last seen on the CPU of the caller; -1 if there is none.
   virtual int neighbour() const { return -1; }
+  // Whether the CPU of the caller holds too many of this machine's ranks, as they were last seen: two more than another
+  // of `cpus`, and the caller is the last of them.
+  virtual bool crowded(const cpu_set_t& cpus) const {
+    (void)cpus;
+    return false;
+  }
 
  protected:
   virtual void begin() = 0;

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <array>
+
 #include "execute/group.hpp"
 
 namespace paceline {
@@ -99,8 +101,11 @@ std::vector<int> SharedOperation::missing() const {
   return ranks;
 }
 
+// The latest turn in which all ranks have said where they run; 0: none.
+std::uint64_t SharedOperation::last_whole_turn() const { return phase_ == Phase::working ? turn_ : turn_ - 1; }
+
 int SharedOperation::neighbour() const {
-  const auto last_turn = phase_ == Phase::working ? turn_ : turn_ - 1;
+  const auto last_turn = last_whole_turn();
   if (last_turn == 0) return -1;
   const int cpu = ::sched_getcpu();
   const auto here = [&](int rank) {
@@ -110,6 +115,24 @@ int SharedOperation::neighbour() const {
   for (int other = 0; other < lane_->size(); ++other)
     if (here(other)) return lane_->member(other);
   return -1;
+}
+
+bool SharedOperation::crowded(const cpu_set_t& cpus) const {
+  const auto last_turn = last_whole_turn();
+  const int here = ::sched_getcpu();
+  if (last_turn == 0 || here < 0 || here >= CPU_SETSIZE) return false;
+  std::array<std::uint16_t, CPU_SETSIZE> ranks{};
+  for (int place = 0; place < lane_->size(); ++place) {
+    const bool own = place == lane_->rank();
+    const int cpu = own ? here : lane_->cell(place, last_turn).cpu.load(std::memory_order_relaxed);
+    if (cpu < 0 || cpu >= CPU_SETSIZE) continue;
+    if (cpu == here && place > lane_->rank()) return false;
+    ++ranks[static_cast<std::size_t>(cpu)];
+  }
+  const int most = ranks[static_cast<std::size_t>(here)] - 2;
+  for (std::size_t cpu = 0; most >= 0 && cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &cpus) && ranks[cpu] <= most) return true;
+  return false;
 }
 
 bool SharedOperation::has_work() const {

@@ -16,6 +16,7 @@ class SharedOperation : public Operation {
   bool has_work() const final;
   bool needs_links() const final { return lane_ == nullptr || !lane_->ready(); }
   int neighbour() const final;
+  bool crowded(const cpu_set_t& cpus) const final;
 
  protected:
   enum class Result : std::uint8_t { waits, moved, complete };
@@ -50,6 +51,7 @@ class SharedOperation : public Operation {
   bool agree(int rank, std::uint64_t turn);
   // The turn that everybody must have begun before this rank may begin its own.
   std::uint64_t entry() const;
+  std::uint64_t last_whole_turn() const;
   std::vector<int> absent_from(std::uint64_t turn) const;
 
   Phase phase_ = Phase::entering;

@@ -83,10 +83,8 @@ bool Engine::finish_quickly(Operation& operation) {
     }
     if (operation.trouble() || contenders_.load(std::memory_order_relaxed) > 0) return false;
     const auto crowded = [&] {
-      const int neighbour = operation.neighbour();
-      // One of the two moves; where ranks outnumber CPUs, nobody is better off elsewhere.
-      if (caller_budget_.spin.count() > 0) placement_.note(neighbour >= 0 && neighbour < operation.group->rank);
-      return neighbour >= 0;
+      placement_.note(operation);
+      return operation.neighbour() >= 0;
     };
     switch (backoff.next(crowded)) {
       case Backoff::Next::spin: relax_cpu(); break;
