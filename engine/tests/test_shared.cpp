@@ -1,7 +1,10 @@
 // What ranks of one machine do in the memory that they share: all-reduces and exchanges of every kind of buffer.
+#include <sched.h>
+
 #include <algorithm>
 #include <random>
 
+#include "execute/one_shot.hpp"
 #include "memory/arena.hpp"
 #include "world.hpp"
 
@@ -290,4 +293,35 @@ TEST(a_result_may_lie_within_what_is_given) {
       check_sum(to, kCount, kSize);
     }
   });
+}
+
+TEST(the_last_of_those_that_crowd_a_cpu_should_leave_it_for_one_with_two_fewer) {
+  cpu_set_t before;
+  CHECK(::sched_getaffinity(0, sizeof before, &before) == 0);
+  std::size_t here = 0;
+  while (!CPU_ISSET(here, &before)) ++here;
+  const auto only = [](std::initializer_list<std::size_t> cpus) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const std::size_t cpu : cpus) CPU_SET(cpu, &set);
+    return set;
+  };
+  const cpu_set_t one = only({here});
+  const cpu_set_t two = only({here, here + 1});
+  CHECK(::sched_setaffinity(0, sizeof one, &one) == 0);  // what the threads of the world inherit
+  for (const int size : {2, 3}) {
+    World world(size, [](int, int) { return Wire::shm; });
+    world.run([&](Rank& r) {
+      std::vector<std::int64_t> own(1);
+      reduce_and_check(r, bytes(own), own.size());
+      OneShot operation;
+      operation.start(*r.group, {});
+      while (!operation.complete())
+        if (!operation.step()) std::this_thread::yield();
+      CHECK(operation.crowded(two) == (r.rank == size - 1));
+      CHECK(!operation.crowded(one));
+      operation.finish();
+    });
+  }
+  CHECK(::sched_setaffinity(0, sizeof before, &before) == 0);
 }
