@@ -100,10 +100,7 @@ class Operation {
   virtual int neighbour() const { return -1; }
   // Whether the CPU of the caller holds too many of this machine's ranks, as they were last seen: two more than another
   // of `cpus`, and the caller is the last of them.
-  virtual bool crowded(const cpu_set_t& cpus) const {
-    (void)cpus;
-    return false;
-  }
+  virtual bool crowded(const cpu_set_t& /*cpus*/) const { return false; }
 
  protected:
   virtual void begin() = 0;
