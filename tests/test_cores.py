@@ -130,6 +130,22 @@ def test_a_quota_limits_all_ranks_together() -> None:
     assert cores.spin_budget(capped, [frozenset(range(64))] * 3).microseconds == 0
 
 
+def test_every_cpu_is_home_to_as_many_ranks() -> None:
+    alike = [frozenset({2, 5, 7})] * 6
+    homes = [cores.home(cores.budget(cpus, None), alike, place) for place, cpus in enumerate(alike)]
+    assert sorted(cpu for cpu in homes if cpu is not None) == [2, 2, 5, 5, 7, 7]
+
+
+def test_ranks_with_a_cpu_each_have_no_home() -> None:
+    assert cores.home(cores.budget({0, 1}, None), [frozenset({0, 1})] * 2, 1) is None
+
+
+def test_ranks_on_other_cpus_do_not_count() -> None:
+    ranks = [frozenset({0, 1}), frozenset({2, 3}), frozenset({2, 3}), frozenset({2, 3})]
+    assert cores.home(cores.budget(ranks[0], None), ranks, 0) is None
+    assert [cores.home(cores.budget(ranks[place], None), ranks, place) for place in (1, 2, 3)] == [2, 3, 2]
+
+
 def test_the_user_decides() -> None:
     assert cores.spin_budget(cores.budget([0], None), [frozenset({0})], 7.0) == cores.SpinBudget(
         7.0, "PACELINE_SPIN_US"

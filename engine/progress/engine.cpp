@@ -25,13 +25,14 @@ Descriptor checked(int fd, const char* what) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
-               std::function<bool()> interrupted)
+               std::function<bool()> interrupted, int home)
     : arena_(std::move(arena)),
       description_(std::move(description)),
       interrupted_(std::move(interrupted)),
       caller_budget_{.spin = spin, .yield = kYield, .longest = kLongestYield},
       bulk_budget_{.spin = spin, .yield = kYield},
       server_budget_{.yield = kYield},
+      placement_(home),
       workspace_(kWorkspace),
       epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
       wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),

@@ -55,9 +55,10 @@ class Engine final : private Inbox {
  public:
   // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
   // `interrupted`, if given, is asked now and then by a caller that waits long, without the lock: if it says so (a
-  // user's Ctrl-C), the caller gives up and its group is aborted. Peers on this machine see `arena`.
+  // user's Ctrl-C), the caller gives up and its group is aborted. Peers on this machine see `arena`. `home`: see
+  // Placement.
   Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
-         std::function<bool()> interrupted = {});
+         std::function<bool()> interrupted = {}, int home = -1);
   ~Engine() override;
 
   int add_tcp_peer(Descriptor socket, std::string description);

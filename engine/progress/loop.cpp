@@ -69,7 +69,11 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
       lock.unlock();
       ::sched_yield();
       lock.lock();
-    } else if (!operation.over() && pause(lock, backoff, meter) && interrupted_) {
+      continue;
+    }
+    if (operation.over()) break;
+    if (small) placement_.note(operation);
+    if (pause(lock, backoff, meter) && interrupted_) {
       const auto now = Clock::now();
       if (!std::exchange(signalled_, false) && now - asked < kAskAfter) continue;
       asked = now;

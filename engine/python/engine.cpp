@@ -75,11 +75,11 @@ void bind_engine(nb::module_& m) {
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",
-          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description) {
+          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description, int home) {
             new (self) Engine(std::move(arena), std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
-                              std::move(description), signal_raised);
+                              std::move(description), signal_raised, home);
           },
-          "arena"_a, "spin_us"_a, "description"_a)
+          "arena"_a, "spin_us"_a, "description"_a, "home"_a = -1)
       .def(
           "add_tcp_peer",
           [](Engine& self, int fd, std::string description) {

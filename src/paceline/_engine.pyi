@@ -232,7 +232,9 @@ class Arena:
     def allocate(self, size: int, /) -> ArenaBuffer: ...
 
 class Engine:
-    def __init__(self, arena: Arena, spin_us: float, description: str) -> None: ...
+    def __init__(self, arena: Arena, spin_us: float, description: str, home: int = -1) -> None:
+        """`home`: the CPU to which a thread that waits in small operations returns; negative: it keeps to none."""
+
     def add_tcp_peer(self, fd: int, description: str) -> int: ...
     def add_shm_peer(
         self, fd: int, memory_fd: int, arena_fd: int, side: int, pid: int, readable: bool, description: str

@@ -62,6 +62,15 @@ def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], wish: flo
     return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: nobody spins")
 
 
+def home(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | None:
+    """The CPU of the rank at `place` of `ranks` (affinities of all on this kernel) where those with the same affinity
+    outnumber its CPUs, so that each CPU is home to as many; None where they do not."""
+    alike = [index for index, cpus in enumerate(ranks) if cpus == frozenset(mine.affinity)]
+    if len(alike) <= len(mine.affinity):
+        return None
+    return mine.affinity[alike.index(place) % len(mine.affinity)]
+
+
 def quota_v2(cpu_max: str) -> float | None:
     """CPUs granted by the text of a `cpu.max` file ("200000 100000" is 2.0), None for "max" or nonsense."""
     match cpu_max.split():

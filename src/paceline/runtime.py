@@ -235,7 +235,10 @@ class Runtime:
         self.partition = neighbours.divide_cores(meeting.members, me, mine, settings)
         self.spin = neighbours.spin_budget(meeting.members, me, mine, settings)
         log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
-        engine = self._native.Engine(self._shared_memory(), self.spin.microseconds, str(me))
+        home = neighbours.home(meeting.members, me, mine, settings)
+        engine = self._native.Engine(
+            self._shared_memory(), self.spin.microseconds, str(me), -1 if home is None else home
+        )
         return Serving(engine, self.partition.parts.engine)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:

@@ -153,6 +153,30 @@ def test_bytes_per_call_count_the_calls_that_are_not_timed(calls):
     assert measured.timed == 3 * calls
 
 
+class Changing(OneRank):
+    """Its calls take as long as the next of `times` says, and in the end the last one."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times, self.bursts = times, []
+
+    def ask(self, **order):
+        if order["do"] != "burst":
+            return super().ask(**order)
+        once = self.times[min(len(self.bursts), len(self.times) - 1)]
+        self.bursts.append(order["calls"])
+        return [{"seconds": once * order["calls"], "cpu_seconds": 0.0, "calls": order["calls"]}]
+
+
+@pytest.mark.parametrize("then", [1e-5, 1e-1])
+def test_bursts_are_as_long_as_is_aimed_at_also_where_calls_become_quicker_or_slower(then):
+    session = Changing([1e-3, 1e-3, then])
+    Interleaved([session], Effort(rounds=3, burst=0.05), pytest.fail).measure(
+        Work("all_reduce", "float32", "sum", 4), lambda done: None
+    )
+    assert session.bursts == [1, 5, 50, *[max(1, round(0.05 / then))] * 2]
+
+
 def test_the_ratio_compares_at_the_same_size_and_not_with_itself():
     rows = [row("paceline", "engine", 8, 2.0), row("gloo", "torch", 8, 50.0), row("gloo", "torch", 64, 60.0)]
     assert report.ratio(rows[0], rows, "gloo") == 25.0

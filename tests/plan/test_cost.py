@@ -10,9 +10,10 @@ from trees import GBIT, link, machines, on_cpus
 
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.bound import bound
-from paceline.plan.cost import CROWDED_MESSAGE_SECONDS, LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS, Cost, cost
+from paceline.plan.cost import HEADER_BYTES, Cost, cost
 from paceline.plan.exchange import exchange
 from paceline.plan.ir import WHOLE, Plan, Reduce, block
+from paceline.plan.load import CROWDED_MESSAGE_SECONDS, LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS
 from paceline.plan.network import Network
 from paceline.plan.outline import outline
 from paceline.plan.verify import verify
@@ -100,16 +101,28 @@ def test_each_half_takes_what_its_slower_way_takes() -> None:
     )
 
 
-def test_latency_counts_once_a_level_and_half() -> None:
+def test_latency_is_that_of_the_longest_chain_of_messages() -> None:
     topology = machines((2, 2), (1, 1), latency=50e-6)
     ring = cost(named("ring").plan(topology), topology, 0)
-    assert ring.seconds == pytest.approx(2 * 3 * 100e-6)
+    assert ring.seconds == pytest.approx(2 * 2 * 100e-6)  # of three hops in a row two are between machines
+    assert ring.barrier == pytest.approx(2 * 3 * 100e-6)
     assert [level.messages for level in ring.levels] == [4, 4, 4]
     flexreduce = cost(named("flexreduce").plan(topology), topology, 0)
     assert flexreduce.seconds == pytest.approx(2 * 100e-6)
     direct = Plan(4, "one", ((Reduce(WHOLE, (0, 1, 2, 3), 0),),))
     # Two copies come from the other machine, one after the other, and one from beside.
     assert cost(direct, topology, 0).seconds == pytest.approx(2 * (100e-6 + MESSAGE_SECONDS + LOCAL_MESSAGE_SECONDS))
+    apart = machines((1, 1, 1), (1, 1, 1), latency=50e-6)
+    # In both levels of the tree somebody sends to its root, without waiting for anybody.
+    assert cost(named("tree").plan(apart), apart, 0).seconds == pytest.approx(2 * (100e-6 + MESSAGE_SECONDS))
+
+
+@pytest.mark.parametrize("world", [5, 300])
+def test_levels_that_repeat_each_other_take_as_long_as_written_out(world: int) -> None:
+    topology = machines((world - 2, 2), (1, 1), latency=50e-6)
+    for name in ("ring", "leaders"):
+        written, counted = named(name).plan(topology), named(name).lines(topology)
+        assert cost(counted, topology, 0).latency == pytest.approx(cost(written, topology, 0).latency, rel=0.01)
 
 
 def test_bursts_spare_every_way_but_not_what_the_links_carry_in_all() -> None:
@@ -118,7 +131,7 @@ def test_bursts_spare_every_way_but_not_what_the_links_carry_in_all() -> None:
     for nbytes in (1000, 62_500, 125_000, 200_000, 500_000):
         way = nbytes / GBIT
         assert wire.seconds(nbytes) == pytest.approx(4 * way)
-        ways, carried = 4 * max(0, way - 1e-3), 2 * way
+        ways, carried = 4 * max(0, way - 1e-3), 2 * (way + HEADER_BYTES / GBIT)
         assert bucket.seconds(nbytes) == pytest.approx(max(ways, carried) + 0.1 * min(ways, carried))
 
 

@@ -221,3 +221,15 @@ def test_places_know_who_shares_cpus(file: Path, with_file: bool) -> None:
     apart = [member(rank, host, host, "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 3)]
     machines = Places(None, apart).of(apart).topology.machines()
     assert [node.cpus for node, _ in machines] == [Cpus("alpha", 2), Cpus("beta", 2)]
+
+
+def test_the_first_ranks_of_containers_that_share_cpus_are_spread_over_them() -> None:
+    """2+2+3 ranks on two CPUs: those who speak for their containers are not all at home on the same one."""
+    from paceline import cores, neighbours
+    from paceline.settings import Settings
+
+    members = [member(rank, host, "one", "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 2 + ["gamma"] * 3)]
+    two = cores.budget({0, 1}, None)
+    homes = [neighbours.home(members, me, two, Settings()) for me in members]
+    assert homes == [0, 1, 1, 0, 0, 1, 0]
+    assert neighbours.home(members[1:3], members[1], two, Settings()) is None

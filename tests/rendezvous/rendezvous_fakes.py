@@ -63,6 +63,7 @@ class FakeEngine:
     """Owns what it is given, like the real one."""
 
     spin_us: float = 0.0
+    home: int = -1
     peers: list[Peer] = field(default_factory=list)
     groups: list[tuple[Any, ...]] = field(default_factory=list)
     failed: dict[int, Callable[[str], None]] = field(default_factory=dict)
@@ -133,8 +134,8 @@ class FakeModule(FakeNative):
     def Arena(self) -> FakeArena:
         return FakeArena()
 
-    def Engine(self, arena: FakeArena, spin_us: float, description: str) -> FakeEngine:
-        self.engines.append(FakeEngine(spin_us))
+    def Engine(self, arena: FakeArena, spin_us: float, description: str, home: int) -> FakeEngine:
+        self.engines.append(FakeEngine(spin_us, home))
         return self.engines[-1]
 
 

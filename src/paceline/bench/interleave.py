@@ -14,7 +14,8 @@ from paceline.lab.lab import Traffic
 
 _LEAST_ROUNDS = 3
 _MOST_CALLS = 20_000
-_TOO_LONG = 4
+_OFF = 4
+"""By so much a burst may be longer or shorter than is aimed at."""
 _SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
 
 
@@ -126,9 +127,11 @@ class Interleaved:
         one.times.append(once)
         one.cpu.append(cpu)
         one.timed += one.calls
-        # Calls that were quick when they were counted can become slow on a busy machine.
-        if self._effort.calls is None and once * one.calls > _TOO_LONG * self._effort.burst:
-            one.calls = max(1, round(self._effort.burst / once))
+        # Calls that were quick when they were counted can become slow on a busy machine, and the other way round: then
+        # a burst is so short that links which let a burst cross at once hardly count.
+        length = once * one.calls / self._effort.burst
+        if self._effort.calls is None and not 1 / _OFF <= length <= _OFF:
+            one.calls = _that_fill(self._effort.burst, once)
 
     def _each(self, measured: list[Measured], step: Callable[[Measured], None]) -> list[Measured]:
         kept = []
@@ -159,8 +162,12 @@ def _calls(session: Session, seconds: float) -> int:
     calls = 1
     for share in (0.1, 1.0):
         once, *_ = _burst(session, calls)
-        calls = max(1, min(_MOST_CALLS, round(share * seconds / max(once, 1e-7))))
+        calls = _that_fill(share * seconds, once)
     return calls
+
+
+def _that_fill(seconds: float, once: float) -> int:
+    return max(1, min(_MOST_CALLS, round(seconds / max(once, 1e-7))))
 
 
 def _per_call(before: Traffic, after: Traffic, calls: int) -> Traffic:

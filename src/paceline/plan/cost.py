@@ -3,7 +3,8 @@
 The α–β model with shared links. In the reduce-scatter half, a Reduce sends a copy of its range from every holder but
 the owner to the owner; in the all-gather half they come back. A message loads every link of its path: upwards from
 the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, the latency of its
-longest path, and what a rank takes for every message after its first.
+longest path, and what a rank takes for every message after its first. What a level sends waits only for what its
+sender has to have for it: latency is that of the longest chain of messages.
 
 Where links let a burst cross at once (`Link.burst`), every half of a level takes so much less; but calls that follow
 each other never take less than the busiest link needs for all of their bytes.
@@ -18,39 +19,33 @@ busiest link needs for all of its bytes. A buffer of one chunk has a barrier aft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 
 from paceline.plan.chunk import chunk_bytes
-from paceline.plan.ir import Level, Plan
-from paceline.plan.network import Floats, Integers, Network
+from paceline.plan.ir import Plan
+from paceline.plan.load import Load
+from paceline.plan.network import Floats, Network
 from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
 
-MESSAGE_SECONDS = 20e-6
-"""What one more message between machines takes of a rank's time, whatever its size: mostly waking up whoever waits."""
-LOCAL_MESSAGE_SECONDS = 2e-6
-"""And one more within a machine."""
-
-CROWDED_MESSAGE_SECONDS = 8e-6
-"""What a message between machines takes of a CPU at its sender, and again at its receiver, where ranks share CPUs.
-Measured with eight ranks on two CPUs: 6.3 us where each sends and receives seven at a time, 9 us one by one."""
-CROWDED_LOCAL_MESSAGE_SECONDS = LOCAL_MESSAGE_SECONDS / 2
-"""And one within a machine: not measured by itself, as both ends together take no more than one more message does."""
+HEADER_BYTES = 120
+"""What a message between machines adds to its bytes on every link: its header, the packet's, and its share of what
+acknowledges it. Seen on the uplink of 1+1+1 ranks, where 4 KiB in two messages took 122 bytes more than in one."""
 
 _APART = 0.1
 """The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With
-it 4 KiB should take 139 us on 2+2+3 ranks and 178 on 1+1+1, and took 142 and 179."""
+it 4 KiB should take 143 us on 2+2+3 ranks and 183 on 1+1+1, and took 139 and 177."""
 _SHORTEST = 4
 """Chunks are at least this part of what they are in large buffers."""
 _WORTH_IT = 0.05
 """What chunks of half the length must save: every chunk costs every rank CPU time."""
 _UNDER_WAY, _ROUNDS = 4, 3
 """So many chunks are, each for up to so many times what its messages take without any bytes."""
-_PAIRS = 1 << 22  # messages that are looked at together
+_FOLLOWED = 256
+"""Of levels that repeat each other so many are followed message by message; the others add what the last one did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +87,8 @@ class LinkCost:
     seconds: float
     all_gather: float
     """Seconds of that half alone."""
+    headers: float
+    """Seconds that the headers of both halves' messages keep it busy; part of neither of the above."""
 
     @property
     def bytes(self) -> float:
@@ -108,6 +105,8 @@ class Cost:
     chunk: int
     levels: tuple[LevelCost, ...]
     links: tuple[LinkCost, ...]
+    latency: float
+    """Seconds that the longest chain of messages takes without any bytes, both halves."""
     burst: float
     """Seconds that all links between machines let cross at once after a pause."""
     crowded: float = 0.0
@@ -131,29 +130,37 @@ class Cost:
     @property
     def line(self) -> Line:
         """The seconds for any size."""
-        busiest = max((link.seconds for link in self.links), default=0.0)
-        latency = sum(2 * level.times * level.latency for level in self.levels)
-        return self._line(latency, [way for level in self.levels for way in level.ways], busiest, self.crowded)
+        ways = [way for level in self.levels for way in level.ways]
+        seconds, headers = (self.busiest.seconds, self.busiest.headers) if self.busiest else (0.0, 0.0)
+        return self._line(self.latency, ways, seconds, headers, self.crowded)
 
     @property
     def all_gather(self) -> Line:
-        """The seconds of the all-gather half alone, for any size: also those of a broadcast."""
-        busiest = max((link.all_gather for link in self.links), default=0.0)
+        """The seconds of the all-gather half alone, for any size: also those of a broadcast.
+
+        Its levels wait for each other. By the longest chain trees would be preferred for 2 KiB broadcasts on 2+2+2
+        ranks, which took 68 us a call where calls follow each other, and 38 by a chain; and rings on few CPUs.
+        """
         latency = sum(level.times * level.latency for level in self.levels)
         ways = [(level.all_gather, level.times) for level in self.levels]
-        return self._line(latency, ways, busiest, self.crowded / 2)
+        half = ((link.all_gather, link.headers / 2) for link in self.links)
+        seconds, headers = max(half, default=(0.0, 0.0))
+        return self._line(latency, ways, seconds, headers, self.crowded / 2)
 
-    def _line(self, latency: float, first: Sequence[tuple[float, int]], rest: float, crowded: float) -> Line:
+    def _line(
+        self, latency: float, first: Sequence[tuple[float, int]], rest: float, headers: float, crowded: float
+    ) -> Line:
         nbytes = max(1, self.nbytes)
         ways = tuple((seconds / nbytes, times) for seconds, times in first)
-        return Line(latency, ways, rest / nbytes, self.chunk, self.burst, crowded)
+        return Line(latency, ways, rest / nbytes, self.chunk, self.burst, headers, crowded)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """Seconds as a function of size: a constant; for the first chunk seconds per byte of every way, and how often that
-    comes; and seconds per byte after it. Bursts spare each way so many seconds, but bytes never take less than later.
-    No chunk takes less than CPUs that ranks share need for its messages (`crowded`).
+    comes; and seconds per byte after it. Bursts spare each way so many seconds, but bytes never take less than later,
+    with the `headers` of their messages. No chunk takes less than CPUs that ranks share need for its messages
+    (`crowded`).
     """
 
     latency: float
@@ -161,13 +168,14 @@ class Line:
     rest: float
     chunk: int
     burst: float
+    headers: float = 0.0
     crowded: float = 0.0
 
     def seconds(self, nbytes: int) -> float:
         """For a buffer of this size."""
         within = min(nbytes, self.chunk)
         first = self.latency + sum(times * max(0.0, way * within - self.burst) for way, times in self.ways)
-        carried = self.rest * within if self.burst else 0.0
+        carried = self.rest * within + self.headers if self.burst else 0.0
         alone = max(first, carried) + _APART * min(first, carried)
         return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
 
@@ -187,10 +195,10 @@ class Line:
 
 def mean(lines: Sequence[Line]) -> Line:
     """Of lines with the same chunk and burst."""
-    parts = ("latency", "rest", "crowded")
-    latency, rest, crowded = (sum(getattr(line, part) for line in lines) / len(lines) for part in parts)
+    parts = ("latency", "rest", "headers", "crowded")
+    latency, rest, headers, crowded = (sum(getattr(line, part) for line in lines) / len(lines) for part in parts)
     ways = tuple((way, times / len(lines)) for line in lines for way, times in line.ways)
-    return Line(latency, ways, rest, lines[0].chunk, lines[0].burst, crowded)
+    return Line(latency, ways, rest, lines[0].chunk, lines[0].burst, headers, crowded)
 
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
@@ -204,15 +212,20 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
     if lines.world != network.world:
         raise ValueError(f"the plan is for {lines.world} ranks, the topology has {network.world}")
     up, down = np.zeros(len(network.up)), np.zeros(len(network.up))
-    work = np.zeros(network.world)
+    work, ready = np.zeros((2, network.world))
+    crossing = np.zeros(len(network.up))
     levels: list[LevelCost] = []
     for step in lines.steps:
-        load = _Load(network, step.level)
+        load = Load(network, step.level)
+        done = _after(load, step.times, ready)
         if step.one_shot:  # one half of it in either half
             load.up, load.down, load.latency, load.work = load.up / 2, load.down / 2, load.latency / 2, load.work / 2
+            load.crossing, done = load.crossing / 2, (ready + done) / 2
+        ready = done
         up += step.times * load.up
         down += step.times * load.down
         work += step.times * load.work
+        crossing += step.times * load.crossing
         levels.append(
             LevelCost(
                 nbytes * float(max((load.up / network.up).max(), (load.down / network.down).max())),
@@ -225,68 +238,27 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         )
     up, down = nbytes * up, nbytes * down
     busy = (up + down) / np.minimum(network.up, network.down)
+    headers = HEADER_BYTES * crossing / np.minimum(network.up, network.down)
     half = np.maximum(down / network.up, up / network.down)
     links = [
         LinkCost(
             network.name(index),
             node.kind,
-            *(float(each[index]) for each in (up, down, busy, half)),
+            *(float(each[index]) for each in (up, down, busy, half, headers)),
         )
         for index, node in enumerate(network.nodes)
         if network.joins(index)
     ]
     crowded = max((2 * float(work[ranks].sum()) / cpus for ranks, cpus in network.crowds), default=0.0)
     usual = chunk or chunk_bytes(network)
-    whole = Cost(lines.name, nbytes, usual, tuple(levels), tuple(links), network.burst, crowded)
+    whole = Cost(lines.name, nbytes, usual, tuple(levels), tuple(links), 2 * float(ready.max()), network.burst, crowded)
     return whole if chunk else replace(whole, chunk=whole.line.cut(nbytes).chunk)
 
 
-class _Load:
-    """What the reduce-scatter half of a level puts on the links, as parts of the buffer."""
-
-    def __init__(self, network: Network, level: Level) -> None:
-        self.up, self.down = np.zeros(len(network.up)), np.zeros(len(network.up))
-        sent, received = np.zeros((2, network.world)), np.zeros((2, network.world))
-        self.messages = 0
-        longest = 0.0
-        for holders, owners, share in _messages(level):
-            self.messages += len(share)
-            seconds = np.zeros(len(share))
-            for above in network.ancestors[1:]:
-                start, end = above[holders], above[owners]
-                part = np.where(start == end, 0.0, share)
-                self.up += np.bincount(start, part, len(self.up))
-                self.down += np.bincount(end, part, len(self.down))
-                seconds += np.where(start == end, 0.0, network.latency[start] + network.latency[end])
-            far = network.machine[holders] != network.machine[owners]
-            for kind, which in enumerate((~far, far)):
-                sent[kind] += np.bincount(holders[which], minlength=network.world)
-                received[kind] += np.bincount(owners[which], minlength=network.world)
-            longest = max(longest, float(seconds.max(initial=0.0)))
-        self.up[-1] = self.down[-1] = 0
-        self.latency = longest + max(_busy(*sent), _busy(*received))
-        near, far = sent + received
-        self.work = CROWDED_LOCAL_MESSAGE_SECONDS * near + CROWDED_MESSAGE_SECONDS * far
-
-
-def _busy(near: Floats, far: Floats) -> float:
-    """Seconds that the busiest rank takes for the messages after its first."""
-    first = np.where(far > 0, MESSAGE_SECONDS, np.where(near > 0, LOCAL_MESSAGE_SECONDS, 0.0))
-    return float((LOCAL_MESSAGE_SECONDS * near + MESSAGE_SECONDS * far - first).max())
-
-
-def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """From, to and part of the buffer, a bounded number at a time."""
-    rest = list(level)
-    while rest:
-        count = total = 0
-        while count < len(rest) and total < _PAIRS:
-            total += len(rest[count].holders)
-            count += 1
-        batch, rest = rest[:count], rest[count:]
-        each = np.fromiter((len(step.holders) for step in batch), np.int64, count)
-        holders = np.fromiter(chain.from_iterable(step.holders for step in batch), np.int64, total)
-        owners = np.repeat(np.fromiter((step.owner for step in batch), np.int64, count), each)
-        share = np.repeat(np.fromiter((float(step.range.hi - step.range.lo) for step in batch), float, count), each)
-        moving = holders != owners
-        yield holders[moving], owners[moving], share[moving]
+def _after(load: Load, times: int, ready: Floats) -> Floats:
+    """When every rank has what this level sends it `times` in a row."""
+    before = 0.0
+    for _ in range(min(times, _FOLLOWED)):
+        before = float(ready.max())
+        ready = load.after(ready)
+    return ready + max(0, times - _FOLLOWED) * (float(ready.max()) - before)
