@@ -111,7 +111,7 @@ class _Crew:
                 try:
                     succeeded, when, outcome = pipe.recv()
                 except EOFError:
-                    succeeded, when, outcome = False, time.time(), "the process died"
+                    succeeded, when, outcome = False, time.time(), self._end_of(rank)
                 if succeeded:
                     results[rank] = outcome
                 else:
@@ -127,6 +127,11 @@ class _Crew:
             )
         return [results[rank] for rank in sorted(results)]
 
+    def _end_of(self, rank: int) -> str:
+        process = self.processes[rank]
+        process.join(GRACE)
+        return f"the process died with exit code {process.exitcode}"
+
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
@@ -136,6 +141,7 @@ class _Crew:
 
 
 def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], around: Around) -> None:
+    faulthandler.enable(sys.stderr)
     os.environ.update(environment)
     import torch
 

@@ -101,8 +101,12 @@ std::vector<int> SharedOperation::missing() const {
   return ranks;
 }
 
-// The latest turn in which all ranks have said where they run; 0: none.
-std::uint64_t SharedOperation::last_whole_turn() const { return phase_ == Phase::working ? turn_ : turn_ - 1; }
+// The latest turn in which all ranks are known to have said where they run; 0: none, as while earlier turns wait for
+// ranks that this one has not even met.
+std::uint64_t SharedOperation::last_whole_turn() const {
+  if (phase_ == Phase::working) return turn_;
+  return lane_->is_next(turn_) ? turn_ - 1 : 0;
+}
 
 int SharedOperation::neighbour() const {
   const auto last_turn = last_whole_turn();

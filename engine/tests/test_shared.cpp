@@ -325,3 +325,19 @@ TEST(the_last_of_those_that_crowd_a_cpu_should_leave_it_for_one_with_two_fewer) 
   }
   CHECK(::sched_setaffinity(0, sizeof before, &before) == 0);
 }
+
+TEST(where_ranks_run_is_not_known_before_they_have_met) {
+  World world(2, [](int, int) { return Wire::shm; });
+  world.run([](Rank& r) {
+    OneShot first;
+    OneShot second;
+    first.start(*r.group, {});
+    second.start(*r.group, {});
+    cpu_set_t cpus;
+    CHECK(::sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+    for (const OneShot* operation : {&first, &second}) {
+      CHECK(!operation->crowded(cpus));
+      CHECK(operation->neighbour() == -1);
+    }
+  });
+}
