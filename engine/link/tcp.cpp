@@ -12,8 +12,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "link/congestion.hpp"
-
 namespace paceline {
 
 TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
@@ -21,7 +19,6 @@ TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
   ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   const int one = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  avoid_bbr(socket_.get());
 }
 
 void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send) {

@@ -1,9 +1,6 @@
 // Links to other machines take in no more ahead than a switch holds, whatever groups use them: by the room that the
 // kernel has for what comes before it is read.
-#include <netinet/tcp.h>
-
 #include <limits>
-#include <string>
 
 #include "link/tcp.hpp"
 #include "world.hpp"
@@ -20,13 +17,6 @@ int room(int socket) {
   socklen_t size = sizeof bytes;
   CHECK(::getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, &size) == 0);
   return bytes;
-}
-
-std::string congestion_control(int socket) {
-  char name[16] = {};
-  socklen_t size = sizeof name - 1;
-  CHECK(::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0);
-  return name;
 }
 
 }  // namespace
@@ -55,23 +45,6 @@ TEST(a_paced_link_takes_little_ahead) {
   // What one group has to bring in on its own takes no queue on a short way, and a long window on a long one.
   CHECK(taken_ahead({{2e6, 16e6}}) < 64 << 10);
   CHECK(taken_ahead({{2e6, 1e15}}) == usual);
-}
-
-TEST(bbr_is_avoided_and_nothing_else) {
-  std::vector<std::byte> scratch(1 << 16);
-  const auto used_for = [&](const std::string& name) {
-    const auto [socket, other] = tcp_pair();
-    const Descriptor peer(other);
-    // Not everybody may choose any; then the pair has what the system has for all.
-    ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
-    const std::string chosen = congestion_control(socket);
-    TcpLink link(0, Descriptor(socket), scratch);
-    return std::pair(chosen, congestion_control(socket));
-  };
-  for (const char* name : {"reno", "cubic", "bbr"}) {
-    const auto [before, after] = used_for(name);
-    CHECK(before == "bbr" ? after == "cubic" || after == "reno" : after == before);
-  }
 }
 
 TEST(groups_do_not_spoil_each_others_streams) {

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from paceline.errors import RendezvousError
+from paceline.rendezvous.congestion import avoid_bbr
 from paceline.rendezvous.conversation import Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.handshake import Refused
@@ -67,13 +68,33 @@ def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> so
             sock.close()
             raise
         return sock
-    bind_to = (source, 0) if source else None
-    sock = socket.create_connection((endpoint.host, endpoint.port), timeout, bind_to)
+    sock = _connect_tcp(endpoint, timeout, source)
     if sock.getsockname() == sock.getpeername():  # TCP connects to itself when nobody listens on an ephemeral port
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
+
+
+def _connect_tcp(to: TcpAddress, timeout: float, source: str | None) -> socket.socket:
+    """To the first address of the host that answers; raises what is wrong with the last one."""
+    trouble = OSError(f"{to.host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            avoid_bbr(sock)
+            sock.settimeout(timeout)
+            if source:
+                sock.bind((source, 0))
+            sock.connect(address)
+            return sock
+        except OSError as error:
+            sock.close()
+            trouble = error
+        except BaseException:
+            sock.close()
+            raise
+    raise trouble
 
 
 def explain(error: Exception, endpoint: Endpoint) -> str:

@@ -8,6 +8,7 @@ import random
 import socket
 
 from paceline.errors import RendezvousError
+from paceline.rendezvous.congestion import avoid_bbr
 from paceline.rendezvous.dial import TcpAddress, UnixName, unix_address
 
 _BACKLOG = 1024
@@ -52,6 +53,7 @@ def bind_tcp(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
+        avoid_bbr(sock)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((address, port))
         sock.listen(_BACKLOG)
