@@ -327,17 +327,16 @@ TEST(the_last_of_those_that_crowd_a_cpu_should_leave_it_for_one_with_two_fewer) 
 }
 
 TEST(where_ranks_run_is_not_known_before_they_have_met) {
-  World world(2, [](int, int) { return Wire::shm; });
-  world.run([](Rank& r) {
-    OneShot first;
-    OneShot second;
-    first.start(*r.group, {});
-    second.start(*r.group, {});
-    cpu_set_t cpus;
-    CHECK(::sched_getaffinity(0, sizeof cpus, &cpus) == 0);
-    for (const OneShot* operation : {&first, &second}) {
-      CHECK(!operation->crowded(cpus));
-      CHECK(operation->neighbour() == -1);
-    }
-  });
+  Arena arena(std::size_t{256} << 20);
+  Group group;
+  group.lane = std::make_unique<Lane>(arena, 0, std::vector{0, 1});
+  cpu_set_t cpus;
+  CHECK(::sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+  OneShot first;
+  OneShot second;
+  for (OneShot* operation : {&first, &second}) {
+    operation->start(group, {});
+    CHECK(!operation->crowded(cpus));
+    CHECK(operation->neighbour() == -1);
+  }
 }

@@ -119,12 +119,12 @@ def test_what_the_engine_gets_is_proven_on_every_tree(topology: Topology, algori
 
 @given(trees(most=40))
 def test_the_choice_is_never_dearer_than_the_ring(topology: Topology) -> None:
-    """By more than the 2 % within which plans count as equal, above 64 KiB 5 %."""
+    """By more than the 0.5 % within which plans count as equal, above 64 KiB 5 %."""
     for choice in choose("all_reduce", topology):
         if choice.predicted:
             predicted = dict(choice.predicted)
             assert predicted[choice.plan.name] <= min(predicted.values()) * (
-                1.02 if choice.nbytes <= 64 * KIB else 1.05
+                1.005 if choice.nbytes <= 64 * KIB else 1.05
             )
             assert predicted.keys() - {"exchange"} == ALGORITHMS.keys()
             assert predicted["ring"] == pytest.approx(cost(ring(topology.world), topology, choice.nbytes).seconds)
@@ -163,9 +163,10 @@ def test_choices_between_machines(topology: Topology, expected: dict[int, str]) 
 def test_eight_machines_on_two_cpus_send_fewer_messages() -> None:
     """Measured at 4 KiB: double_tree 370 us, paceline 700."""
     topology = read(TOPOLOGIES / "1x8-one-slow.yaml")
-    few, many = (pick("all_reduce", on_cpus(topology, cpus), 4 * KIB) for cpus in (2, 8))
-    assert (few.name, many.name) == ("double_tree", "paceline")
-    assert dict(few.predicted)["paceline"] > 1.5 * dict(many.predicted)["paceline"]
+    assert pick("all_reduce", on_cpus(topology, 2), 4 * KIB).name == "double_tree"
+    few, many = (dict(pick("all_reduce", on_cpus(topology, cpus), 2 * KIB).predicted) for cpus in (2, 8))
+    assert few["tree"] == many["tree"]
+    assert few["paceline"] > 2 * many["paceline"]
 
 
 @pytest.mark.parametrize("count", [3, 4, 8])
