@@ -40,10 +40,10 @@ SIZES = tuple(1 << power for power in range(10, 31))
 _USUAL = 32 << 20
 """What predictions for sizes without a limit are for."""
 _TIE, _TIE_IN_CHUNKS = 1.005, 1.05
-"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many. Up to
-64 KiB it is good: on 2+3 ranks these should take 1079 us by Paceline's own plan and 1064 by leaders, and took 1114 and
-1100, at half the CPU time. In chunks it is worse: 512 KiB on 1+1+1 ranks should take 21.4 ms by rabenseifner, and 22.0
-by Paceline's own plan; they took 28.4 and 22.9."""
+"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many. Up
+to 64 KiB it is good: on 2+3 ranks these should take 1079 us by Paceline's own plan and 1064 by leaders, and took 1114
+and 1100, at half the CPU time. In chunks it is worse: 512 KiB on 1+1+1 ranks should take 21.4 ms by rabenseifner, and
+22.0 by Paceline's own plan; they took 28.4 and 22.9."""
 _PREFERRED = ("paceline", "flexreduce")
 _ROOTS = 4
 """Of all roots that a broadcast can have, so many are looked at, spread over the network."""
