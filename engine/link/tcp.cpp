@@ -22,7 +22,7 @@ TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
 }
 
 void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send) {
-  queue_.push_back({{kFrameMagic, frames_out_++, header}, data, size, 0, send});
+  queue_.push_back({headers_out_.write(header), data, size, 0, send});
 }
 
 void TcpLink::post(Message& send) {
@@ -67,10 +67,8 @@ bool TcpLink::write_some() {
     Outgoing& out = queue_.front();
     iovec parts[2];
     int used = 0;
-    if (out.written < sizeof out.wire) {
-      parts[used++] = {reinterpret_cast<char*>(&out.wire) + out.written, sizeof out.wire - out.written};
-    }
-    const std::size_t data_written = out.written > sizeof out.wire ? out.written - sizeof out.wire : 0;
+    if (out.written < out.wire.size) parts[used++] = {&out.wire.bytes[out.written], out.wire.size - out.written};
+    const std::size_t data_written = out.written > out.wire.size ? out.written - out.wire.size : 0;
     if (data_written < out.size)
       parts[used++] = {const_cast<std::byte*>(out.data) + data_written, out.size - data_written};
     msghdr message{};
@@ -83,7 +81,7 @@ bool TcpLink::write_some() {
     }
     moved = true;
     out.written += static_cast<std::size_t>(wrote);
-    if (out.written < sizeof out.wire + out.size) continue;
+    if (out.written < out.wire.size + out.size) continue;
     finished(out);
     queue_.pop_front();
   }
@@ -155,17 +153,20 @@ bool TcpLink::feed(const std::byte* data, std::size_t size, Inbox& inbox) {
   while (size > 0) {
     std::size_t used = 0;
     if (receiving_ == Receiving::header) {
-      used = std::min(size, sizeof incoming_ - filled_);
-      std::memcpy(reinterpret_cast<std::byte*>(&incoming_) + filled_, data, used);
-      filled_ += used;
-      if (filled_ == sizeof incoming_ && !take_header(inbox)) return false;
+      std::span rest(data, size);
+      const auto state = headers_in_.read(rest);
+      if (state == HeaderReader::State::garbled) {
+        fail(inbox, "sent a garbled frame");
+        return false;
+      }
+      used = size - rest.size();
+      if (state == HeaderReader::State::complete && !take_header(inbox)) return false;
     } else if (receiving_ == Receiving::payload) {
       used = std::min(size, arrival_->payload.size() - filled_);
       std::memcpy(arrival_->payload.data() + filled_, data, used);
       filled_ += used;
       if (filled_ == arrival_->payload.size()) {
         receiving_ = Receiving::header;
-        filled_ = 0;
         inbox.deliver(std::move(arrival_));
       }
     } else {
@@ -179,12 +180,7 @@ bool TcpLink::feed(const std::byte* data, std::size_t size, Inbox& inbox) {
 }
 
 bool TcpLink::take_header(Inbox& inbox) {
-  filled_ = 0;
-  const Header& header = incoming_.header;
-  if (incoming_.magic != kFrameMagic || incoming_.number != frames_in_++ || !is_sane(header)) {
-    fail(inbox, "sent a garbled frame");
-    return false;
-  }
+  const Header& header = headers_in_.header();
   switch (header.frame) {
     case Frame::grant:
       if (const auto found = offers_.find(header.id); found != offers_.end()) {
@@ -232,6 +228,7 @@ bool TcpLink::take_header(Inbox& inbox) {
       arrival_->payload.resize(carries ? header.length : 0);
       if (!arrival_->payload.empty()) {
         receiving_ = Receiving::payload;
+        filled_ = 0;
       } else {
         inbox.deliver(std::move(arrival_));
       }
@@ -276,7 +273,7 @@ void TcpLink::take_piece(const std::byte* data, std::size_t size) {
 void TcpLink::end_piece() {
   if (sink_ != nullptr && carried_ > 0) sink_->consume(carry_, carried_);
   carried_ = 0;
-  const auto found = streams_in_.find(incoming_.header.id);
+  const auto found = streams_in_.find(headers_in_.header().id);
   if (found != streams_in_.end() && found->second.remaining == 0) streams_in_.erase(found);
   sink_ = nullptr;
   receiving_ = Receiving::header;

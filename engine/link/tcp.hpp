@@ -1,5 +1,5 @@
-// A link over a connected stream socket. Frames carry a magic number and a running count, so that a stream out of
-// step is noticed at once; large messages are offered and flow, in interleaved pieces, once the receiver grants them.
+// A link over a connected stream socket. Large messages are offered and flow, in interleaved pieces, once the receiver
+// grants them.
 #pragma once
 
 #include <cerrno>
@@ -9,18 +9,10 @@
 
 #include "link/link.hpp"
 #include "link/pace.hpp"
+#include "link/wire_header.hpp"
 #include "memory/descriptor.hpp"
 
 namespace paceline {
-
-struct WireHeader {
-  std::uint32_t magic;
-  std::uint32_t number;
-  Header header;
-};
-static_assert(sizeof(WireHeader) == 56);
-
-inline constexpr std::uint32_t kFrameMagic = 0x314c4350;  // "PCL1"
 
 class TcpLink final : public Link {
  public:
@@ -77,16 +69,15 @@ class TcpLink final : public Link {
   bool lost_ = false;
   Pace pace_;
   std::uint64_t next_id_ = 1;
-  std::uint32_t frames_out_ = 0;
-  std::uint32_t frames_in_ = 0;
+  HeaderWriter headers_out_;
   std::deque<Outgoing> queue_;
   std::unordered_map<std::uint64_t, Message*> offers_;
   std::deque<Message*> streams_out_;
   std::unordered_map<std::uint64_t, Stream> streams_in_;
 
   Receiving receiving_ = Receiving::header;
-  WireHeader incoming_{};
-  std::size_t filled_ = 0;     // of the header or the payload
+  HeaderReader headers_in_;
+  std::size_t filled_ = 0;     // of the payload
   std::size_t remaining_ = 0;  // of the piece of a stream
   StreamSink* sink_ = nullptr;
   std::unique_ptr<Arrival> arrival_;

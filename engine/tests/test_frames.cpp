@@ -2,6 +2,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -46,6 +48,14 @@ struct Wired {
   Collector inbox;
 };
 
+Header random_header(std::mt19937_64& random) {
+  std::array<std::uint64_t, sizeof(Header) / 8> words;
+  for (auto& word : words) word = random();
+  return std::bit_cast<Header>(words);
+}
+
+bool same(const Header& a, const Header& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
 }  // namespace
 
 TEST(a_million_random_frames) {
@@ -53,37 +63,70 @@ TEST(a_million_random_frames) {
   const char* wanted = std::getenv("PACELINE_TEST_FRAMES");
   const int frames = wanted != nullptr ? std::atoi(wanted) : 1'000'000;
   auto wired = std::make_unique<Wired>();
-  std::uint32_t number = 0;
+  HeaderWriter headers;
   for (int i = 0; i < frames; ++i) {
     // Right at first sight, wrong in one of many ways: random fields behind a valid start.
-    WireHeader wire{kFrameMagic, number++, {}};
-    std::uint64_t words[sizeof(Header) / 8];
-    for (auto& word : words) word = random();
-    std::memcpy(&wire.header, words, sizeof words);
-    if (random() % 4 != 0) wire.header.frame = static_cast<Frame>(random() % 8);
-    if (random() % 4 != 0) wire.header.collective = static_cast<Collective>(random() % 11);
-    if (random() % 4 != 0) wire.header.dtype = static_cast<DType>(random() % 9);
-    if (random() % 4 != 0) wire.header.op = static_cast<Op>(random() % 9);
-    if (random() % 2 != 0) wire.header.length = random() % 200;
-    if (random() % 16 == 0) wire.magic = static_cast<std::uint32_t>(random());
-    const std::size_t cut = random() % 8 == 0 ? random() % sizeof wire : sizeof wire;
-    wired->send(&wire, cut);
+    Header header = random_header(random);
+    if (random() % 4 != 0) header.frame = static_cast<Frame>(random() % 8);
+    if (random() % 4 != 0) header.collective = static_cast<Collective>(random() % 11);
+    if (random() % 4 != 0) header.dtype = static_cast<DType>(random() % 9);
+    if (random() % 4 != 0) header.op = static_cast<Op>(random() % 9);
+    if (random() % 2 != 0) header.length = random() % 200;
+    WireHeader wire = headers.write(header);
+    if (random() % 16 == 0) wire.bytes[random() % wire.size] = static_cast<std::byte>(random());
+    wired->send(wire.bytes.data(), random() % 8 == 0 ? random() % wire.size : wire.size);
     wired->link->on_readable(wired->inbox);
     if (wired->inbox.losses > 0) {
       CHECK(wired->inbox.losses == 1);
       wired = std::make_unique<Wired>();
-      number = 0;
+      headers = {};
     }
   }
 }
 
+TEST(headers_that_differ_in_any_of_their_bytes_arrive_as_they_were) {
+  std::mt19937_64 random(12);
+  HeaderWriter writer;
+  HeaderReader reader;
+  Header header;
+  for (int i = 0; i < 20'000; ++i) {
+    const Header other = random_header(random);
+    for (std::size_t byte = 0; byte < sizeof header; ++byte)
+      if (random() % 4 == 0) reinterpret_cast<char*>(&header)[byte] = reinterpret_cast<const char*>(&other)[byte];
+    header.frame = Frame::eager;
+    header.collective = Collective::all_reduce;
+    header.dtype = DType::float32;
+    header.op = Op::sum;
+    if (random() % 8 == 0) header = {};
+    const WireHeader wire = writer.write(header);
+    std::span<const std::byte> rest(wire.bytes.data(), wire.size);
+    while (!rest.empty()) {
+      auto some = rest.first(1 + random() % rest.size());
+      rest = rest.subspan(some.size());
+      const auto state = reader.read(some);
+      CHECK(some.empty());
+      CHECK(state == (rest.empty() ? HeaderReader::State::complete : HeaderReader::State::partial));
+    }
+    CHECK(same(reader.header(), header));
+  }
+}
+
+TEST(the_next_collective_of_a_kind_has_a_header_of_few_bytes) {
+  HeaderWriter writer;
+  Header header{.channel = 0x123456789abcdef0, .length = 4096, .count = 1024, .sequence = 41};
+  writer.write(header);
+  ++header.sequence;
+  CHECK(writer.write(header).size == 5);
+}
+
 TEST(a_frame_in_single_bytes) {
   Wired wired;
-  WireHeader wire{kFrameMagic, 0, {}};
-  wire.header.length = 3;
-  std::vector<char> message(sizeof wire + 3, 'x');
-  std::memcpy(message.data(), &wire, sizeof wire);
-  for (const char byte : message) {
+  Header header;
+  header.length = 3;
+  const WireHeader wire = HeaderWriter().write(header);
+  std::vector<std::byte> message(wire.bytes.begin(), wire.bytes.begin() + static_cast<std::ptrdiff_t>(wire.size));
+  message.resize(wire.size + header.length);
+  for (const std::byte byte : message) {
     CHECK(wired.inbox.arrivals.empty());
     CHECK(wired.send(&byte, 1));
     wired.link->on_readable(wired.inbox);
@@ -93,19 +136,33 @@ TEST(a_frame_in_single_bytes) {
 }
 
 TEST(a_frame_that_is_missing_is_noticed) {
+  HeaderWriter writer;
+  writer.write({});
+  const WireHeader wire = writer.write({});
   Wired wired;
-  const WireHeader wire{kFrameMagic, 1, {}};
-  CHECK(wired.send(&wire, sizeof wire));
+  CHECK(wired.send(wire.bytes.data(), wire.size));
   wired.link->on_readable(wired.inbox);
   CHECK(wired.inbox.losses == 1);
   CHECK(wired.inbox.last_reason == "sent a garbled frame");
 }
 
+TEST(what_begins_unlike_a_frame_ends_the_link_before_more_of_it_comes) {
+  for (const std::size_t wrong : {0, 1, 2}) {
+    std::array bytes{WireHeader::kMark, std::byte{0}, std::byte{0x3f}};
+    bytes[wrong] = std::byte{0xc0};
+    Wired wired;
+    CHECK(wired.send(bytes.data(), bytes.size()));
+    wired.link->on_readable(wired.inbox);
+    CHECK(wired.inbox.losses == 1);
+  }
+}
+
 TEST(a_giant_length_allocates_nothing) {
   Wired wired;
-  WireHeader wire{kFrameMagic, 0, {}};
-  wire.header.length = ~std::uint64_t{0};
-  CHECK(wired.send(&wire, sizeof wire));
+  Header header;
+  header.length = ~std::uint64_t{0};
+  const WireHeader wire = HeaderWriter().write(header);
+  CHECK(wired.send(wire.bytes.data(), wire.size));
   wired.link->on_readable(wired.inbox);
   CHECK(wired.inbox.losses == 1);
 }

@@ -190,7 +190,7 @@ def member(rank: int, host: str, kernel: str = "", cpus: str = "1") -> Any:
     from paceline.rendezvous import Member
 
     text = {"process": f"{rank:032x}", "ticket": "", "machine": f"boot-{host}", "place": f"{kernel}-{host}"}
-    rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 2, "speed": 0}
+    rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 3, "speed": 0}
     return Member(rank=rank, size=5, host=host, cpus=cpus, version="", network="", algorithm="", **text, **rest)
 
 

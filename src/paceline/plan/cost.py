@@ -31,9 +31,9 @@ from paceline.plan.network import Floats, Network
 from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
 
-HEADER_BYTES = 120
-"""What a message between machines adds to its bytes on every link: its header, the packet's, and its share of what
-acknowledges it. Seen on the uplink of 1+1+1 ranks, where 4 KiB in two messages took 122 bytes more than in one."""
+HEADER_BYTES = 70
+"""What a message between machines adds to its bytes on every link: the packet's headers and its own. On the uplink of
+1+1+1 ranks 2000 messages of 1000 bytes more were 2 139 000 bytes more."""
 
 _APART = 0.1
 """The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With

@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised whenever anything that two Paceline processes say to each other changes."""
 
 TICKET_BYTES = 16
