@@ -174,5 +174,5 @@ def test_timeout(ranks: Ranks, check: Callable[..., None]) -> None:
 
 
 def test_peer_dies_in_backward(ranks: Ranks) -> None:
-    with pytest.raises(AssertionError, match=r"rank 2 failed first:\nthe process died$"):
+    with pytest.raises(AssertionError, match=r"rank 2 failed first:\nthe process died with exit code -9$"):
         ranks(check_peer_dies_in_backward, 3, fresh=True)
