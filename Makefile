@@ -14,10 +14,10 @@ PYTHON_FILES := src tests scripts examples
 
 SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan thread
 # Python tests of one process each, which do not mind what else runs; and those that mostly wait for slow links.
-ALONE := tests/model tests/order tests/plan tests/topology
-SLOW_LINKS := tests/adapt tests/check
+ALONE := tests/segment tests/order tests/plan tests/topology
+SLOW_LINKS := tests/adapt tests/measure
 # Half of the others, by the time they take.
-HALF := tests/cli tests/coordinate tests/demo tests/horovod tests/torch
+HALF := tests/cli tests/launch tests/doctor tests/coordinate tests/demo tests/horovod tests/torch
 SUITE_PART := python tests/torch_suite/run.py --select representative
 
 .DEFAULT_GOAL := help

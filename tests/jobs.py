@@ -9,6 +9,9 @@ from pathlib import Path
 
 from paceline.launch.local import LocalJob
 
+PROGRAMS = Path(__file__).with_name("programs")
+"""What ranks of several rooms' tests run."""
+
 
 def job(ranks: int, program: Path, *arguments: str, output: Path, env: Mapping[str, str] | None = None) -> LocalJob:
     """A job of `ranks` processes of `program`, whose output goes to the folder `output`."""

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "execute/lane.hpp"
-#include "execute/led_all_reduce.hpp"
-#include "execute/lower.hpp"
-#include "execute/message_operation.hpp"
-#include "execute/one_shot.hpp"
-#include "execute/shared_exchange.hpp"
-#include "execute/ways.hpp"
+#include "message/message_operation.hpp"
+#include "program/lower.hpp"
+#include "segment/method_tuner.hpp"
+#include "segment/segment.hpp"
+#include "shared/leader_all_reduce.hpp"
+#include "shared/one_shot.hpp"
+#include "shared/shared_exchange.hpp"
 
 namespace paceline {
 

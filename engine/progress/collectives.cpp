@@ -1,6 +1,6 @@
 #include "progress/collectives.hpp"
 
-#include "execute/shared_all_reduce.hpp"
+#include "shared/shared_all_reduce.hpp"
 
 namespace paceline {
 namespace {

@@ -6,9 +6,9 @@
 #include <system_error>
 #include <thread>
 
-#include "failure/fork.hpp"
 #include "link/shm.hpp"
 #include "link/tcp.hpp"
+#include "progress/fork.hpp"
 
 namespace paceline {
 namespace {

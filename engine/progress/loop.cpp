@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "progress/engine.hpp"
-#include "progress/slice.hpp"
+#include "progress/time_slice.hpp"
 
 namespace paceline {
 namespace {

@@ -1,5 +1,5 @@
 // Coordinators and what is handed in to them, for Python.
-#include "progress/coordinator.hpp"
+#include "coordinator/coordinator.hpp"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "execute/plan.hpp"
+#include "program/plan.hpp"
 
 namespace paceline {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <span>
 
-#include "check.hpp"
+#include "tests/check.hpp"
 
 int main(int argc, char** argv) {
   const std::span<char*> wanted(argv + 1, static_cast<std::size_t>(argc - 1));

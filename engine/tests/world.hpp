@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "check.hpp"
 #include "link/shm.hpp"
 #include "progress/collectives.hpp"
+#include "tests/check.hpp"
 
 namespace paceline::test {
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
-    from paceline.arena import empty
-    from paceline.group import Group, Operation
-    from paceline.pinning import InputWorkers
+    from paceline.cpu.pinning import InputWorkers
+    from paceline.group.group import Group, Operation
+    from paceline.runtime.arena import empty
 
 __all__ = ["Group", "Operation", "empty", "init", "worker_init"]
 
@@ -23,21 +23,21 @@ __version__ = VERSION
 
 def __getattr__(name: str) -> Any:
     if name == "empty":
-        from paceline.arena import empty
+        from paceline.runtime.arena import empty
 
         return empty
     if name not in ("Group", "Operation"):
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
-    from paceline import group
+    from paceline.group import group
 
     return getattr(group, name)
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
-    """Join this process to its job: see `paceline.joining.init`."""
-    from paceline import joining
+    """Join this process to its job: see `paceline.runtime.init.init`."""
+    from paceline.runtime import init
 
-    return joining.init(rank, size, timeout)
+    return init.init(rank, size, timeout)
 
 
 def worker_init(then: Callable[[int], object] | None = None) -> InputWorkers:
@@ -46,6 +46,6 @@ def worker_init(then: Callable[[int], object] | None = None) -> InputWorkers:
     It can be pickled, and does nothing but call `then` where cores are not divided. Raises CommunicationError before
     this process has joined a job.
     """
-    from paceline.home import runtime
+    from paceline.runtime.process import runtime
 
     return runtime().input_workers(then)

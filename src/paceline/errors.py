@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline._engine import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
-from paceline.settings import ConfigurationError
+from paceline.settings.settings import ConfigurationError
 
 __all__ = [
     "Aborted",

@@ -13,7 +13,7 @@ from paceline.bench.coordination import measure
 from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Seen, Way, divided
 from paceline.bench.ranks.input_worker import InputWorker
 from paceline.bench.ranks.named import Training
-from paceline.partition import parse
+from paceline.cpu.partition import parse
 
 OPTIONS = {"model": "two", "gradients": json.dumps([["a", 5], ["b", 7]]), "units": "3", "input_units": "1"}
 

@@ -11,8 +11,8 @@ from paceline.bench import bandwidth, report, sizes
 from paceline.bench.interleave import Effort, Interleaved, Work
 from paceline.bench.ranks.program import Rank
 from paceline.bench.systems import System
+from paceline.formats.sizes import parse_bytes
 from paceline.lab.lab import Traffic, switched
-from paceline.plan.words import parse_bytes
 from paceline.topology import Link
 
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from paceline.bench.graphs.measure import LARGE, PAPER, large_graph
-from paceline.cli import main
+from paceline.cli.main import main
 from paceline.order import executed, order
 
 

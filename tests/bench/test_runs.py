@@ -19,7 +19,7 @@ from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.run import Request, run
 from paceline.bench.systems import System
-from paceline.cores import available
+from paceline.cpu.budget import available
 
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),

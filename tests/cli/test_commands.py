@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launched import environment
 
-from paceline.files import UsageError, writable, write
+from paceline.cli.output_file import UsageError, writable, write
 from paceline.trace import dump
 from paceline.version import VERSION
 
@@ -71,7 +71,7 @@ def test_which_files_can_be_written(tmp_path: Path) -> None:
 
 def test_help_imports_nothing_that_is_slow() -> None:
     text = (
-        "import sys\nfrom paceline.cli import main\n"
+        "import sys\nfrom paceline.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'numpy', 'psutil', 'paceline._engine', 'paceline.bench') if m in sys.modules])"
     )

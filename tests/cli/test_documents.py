@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from paceline import cli
+from paceline.cli import main
 from paceline.launch.arguments import split
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def test_commands_and_their_options_exist(words: list[str]) -> None:
     if words[0] == "run":
         split(words[1:])
         return
-    command = typer.main.get_command(cli.application(words[0]))
+    command = typer.main.get_command(main.application(words[0]))
     names, rest = [], list(words)
     while rest and rest[0] in getattr(command, "commands", {}):
         command = command.commands[rest[0]]  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_commands_and_their_options_exist(words: list[str]) -> None:
 def test_the_settings_are_those_that_are_read() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
     listed = set(re.findall(r"^\| `(PACELINE_[A-Z_]+)` \|", page, re.MULTILINE))
-    read = set(SETTING.findall((ROOT / "src" / "paceline" / "settings.py").read_text()))
+    read = set(SETTING.findall((ROOT / "src" / "paceline" / "settings" / "settings.py").read_text()))
     assert listed == read
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cli import main
+from paceline.cli.main import main
 from paceline.plan.algorithms import ALGORITHMS
 
 FILE = """

@@ -20,8 +20,8 @@ TIMES = 2
 
 def main(machines: str, policy: str, goes: bool) -> None:
     group, coordinator = joined(machines, policy, fusion_bytes=1 << 20, wait="yield")
-    from paceline.adapt.keeper import Keeper
-    from paceline.adapt.pace import Pace
+    from paceline.adapt.drift import Pace
+    from paceline.adapt.replanner import Keeper
     from paceline.errors import CommunicationError
 
     plan_again, replans = Keeper.plan_again, np.zeros(1, np.int64)

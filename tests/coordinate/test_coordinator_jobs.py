@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import job, run
-from losing import lose_one
+from rank_loss import lose_one
 
 HERE = Path(__file__).parent
 POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]

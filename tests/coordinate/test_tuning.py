@@ -18,7 +18,7 @@ from paceline.coordinate import Options, tuner
 from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes, written
 from paceline.coordinate.tuner import Tuner
 from paceline.coordinate.tuning import Tuning
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 FIRST = 64 << 20
 LONELY = {"RANK": "0", "WORLD_SIZE": "1"}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.demo import command
-from paceline.files import UsageError
+from paceline.cli.output_file import UsageError
 from paceline.trace import dump
 
 DEADLINE_SECONDS = 240
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.timeout(DEADLINE_SECONDS + 30)
 
 
 def demo(*options: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "paceline", "demo", *options]
+    demo = [sys.executable, "-m", "paceline", "demo", *options]
     environment = {**os.environ, "COLUMNS": "100", **variables}
-    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_SECONDS, env=environment)
+    return subprocess.run(demo, capture_output=True, text=True, timeout=DEADLINE_SECONDS, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +89,6 @@ def test_a_run_that_breaks_gives_its_exit_code_and_no_result(tmp_path: Path) -> 
 
 
 def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda module: None if module == "sklearn" else object())
+    monkeypatch.setattr(demo, "find_spec", lambda module: None if module == "sklearn" else object())
     with pytest.raises(UsageError, match=r"^needs scikit-learn; pip install scikit-learn$"):
-        command.command()
+        demo.command()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crews import Crews
+from worker_pool import WorkerPools
 
 
 class Ranks:
@@ -18,7 +18,7 @@ class Ranks:
     """
 
     def __init__(self) -> None:
-        self._crews = Crews(in_job)
+        self._pools = WorkerPools(in_job)
         self._doors: dict[Any, socket.socket] = {}
 
     def __call__(
@@ -42,7 +42,7 @@ class Ranks:
             self._doors[key].bind(("127.0.0.1", 0))
         port = self._doors[key].getsockname()[1]
         job = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        return self._crews.run(
+        return self._pools.run(
             function,
             size,
             arguments,
@@ -53,7 +53,7 @@ class Ranks:
         )
 
     def close(self) -> None:
-        self._crews.close()
+        self._pools.close()
         for door in self._doors.values():
             door.close()
 

@@ -9,7 +9,7 @@ from horovod_ranks import Ranks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.adasum import Total, adasum, exchange
+from paceline.horovod.adasum import Total, adasum, exchange
 
 SEEDS = st.integers(0, 2**32 - 1)
 

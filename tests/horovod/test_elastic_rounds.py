@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.horovod.driver.cooldown import Resting
 from paceline.horovod.driver.limits import Limits
-from paceline.horovod.driver.resting import Resting
+from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.driver.rounds import WORTH_SAYING, Rounds
-from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.exceptions import HostUpdateResult
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from horovod_ranks import Ranks
 
-from paceline.horovod.place import place
+from paceline.horovod.rank_layout import place
 
 
 def check_place(rank: int, size: int) -> tuple[int, int, int, int, bool]:

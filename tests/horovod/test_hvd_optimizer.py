@@ -367,7 +367,7 @@ def test_broadcast_parameters(ranks: Ranks) -> None:
 def check_adasum_optimizer(rank: int, size: int) -> None:
     """What changed on each rank is combined by Adasum."""
     import paceline.horovod.torch as hvd
-    from paceline.adasum import adasum
+    from paceline.horovod.adasum import adasum
 
     model = net()
     optimizer: Any = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters(), op=hvd.Adasum)

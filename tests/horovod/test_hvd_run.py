@@ -14,7 +14,7 @@ import pytest
 
 from paceline.horovod.config_file import words
 from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
-from paceline.horovod.place import told as told_of
+from paceline.horovod.rank_layout import told as told_of
 
 TELL = (
     "import json, os; told = {k: v for k, v in os.environ.items() if k in "

@@ -11,7 +11,7 @@ import pytest
 
 import paceline.horovod.torch as hvd
 from paceline import horovod
-from paceline.horovod import calling
+from paceline.horovod import run_function
 from paceline.horovod.torch import elastic
 
 ALL_REDUCE = "average=None name=None op=None prescale_factor=1.0 postscale_factor=1.0 process_set=world"
@@ -125,7 +125,7 @@ def test_there_is_nothing_less_and_nothing_more() -> None:
 
 
 def test_horovod_run() -> None:
-    check(calling.run, RUN)
+    check(run_function.run, RUN)
     assert horovod.__version__ == "0.28.1"
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from random_graphs import graphs
 
-from paceline.cli import main
+from paceline.cli.main import main
 from paceline.order import Collective, Graph, Node, order, parallel, scheme
 from paceline.order.draw import MOST_BUFFERS, MOST_NAMED, draw
 from paceline.order.file import dump

@@ -25,7 +25,7 @@ from paceline.plan.ring import ring
 from paceline.plan.turned import turned
 from paceline.plan.verify import PlanError, verify, verify_blocks
 from paceline.plan.wire import from_wire, to_wire
-from paceline.planning import plans
+from paceline.runtime.plans import plans
 from paceline.topology import Node, Topology, read
 
 KIB = 1024

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.lab.lab import switched
 from paceline.plan.streams import stream_rate
-from paceline.planning import plans
+from paceline.runtime.plans import plans
 from paceline.topology import Link, Topology
 from paceline.topology.discover import Placement
 

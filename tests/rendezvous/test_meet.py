@@ -25,7 +25,7 @@ from paceline.rendezvous import Link, Meeting, Member, Process, meet
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
 from paceline.rendezvous.store import MemoryStore, Store
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 TIMEOUT = 20.0
 

@@ -29,7 +29,7 @@ from paceline.rendezvous.store import (
     store_key,
 )
 from paceline.rendezvous.store_server import StoreServer
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 SECRET = b"correct horse battery staple"
 

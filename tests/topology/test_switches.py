@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from max_min import FairNetwork
 
-from paceline.check.measure import LEAST_ROUNDS
-from paceline.check.schedule import crowds
+from paceline.measure.links import LEAST_ROUNDS
+from paceline.measure.schedule import crowds
 from paceline.topology import Link, Node, Topology
 from paceline.topology.discover import Placement, RankFacts
 from paceline.topology.infer import alone, infer, own_speeds

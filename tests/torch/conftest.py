@@ -8,6 +8,6 @@ from harness import Ranks
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
-    crews = Ranks()
-    yield crews
-    crews.close()
+    pools = Ranks()
+    yield pools
+    pools.close()

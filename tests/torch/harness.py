@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-from crews import START, Crews
+from worker_pool import START, WorkerPools
 
 __all__ = ["START", "Ranks"]
 
@@ -22,7 +22,7 @@ class Ranks:
 
     def __init__(self) -> None:
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        self._crews = Crews(in_process_group)
+        self._pools = WorkerPools(in_process_group)
         self._jobs = itertools.count()
 
     def __call__(
@@ -38,7 +38,7 @@ class Ranks:
         **arguments: Any,
     ) -> list[Any]:
         context = {"number": next(self._jobs), "port": self._store.port, "backend": backend, "timeout": timeout}
-        return self._crews.run(
+        return self._pools.run(
             function,
             size,
             arguments,
@@ -49,7 +49,7 @@ class Ranks:
         )
 
     def close(self) -> None:
-        self._crews.close()
+        self._pools.close()
 
 
 _servers: dict[int, dist.TCPStore] = {}

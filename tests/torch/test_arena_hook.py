@@ -15,7 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import paceline.torch
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 
 ALGORITHM = 7
 """Where the event ring's rows say it."""

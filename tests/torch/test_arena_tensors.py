@@ -10,7 +10,7 @@ import torch.distributed as dist
 from harness import Ranks
 
 import paceline.torch
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 
 COUNT = 100_000
 ALGORITHM = 7

@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 import paceline.torch
 from paceline.errors import CommunicationError
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 from paceline.torch.bucket import assign
 
 ALGORITHM = 7

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.trace.event import events
 

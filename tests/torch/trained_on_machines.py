@@ -12,7 +12,7 @@ import test_fsdp2
 import torch.distributed as dist
 
 import paceline.torch
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 from paceline.trace.event import events
 
 

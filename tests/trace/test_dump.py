@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from event_rows import row
 
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 from paceline.trace import dump
 from paceline.trace.event import events
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paceline import _engine
-from paceline.planning import plans
+from paceline.runtime.plans import plans
 from paceline.topology.discover import RankFacts, discover
 from paceline.trace import chrome, dump, flight
 from paceline.trace.event import events

@@ -7,9 +7,9 @@
 #include <array>
 #include <exception>
 
-#include "coordinate/plain_board.hpp"
-#include "coordinate/policy_world.hpp"
 #include "failure/error.hpp"
+#include "policy/plain_board.hpp"
+#include "policy/policy_world.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

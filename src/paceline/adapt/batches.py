@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.keeper import WINDOW, Call, Keeper
-from paceline.observe.regularly import Regularly
+from paceline.adapt.replanner import WINDOW, Call, Keeper
+from paceline.observe.periodic import Regularly
 
 _SECONDS = 0.5
 """From one look to the next: what changes for good can wait."""

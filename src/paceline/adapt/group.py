@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.keeper import WINDOW, Call, Keeper
-from paceline.buffers import write
-from paceline.group import Operation
-from paceline.runtime import Runtime
+from paceline.adapt.replanner import WINDOW, Call, Keeper
+from paceline.group.buffers import write
+from paceline.group.group import Operation
+from paceline.runtime.runtime import Runtime
 from paceline.trace.event import Event
 
 LARGE = 1 << 20

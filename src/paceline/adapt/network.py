@@ -8,9 +8,9 @@ from paceline.plan.choose import pick
 from paceline.plan.cost import cost
 from paceline.topology import Link, Topology
 from paceline.topology.discover import Placement
+from paceline.topology.labels import speeds
 from paceline.topology.measured import Load
 from paceline.topology.relink import relink
-from paceline.topology.words import speeds
 
 _MOST_NAMES = 8
 _OTHER = 1.1

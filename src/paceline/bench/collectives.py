@@ -19,10 +19,10 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
-from paceline.cores import available
+from paceline.cpu.budget import available
+from paceline.formats.sizes import parse_bytes
+from paceline.formats.terminal import show
 from paceline.plan.algorithms import ALGORITHMS
-from paceline.plan.words import parse_bytes
-from paceline.terminal import show
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from paceline.bench import systems
-from paceline.files import writable
-from paceline.plan.words import parse_bytes
+from paceline.cli.output_file import writable
+from paceline.formats.sizes import parse_bytes
 
 AGAINST = Annotated[
     str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}; or all, which are those installed.")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from paceline.bench.systems import MPI_FILES, System
-from paceline.cores import available
+from paceline.cpu.budget import available
 from paceline.lab.lab import INTERFACE, Lab
 from paceline.launch import tree
 from paceline.launch.job import Command, Job, wrapped

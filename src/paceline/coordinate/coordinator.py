@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import _engine
-from paceline.arguments import OPS, reduction
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Tuning
-from paceline.group import Group
-from paceline.runtime import Runtime
+from paceline.group.arguments import OPS, reduction
+from paceline.group.group import Group
+from paceline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from paceline.adapt.batches import AdaptiveBatches

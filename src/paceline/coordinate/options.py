@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
 WAITS = ("spin", "yield")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from paceline.buffers import as_array, read
+from paceline.group.buffers import as_array, read
 
 
 class Span(NamedTuple):

@@ -2,11 +2,11 @@
 
 import os
 
-from paceline.cores import available, physical_cores, ranges, read_file, sessions_are_grouped, spin_budget
+from paceline.cpu.budget import available, physical_cores, ranges, read_file, sessions_are_grouped, spin_budget
+from paceline.cpu.partition import Wish, partition
+from paceline.cpu.pinning import thread_advice
 from paceline.doctor.finding import Finding, Surroundings
 from paceline.launch.threads import THREAD_VARIABLES
-from paceline.partition import Wish, partition
-from paceline.pinning import thread_advice
 
 
 def cpus(here: Surroundings) -> Finding:

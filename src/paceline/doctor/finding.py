@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.doctor.finding import Finding, Surroundings
+from paceline.formats.sizes import show_bytes
 from paceline.launch.local import LocalJob
-from paceline.plan.words import show_bytes
 
 _PROBE = [sys.executable, "-m", "paceline.doctor.probe"]
 _PROBE_SECONDS = 20.0

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping
 
 from paceline.doctor.finding import Finding, Surroundings
-from paceline.settings import ConfigurationError, Settings
+from paceline.settings.settings import ConfigurationError, Settings
 
 # Topic, module of this package, function. Imported one by one: a part that can't be imported is a finding too.
 _CHECKS = (

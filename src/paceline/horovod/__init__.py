@@ -14,7 +14,7 @@ __version__ = "0.28.1"
 
 
 def run(func: Any, *args: Any, **kwargs: Any) -> list[Any]:
-    """Call a function on several ranks of this machine: see `paceline.horovod.calling.run`."""
-    from paceline.horovod import calling
+    """Call a function on several ranks of this machine: see `paceline.horovod.run_function.run`."""
+    from paceline.horovod import run_function
 
-    return calling.run(func, *args, **kwargs)
+    return run_function.run(func, *args, **kwargs)

@@ -12,7 +12,7 @@ from paceline.horovod.exceptions import HorovodInternalError
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
-    from paceline.horovod.course import Course
+    from paceline.horovod.adasum_exchange import Course
 
 Started = TypeVar("Started", "Request", "Request | Course")
 

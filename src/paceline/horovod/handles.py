@@ -14,7 +14,7 @@ from paceline.horovod.exceptions import HorovodInternalError
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
-    from paceline.horovod.course import Course
+    from paceline.horovod.adasum_exchange import Course
 
 
 @dataclass(frozen=True, slots=True)

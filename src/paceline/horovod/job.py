@@ -17,13 +17,13 @@ from paceline import timeline
 from paceline.errors import CommunicationError
 from paceline.horovod.channel import Channel
 from paceline.horovod.handles import Handles
-from paceline.horovod.place import place
-from paceline.settings import Settings
+from paceline.horovod.rank_layout import place
+from paceline.settings.settings import Settings
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator
-    from paceline.group import Group
-    from paceline.horovod.driver.seat import Worker
+    from paceline.group.group import Group
+    from paceline.horovod.driver.worker import Worker
 
 log = logging.getLogger("paceline")
 
@@ -173,8 +173,8 @@ def worker() -> Worker | None:
 
 
 def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
-    from paceline.home import runtime
-    from paceline.joining import init
+    from paceline.runtime.init import init
+    from paceline.runtime.process import runtime
 
     seat = Settings.from_environment().elastic
     if seat is not None and comm:
@@ -187,7 +187,7 @@ def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
 
 
 def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
-    from paceline.home import runtime
+    from paceline.runtime.process import runtime
 
     try:
         group = _part(world, comm) if comm else world
@@ -206,9 +206,9 @@ def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> 
 
 def _next_round(prepare: Callable[[Job], None]) -> Job:
     """The job of the next round whose ranks can meet. Raises RendezvousError if the driver is gone."""
-    from paceline.home import running
-    from paceline.horovod.driver.seat import Worker
-    from paceline.joining import join
+    from paceline.horovod.driver.worker import Worker
+    from paceline.runtime.init import join
+    from paceline.runtime.process import running
 
     if _home.worker is None:
         _home.worker = Worker(Settings.from_environment(), _TO_DRIVER)

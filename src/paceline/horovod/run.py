@@ -13,7 +13,7 @@ from pathlib import Path
 from paceline.errors import RendezvousError
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
 from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, flag, output_folder, parser
-from paceline.horovod.place import told
+from paceline.horovod.rank_layout import told
 from paceline.launch.job import Job
 from paceline.launch.run import Request, run, say, watch
 from paceline.launch.stderr import Collector
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     everyone = placed(hosts or {"localhost": ranks}, ranks)
     if elsewhere(hosts, ranks) or options.output_filename is not None:
         return _watch(lambda collector: _spread(options, everyone, env, collector))
-    from paceline.cores import available
+    from paceline.cpu.budget import available
     from paceline.launch.arguments import Arguments
 
     arguments = Arguments((), ("--no-python",), tuple(options.command))
@@ -77,8 +77,8 @@ def _watch(make: Callable[[Collector], Job]) -> int:
 
 
 def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], collector: Collector) -> Job:
+    from paceline.launch.multi_host import SpreadJob, Starter, new_mark
     from paceline.launch.remote import Ssh
-    from paceline.launch.spread import SpreadJob, Starter, new_mark
 
     env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
     far = next((host for host in hosts if not is_here(host)), None)

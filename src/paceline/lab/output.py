@@ -7,7 +7,7 @@ import selectors
 import sys
 from dataclasses import dataclass
 
-from paceline.launch.passing import pass_on
+from paceline.launch.write_all import pass_on
 
 _LONGEST_LINE = 64 * 1024
 

@@ -1,7 +1,7 @@
 """Starting a process on another host: ssh carries a command line that says nothing, and everything else on its stdin.
 
-Over there `far.py` reads what to run from stdin, runs it, and ends it when stdin ends: with this process, with the
-connection, or because the job is over.
+Over there `remote_main.py` reads what to run from stdin, runs it, and ends it when stdin ends: with this process, with
+the connection, or because the job is over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.launch import far
+from paceline.launch import remote_main
 from paceline.launch.job import LONGEST_MESSAGE, Command, wrapped
 
 CONNECT_SECONDS = 10
@@ -48,7 +48,7 @@ class Ssh:
             options += ["-p", str(self.port)]
         if self.identity is not None:
             options += ["-i", self.identity]
-        over_there = shlex.join([sys.executable, far.__file__])
+        over_there = shlex.join([sys.executable, remote_main.__file__])
         ssh = wrapped(["ssh", *options, "--", host, over_there], death_signal=signal.SIGKILL, parent=os.getpid())
         return Command(ssh, os.environ, name, len(message).to_bytes(8, "big") + message)
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from paceline.cores import ranges
+from paceline.cpu.budget import ranges
+from paceline.cpu.partition import Partition
 from paceline.launch.threads import THREAD_VARIABLES, thread_variables
-from paceline.partition import Partition
 
 
 class Budget(Protocol):
-    """What `paceline.cores.available()` returns: the CPUs that this process may really use."""
+    """What `paceline.cpu.budget.available()` returns: the CPUs that this process may really use."""
 
     @property
     def cpus(self) -> float: ...

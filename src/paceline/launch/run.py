@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.cores import CpuBudget, physical_cores
+from paceline.cpu.budget import CpuBudget, physical_cores
+from paceline.cpu.partition import Partition, parse, partition
 from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
@@ -18,8 +19,7 @@ from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
 from paceline.launch.supervise import Signals, supervise
-from paceline.partition import Partition, parse, partition
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 
 @dataclass(frozen=True)

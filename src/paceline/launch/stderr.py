@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
-from paceline.launch.passing import pass_on
+from paceline.launch.write_all import pass_on
 
 STDOUT = 1
 TAIL_BYTES = 64 * 1024

@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, MetricsHandler
 from prometheus_client.registry import Collector
 
-from paceline.values import MetricsAddress
+from paceline.settings.parsers import MetricsAddress
 
 SECONDS = 5.0
 """For a client to ask, and as long again to take the answer."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 import drawsvg
 
-from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, ink_on, shortened, text_width
+from paceline.formats.sizes import show_bytes
+from paceline.formats.svg_style import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, ink_on, shortened, text_width
 from paceline.order.fuse import Scheme
 from paceline.order.graph import Graph
 from paceline.order.number import Order, executed
-from paceline.plan.words import show_bytes
 
 MOST_NAMED = 48
 """Of a graph of more nodes those that compute are dots, and names stand upright."""

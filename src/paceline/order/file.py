@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.marked import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
 from paceline.order.graph import Collective, Graph, GraphError, Node
 
 WORDS = Words(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")

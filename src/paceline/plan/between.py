@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.blocks import blocks
 from paceline.plan.broadcast_chain import broadcast_chain
@@ -26,7 +27,6 @@ from paceline.plan.relabel import relabel
 from paceline.plan.ring import ring_of_blocks
 from paceline.plan.turned import turned
 from paceline.plan.wire import fits
-from paceline.plan.words import show_bytes, show_seconds
 from paceline.topology import Topology
 
 # Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at

@@ -13,13 +13,25 @@ from itertools import pairwise
 
 import drawsvg
 
-from paceline.drawing import BOX, FAINT, FONT, INK, LINE, PAPER, SERIES, WARNING, shortened, shortened_host, text_width
+from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.formats.svg_style import (
+    BOX,
+    FAINT,
+    FONT,
+    INK,
+    LINE,
+    PAPER,
+    SERIES,
+    WARNING,
+    shortened,
+    shortened_host,
+    text_width,
+)
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 from paceline.plan.ir import Reduce
 from paceline.plan.network import Network
 from paceline.plan.outline import Outline, Step
-from paceline.plan.words import show_bytes, show_seconds
 
 MOST_RANKS = 24
 """Of more, rows are machines."""

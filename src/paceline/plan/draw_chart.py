@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import drawsvg
 
-from paceline.drawing import ACCENT, FAINT, FONT, INK, PAPER, WARNING, shortened, text_width
+from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.formats.svg_style import ACCENT, FAINT, FONT, INK, PAPER, WARNING, shortened, text_width
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost
-from paceline.plan.words import show_bytes, show_seconds
 
 _ROW, _BAR, _LEFT, _WIDTH, _TOP = 28, 18, 150, 460, 78
 

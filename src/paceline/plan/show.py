@@ -8,10 +8,10 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from paceline.drawing import shortened_host
+from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.formats.svg_style import shortened_host
 from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
-from paceline.plan.words import show_bytes, show_seconds
 
 MOST_LINKS = 24
 """More machines' and switches' links than that are left out of the table, the least busy ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from paceline.values import TEN_DAYS
+from paceline.settings.parsers import TEN_DAYS
 
 
 class Deadline:

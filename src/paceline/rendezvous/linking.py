@@ -19,7 +19,7 @@ from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
 from paceline.rendezvous.listener import listen_tcp, listen_unix
 from paceline.rendezvous.member import Member
 from paceline.rendezvous.reminder import Reminder
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 _LOOK = 0.1
 _STUCK = 6.0  # seconds without a descriptor for anybody: longer than a stranger may hold one

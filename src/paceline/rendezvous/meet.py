@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.cores import CpuBudget
+from paceline.cpu.budget import CpuBudget
 from paceline.errors import RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly, FailedElsewhere
@@ -26,7 +26,7 @@ from paceline.rendezvous.linking import link_all
 from paceline.rendezvous.machine import Machine, pid_namespace
 from paceline.rendezvous.member import Member, to_mask
 from paceline.rendezvous.store import MemoryStore, Store
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
-from paceline.stalls import DEFAULT_SECONDS
+from paceline.monitor.stalls import DEFAULT_SECONDS
 from paceline.trace.seconds import shown
 
 log = logging.getLogger("paceline.rendezvous")

@@ -23,7 +23,7 @@ from paceline.rendezvous.handshake import TICKET_BYTES, Refused, Role, call, new
 from paceline.rendezvous.machine import launcher_identity
 from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.user import same_user
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
 

@@ -38,7 +38,7 @@ from paceline.rendezvous.store import (
     store_key,
 )
 from paceline.rendezvous.user import same_user
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
 

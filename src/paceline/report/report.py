@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.observe.figures import Figures
-from paceline.observe.last import Last, arrived_last
 from paceline.observe.rates import Rates, rates
+from paceline.observe.stragglers import Last, arrived_last
 
 FORMAT = "paceline report 1"
 MAX_BYTES = 256 * 2**20

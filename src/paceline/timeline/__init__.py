@@ -11,7 +11,7 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
     OSError if the file can't be made.
     """
     from paceline.errors import CommunicationError
-    from paceline.home import running
+    from paceline.runtime.process import running
 
     home = running()
     if home is None or home.lookout is None:
@@ -21,7 +21,7 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
 
 def stop() -> None:
     """Finish the timeline. Nothing happens where none is being written."""
-    from paceline.home import running
+    from paceline.runtime.process import running
 
     home = running()
     if home is not None and home.lookout is not None:

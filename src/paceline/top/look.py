@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.observe.figures import MAX_BYTES, Figures, decode
-from paceline.observe.last import Last, arrived_last
 from paceline.observe.rates import Rates, rates
+from paceline.observe.stragglers import Last, arrived_last
 from paceline.trace import live
 from paceline.trace.listener import Name
 

@@ -9,8 +9,20 @@ from statistics import median_high
 
 import drawsvg
 
-from paceline.drawing import ACCENT, BOX, FAINT, FONT, INK, LINE, PAPER, WARNING, shortened, shortened_host, text_width
-from paceline.topology import words
+from paceline.formats.svg_style import (
+    ACCENT,
+    BOX,
+    FAINT,
+    FONT,
+    INK,
+    LINE,
+    PAPER,
+    WARNING,
+    shortened,
+    shortened_host,
+    text_width,
+)
+from paceline.topology import labels
 from paceline.topology.fold import Part, cut, fold
 from paceline.topology.tree import Link, Topology
 from paceline.topology.units import show_speed, show_time
@@ -56,7 +68,7 @@ class _Picture:
         self._marked = False
         box = _measured(root)
         columns = _columns(box)
-        head = words.summary(topology)
+        head = labels.summary(topology)
         width = max(
             _PAD * 4 + sum(columns), _PAD * 4 + text_width(head, _TEXT), _PAD * 4 + text_width(topology.name, 16)
         )
@@ -136,11 +148,11 @@ class _Picture:
 
 
 def _measured(part: Part) -> _Box:
-    name = words.title(part) if len(part.nodes) > 1 else part.name
+    name = labels.title(part) if len(part.nodes) > 1 else part.name
     lines = [shortened_host(name, _LONGEST_NAME)]
     if part.kind == "switch" or not _as_squares(part):
         each = f", {len(part.ranks) // len(part.nodes)} each" if len(part.nodes) > 1 and part.alike else ""
-        lines.append(f"{words.ranks(part.ranks)}{each}")
+        lines.append(f"{labels.ranks(part.ranks)}{each}")
     width = max(text_width(lines[0], _TITLE, bold=True), *(text_width(line, _SMALL) for line in lines))
     height = 2 * _PAD + 15.0 * len(lines)
     children: tuple[_Box, ...] = ()
@@ -181,19 +193,19 @@ def _speed(link: Link) -> float:
 
 def _reach(box: _Box) -> float:
     """The length that the labels of the links below take."""
-    labels = [
+    written = [
         (label, size)
         for child in box.children
         for label, size in zip(_labels(child.part), (_TEXT, _SMALL), strict=True)
     ]
-    return max((text_width(label, size) + 16 for label, size in labels), default=0.0)
+    return max((text_width(label, size) + 16 for label, size in written), default=0.0)
 
 
 def _labels(part: Part) -> tuple[str, str]:
     """What stands above and beneath the line. The parent is to the left."""
     link = part.uplink
     if link is None:
-        return words.link(part), ""
+        return labels.link(part), ""
     each = " each" if len(part.nodes) > 1 else ""
     if link.up == link.down:
         return show_speed(link.up) + each, show_time(link.latency)
@@ -201,8 +213,8 @@ def _labels(part: Part) -> tuple[str, str]:
 
 
 def _socket_line(part: Part) -> str:
-    name = "" if part.kind == "rank" else f"{shortened_host(words.title(part), _LONGEST_NAME)}: "
-    return name + words.link(part)
+    name = "" if part.kind == "rank" else f"{shortened_host(labels.title(part), _LONGEST_NAME)}: "
+    return name + labels.link(part)
 
 
 def _as_squares(part: Part) -> bool:

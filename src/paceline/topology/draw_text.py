@@ -7,7 +7,7 @@ from itertools import groupby
 from rich.text import Text
 from rich.tree import Tree
 
-from paceline.topology import words
+from paceline.topology import labels
 from paceline.topology.fold import Part, cut, fold
 from paceline.topology.tree import Link, Topology
 
@@ -18,11 +18,11 @@ MOST_LINES = 48
 def tree(topology: Topology) -> Tree:
     """Names, ranks, speed each way and latency, for Rich to print."""
     root = cut(fold(topology, MOST_LINES), MOST_LINES)
-    usual = words.usual_local(topology)
+    usual = labels.usual_local(topology)
     head = Text(topology.name, "bold")
     if root.name != topology.name or root.kind == "machine":
-        head.append(f" ({words.title(root)})", "not bold")
-    head.append(f"  {words.summary(topology)}", "not bold cyan")
+        head.append(f" ({labels.title(root)})", "not bold")
+    head.append(f"  {labels.summary(topology)}", "not bold cyan")
     drawn = Tree(head, guide_style="dim")
     _below(root, drawn, usual)
     return drawn
@@ -35,19 +35,19 @@ def _below(part: Part, drawn: Tree, usual: Link) -> None:
         for link, alike in groupby(part.children, key=lambda child: child.uplink):
             ranks = list(alike)
             numbers = range(ranks[0].ranks.start, ranks[-1].ranks.stop)
-            label = f"  {words.path(link)}{' each' if len(numbers) > 1 else ''}" if link is not None else ""
-            drawn.add(Text(words.ranks(numbers), "cyan").append(label, "green"))
+            label = f"  {labels.path(link)}{' each' if len(numbers) > 1 else ''}" if link is not None else ""
+            drawn.add(Text(labels.ranks(numbers), "cyan").append(label, "green"))
         return
     for child in part.children:
         _below(child, drawn.add(_line(child)), usual)
 
 
 def _line(part: Part) -> Text:
-    line = Text(words.title(part), "bold")
+    line = Text(labels.title(part), "bold")
     if part.kind != "rank":
-        line.append(f"  {words.ranks(part.ranks)}", "not bold cyan")
+        line.append(f"  {labels.ranks(part.ranks)}", "not bold cyan")
         if len(part.nodes) > 1 and part.alike:
             line.append(f" ({len(part.ranks) // len(part.nodes)} each)", "not bold cyan")
-    if label := words.link(part):
+    if label := labels.link(part):
         line.append(f"  {label}", "not bold green")
     return line

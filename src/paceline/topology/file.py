@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.marked import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.tree import Kind, Link, Node, Topology

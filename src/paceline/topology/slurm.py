@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from paceline.marked import DEEPEST
+from paceline.formats.yaml_lines import DEEPEST
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.file import MOST_RANKS

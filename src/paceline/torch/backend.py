@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
 from paceline.torch.movements import Movements

@@ -14,7 +14,7 @@ from typing import Any
 import torch.distributed as dist
 
 from paceline.errors import ConfigurationError
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 Handler = Callable[..., Iterator[tuple[dist.Store, int, int]]]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paceline.home import runtime
+from paceline.runtime.process import runtime
 
 
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 from paceline.trace.event import Event, events
 from paceline.trace.request import Request
 from paceline.trace.request import requests as parse_requests

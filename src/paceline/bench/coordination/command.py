@@ -21,8 +21,8 @@ from paceline.bench.ranks.load import Load
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
-from paceline.plan.words import parse_bytes
-from paceline.terminal import show
+from paceline.formats.sizes import parse_bytes
+from paceline.formats.terminal import show
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 

@@ -12,7 +12,7 @@ from paceline.bench.interleave import turns
 from paceline.bench.ranks.wire import Message
 from paceline.bench.session import Session
 from paceline.bench.systems import System
-from paceline.cores import available
+from paceline.cpu.budget import available
 
 WARM_UP_STEPS = 2
 ANSWERS = 100

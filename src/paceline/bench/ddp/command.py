@@ -17,7 +17,7 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
-from paceline.terminal import show
+from paceline.formats.terminal import show
 
 
 def command(

@@ -15,8 +15,8 @@ from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
-from paceline.plan.words import parse_bytes
-from paceline.terminal import show
+from paceline.formats.sizes import parse_bytes
+from paceline.formats.terminal import show
 
 
 def command(

@@ -14,8 +14,8 @@ from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
-from paceline.plan.words import parse_bytes
-from paceline.terminal import show
+from paceline.formats.sizes import parse_bytes
+from paceline.formats.terminal import show
 
 
 def command(

@@ -19,7 +19,7 @@ from paceline.bench.interleave import Effort, Work
 from paceline.bench.option import JSON, one_of
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, run
-from paceline.terminal import show
+from paceline.formats.terminal import show
 
 _BURST_SECONDS = 0.5
 """Some steps in a row, as in a training."""

@@ -19,7 +19,7 @@ import numpy as np
 import paceline
 from paceline import _engine
 from paceline.coordinate import Options, Span, coordinator
-from paceline.group import Group
+from paceline.group.group import Group
 from paceline.order import Collective, order, parallel, scheme
 
 from .input_worker import InputWorker

@@ -21,8 +21,8 @@ from paceline.bench.run import Request, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
-from paceline.cores import available
-from paceline.terminal import show
+from paceline.cpu.budget import available
+from paceline.formats.terminal import show
 
 SIZES = (8, 1 << 20)
 

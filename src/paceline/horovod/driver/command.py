@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from paceline.errors import RendezvousError
-from paceline.horovod.driver.board import Board
+from paceline.horovod.driver.cooldown import Resting
 from paceline.horovod.driver.hosts import Discovery, FixedHosts
 from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.limits import PATIENCE, Limits
-from paceline.horovod.driver.resting import Resting
 from paceline.horovod.driver.rounds import Rounds
+from paceline.horovod.driver.store import Board
 from paceline.horovod.hosts import Slots, is_here
 from paceline.horovod.options import output_folder
 from paceline.launch import tree
 from paceline.launch.job import Command, Job
+from paceline.launch.multi_host import Starter, new_mark
 from paceline.launch.remote import Ssh
 from paceline.launch.run import say
-from paceline.launch.spread import Starter, new_mark
 from paceline.launch.stderr import Collector
 from paceline.rendezvous.listener import listen_tcp
-from paceline.settings import Settings
+from paceline.settings.settings import Settings
 
 
 @contextmanager

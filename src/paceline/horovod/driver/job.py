@@ -8,13 +8,13 @@ from pathlib import Path
 from queue import Empty
 from typing import Protocol
 
-from paceline.horovod.driver.board import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
+from paceline.horovod.driver.messages import Action, Broken, End, Form, Start, Stop, Tell, Wait
 from paceline.horovod.driver.rounds import Rounds
-from paceline.horovod.driver.words import Action, Broken, End, Form, Start, Stop, Tell, Wait
+from paceline.horovod.driver.store import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
 from paceline.horovod.hosts import Slots
 from paceline.launch import tree
-from paceline.launch.heard import HeardJob
 from paceline.launch.job import Command, Ended
+from paceline.launch.prefixed_output import HeardJob
 from paceline.launch.run import say
 from paceline.launch.stderr import Collector
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from paceline.horovod.driver.cooldown import Resting
 from paceline.horovod.driver.limits import Limits
-from paceline.horovod.driver.resting import Resting
-from paceline.horovod.driver.words import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
+from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.exceptions import HostUpdateResult
 
 WORTH_SAYING = 5.0

@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.torch.combining import start as start_allreduce
+from paceline.horovod.torch.allreduce_requests import start as start_allreduce
 from paceline.horovod.torch.tensors import from_rows, in_host, rows_of, span_of
 from paceline.horovod.torch.waiting import synchronize
 

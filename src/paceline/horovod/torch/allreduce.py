@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.horovod import job, ops
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allgather import allgather_async
-from paceline.horovod.torch.combining import start
+from paceline.horovod.torch.allreduce_requests import start
 from paceline.horovod.torch.compression import Compression, Compressor
 from paceline.horovod.torch.waiting import synchronize
 

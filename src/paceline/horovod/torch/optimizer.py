@@ -16,10 +16,10 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
 from paceline.horovod.torch.allreduce import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.gradient_groups import Groups, check_groups, units
 from paceline.horovod.torch.known_order import tell_order
 from paceline.horovod.torch.naming import parameter_names
 from paceline.horovod.torch.objects import broadcast_object
-from paceline.horovod.torch.units import Groups, check_groups, units
 from paceline.horovod.torch.waiting import synchronize
 from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN, wrapped
 

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from paceline.horovod import job, ops
 from paceline.horovod.process_sets import global_process_set
 from paceline.horovod.torch.allgather import allgather_async
-from paceline.horovod.torch.combining import start as start_allreduce
+from paceline.horovod.torch.allreduce_requests import start as start_allreduce
 from paceline.horovod.torch.waiting import synchronize
 
 

@@ -1,0 +1,59 @@
+#include "coordinator/batch_work.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kSmallest = std::size_t{64} << 10;
+
+class Barrier final : public Carriage {
+ public:
+  using Carriage::Carriage;
+
+  // That it was issued says that all ranks are there.
+  bool step() override {
+    if (carried_.front().own) around_.finished(*carried_.front().own);
+    over_ = true;
+    return true;
+  }
+  bool over() const override { return over_; }
+  bool has_work() const override { return !over_; }
+
+ private:
+  bool over_ = false;
+};
+
+}  // namespace
+
+std::byte* FusionMemory::at_least(std::size_t bytes) {
+  if (!memory_ || memory_->bytes() < bytes) {
+    memory_.reset();
+    memory_ = std::make_unique<ArenaMemory>(arena_, std::bit_ceil(std::max(bytes, kSmallest)));
+    arena_->use_huge_pages(memory_->data(), bytes);
+  }
+  return memory_->data();
+}
+
+bool Carriage::moved() {
+  if (!std::ranges::all_of(moving_, [](const Handle& handle) { return handle->over(); })) return false;
+  for (const Handle& handle : moving_)
+    if (handle->state() == Operation::State::failed) throw Failure(handle->error());
+  moving_.clear();
+  return true;
+}
+
+std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch) {
+  switch (batch.front().request->what.collective) {
+    case Collective::all_reduce: return carry_all_reduce(around, std::move(batch));
+    case Collective::all_gather: return carry_all_gather(around, std::move(batch));
+    case Collective::broadcast: return carry_broadcast(around, std::move(batch));
+    case Collective::all_to_all: return carry_all_to_all(around, std::move(batch));
+    case Collective::reduce_scatter: return carry_reduce_scatter(around, std::move(batch));
+    case Collective::barrier: return std::make_unique<Barrier>(around, std::move(batch));
+    default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective");
+  }
+}
+
+}  // namespace paceline

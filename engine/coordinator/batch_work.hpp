@@ -1,0 +1,80 @@
+// How requests of a batch that go together are carried out, a bounded step at a time: packed, moved, unpacked.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "coordinator/pending_request.hpp"
+#include "progress/collectives.hpp"
+
+namespace paceline {
+
+// Memory in which tensors lie one behind the other while they are reduced. It grows, and is kept.
+class FusionMemory {
+ public:
+  explicit FusionMemory(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
+
+  Arena& arena() const { return *arena_; }
+  std::shared_ptr<ArenaMemory> output(std::size_t bytes) const { return std::make_shared<ArenaMemory>(arena_, bytes); }
+  // Throws std::bad_alloc.
+  std::byte* at_least(std::size_t bytes);
+
+ private:
+  std::shared_ptr<Arena> arena_;
+  std::unique_ptr<ArenaMemory> memory_;
+};
+
+// A request of a batch; `own` is null if this rank has not handed it in, because it has joined.
+struct Carried {
+  RequestPtr request;
+  std::shared_ptr<Requested> own;
+};
+
+struct Surroundings {
+  Engine& engine;
+  Group& group;  // whose collectives carry the data, all ranks' in the same order
+  FusionMemory& fusion;
+  bool revocable;  // it may be taken back as long as a rank has not begun it: no caller's memory is written before
+  std::function<void(Requested&)> finished;
+};
+
+class Carriage {
+ public:
+  Carriage(const Surroundings& around, std::vector<Carried> carried) : around_(around), carried_(std::move(carried)) {}
+  virtual ~Carriage() = default;
+  Carriage(const Carriage&) = delete;
+  Carriage& operator=(const Carriage&) = delete;
+
+  // Moves on by a bounded amount of work; true if anything moved. Throws Failure, or std::bad_alloc.
+  virtual bool step() = 0;
+  virtual bool over() const = 0;
+  // Whether `step` has something to do that does not wait for a collective.
+  virtual bool has_work() const = 0;
+  // The collectives under way.
+  std::span<const Handle> moving() const { return moving_; }
+  std::span<const Carried> carried() const { return carried_; }
+
+ protected:
+  // Whether the collectives under way are over.
+  bool moved();
+
+  const Surroundings& around_;
+  const std::vector<Carried> carried_;
+  std::vector<Handle> moving_;
+};
+
+// Whether an all_reduce in a batch of several is packed with others of its kind.
+bool is_packed(const Request& request);
+
+// For the requests of a batch: one, or several that fuse.
+std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch);
+
+std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused);
+std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one);
+
+}  // namespace paceline

@@ -1,0 +1,194 @@
+// The batches that a coordinator's policy issues, one after the other on each channel.
+#include <algorithm>
+#include <ranges>
+
+#include "coordinator/coordinator.hpp"
+#include "progress/times.hpp"
+
+namespace paceline {
+namespace {
+
+// Who hands in does so much of the packing; the rest is for whoever waits.
+constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
+
+}  // namespace
+
+// Only what comes on channel 0 is never taken back.
+Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
+    : group(std::move(own_group)),
+      channel(own_channel),
+      fusion(owner.engine_->arena_),
+      around{*owner.engine_, *group, fusion, own_channel != 0,
+             [&owner](Requested& requested) { owner.settle(requested); }} {}
+
+Coordinator::Stream* Coordinator::find_stream(std::uint32_t channel) {
+  const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
+  return found == streams_.end() ? nullptr : found->get();
+}
+
+// Every channel has a group of its own: where something is taken back, nobody can end what others have begun. A new one
+// takes the place of the last, but of channel 0.
+Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
+  if (Stream* const found = find_stream(channel)) return *found;
+  for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
+  const Group& like = *streams_.front()->group;
+  std::vector<int> peers;
+  peers.reserve(like.members.size());
+  for (const Member& member : like.members) peers.push_back(member.peer);
+  auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
+  made->use = Group::Use::data;
+  return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
+}
+
+void Coordinator::carry_out(Issue& action, Now) {
+  const auto now = Clock::now();
+  Stream& stream = stream_of(action.channel);
+  std::uint64_t packed = 0;
+  Batch batch;
+  batch.number = stream.issued++;
+  for (RequestPtr& request : action.requests) {
+    const auto found = names_.find(request->name);
+    auto own = found != names_.end() ? found->second.current : nullptr;
+    if (own) {
+      found->second.issued_before = true;
+      own->issued = true;
+      own->record.batch = totals_.batches;
+      own->record.negotiated_ns = ns_of(now);
+      if (own->record.last) {
+        const auto took = static_cast<std::uint64_t>(ns_of(now) - own->record.submitted_ns);
+        totals_.negotiation_ns += took;
+        totals_.longest_negotiation_ns = std::max(totals_.longest_negotiation_ns, took);
+        ++totals_.negotiations;
+      }
+    }
+    if (!action.error.empty()) {
+      if (own) settle(*own, {ErrorKind::mismatch, action.error});
+      continue;
+    }
+    batch.bytes += request->bytes;
+    if (is_packed(*request)) packed += request->bytes;
+    batch.carried.push_back({std::move(request), std::move(own)});
+  }
+  if (batch.carried.empty()) return;
+  ++totals_.batches;
+  if (batch.carried.size() > 1) totals_.fused_bytes += packed;
+  busy_ += std::max<std::uint64_t>(batch.bytes, 1);
+  stream.queue.push_back(std::move(batch));
+  policy_->busy(busy_);
+}
+
+// What others have begun on that channel from there on, and this rank has not, is not for it any more. What comes
+// before is, also if this rank has yet to begin on the channel.
+void Coordinator::carry_out(Cancel& action, Now) {
+  if (find_stream(action.channel) == nullptr) {
+    const auto channel = streams_.front()->group->channel + action.channel;
+    if (action.from == 0) engine_->closed_channels_.insert(channel);
+    if (engine_->closed_channels_.contains(channel)) return;
+  }
+  Stream& stream = stream_of(action.channel);
+  stream.ending = true;
+  stream.due = action.from;
+  const auto first =
+      std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
+  for (auto batch = first; batch != stream.queue.end(); ++batch) {
+    if (batch->carriage) abandon(*batch->carriage);
+    for (const Carried& carried :
+         batch->carriage ? batch->carriage->carried() : std::span<const Carried>(batch->carried))
+      if (carried.own) carried.own->issued = false;
+    busy_ -= std::max<std::uint64_t>(batch->bytes, 1);
+  }
+  stream.queue.erase(first, stream.queue.end());
+  policy_->busy(busy_);
+}
+
+bool Coordinator::carry() {
+  bool moved = false;
+  const auto before = busy_;
+  for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i]);
+  std::erase_if(streams_, [&](const auto& stream) {
+    const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
+    if (over) engine_->drop_group(*stream->group);
+    return over;
+  });
+  if (busy_ != before) policy_->busy(busy_);
+  return moved;
+}
+
+bool Coordinator::carry(Stream& stream) {
+  bool moved = false;
+  while (!stream.queue.empty()) {
+    Batch& batch = stream.queue.front();
+    const bool packs = batch.carriage ? batch.carriage->has_work() : batch.carried.size() > 1;
+    if (submitting_ && batch.bytes > kBySubmitter && packs) break;
+    if (!batch.carriage) {
+      if (batch.number >= stream.held_from) break;
+      begin_batch(stream);
+    }
+    if (!batch.carriage->step()) break;
+    moved = true;
+    if (!batch.carriage->over()) break;
+    end_batch(stream);
+  }
+  return moved;
+}
+
+void Coordinator::begin_batch(Stream& stream) {
+  Batch& batch = stream.queue.front();
+  stream.begun = batch.number + 1;
+  batch.begun = Clock::now();
+  batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+}
+
+void Coordinator::end_batch(Stream& stream) {
+  const Batch& batch = stream.queue.front();
+  busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
+  const Collective collective = batch.carriage->carried().front().request->what.collective;
+  if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= kLarge) {
+    if (large_.last.size() == kLargeKept) large_.last.pop_front();
+    large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
+    ++large_.count;
+  }
+  stream.queue.pop_front();
+}
+
+std::uint64_t Coordinator::hold() {
+  const auto lock = engine_->enter();
+  check_open("hold");
+  Stream& stream = *streams_.front();
+  stream.held_from = stream.begun;
+  return stream.begun;
+}
+
+void Coordinator::hold_after(std::uint64_t batches) {
+  const auto lock = engine_->enter();
+  check_open("hold_after");
+  Stream& stream = *streams_.front();
+  stream.held_from = std::max(stream.begun, batches);
+  follow_up();
+}
+
+bool Coordinator::holds() {
+  const auto lock = engine_->enter();
+  check_open("holds");
+  const Stream& stream = *streams_.front();
+  return stream.issued >= stream.held_from && (stream.queue.empty() || stream.queue.front().number >= stream.held_from);
+}
+
+void Coordinator::release() {
+  const auto lock = engine_->enter();
+  check_open("release");
+  streams_.front()->held_from = kNotHeld;
+  follow_up();
+}
+
+LargeBatches Coordinator::large_batches() {
+  const auto lock = engine_->enter();
+  return large_;
+}
+
+// Gives up what is under way: nobody will ever end it.
+void Coordinator::abandon(const Carriage& carriage) {
+  for (const Handle& handle : carriage.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
+}
+
+}  // namespace paceline

@@ -1,0 +1,254 @@
+// Carries out what ranks hand in by name, in any order: it tells a policy what happens, does what the policy wants
+// done, and moves the data of the batches that come out of it.
+//
+// It is an operation of the engine's one loop, under way for as long as a request of this rank is, or its policy polls.
+// Its control group is for the policy's own words, its data groups are for batches.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "coordinator/batch_work.hpp"
+#include "coordinator/pending_request.hpp"
+#include "policy/make.hpp"
+
+namespace paceline {
+
+// What a rank hands in. Its memory stays in place until the request is over.
+struct Wish {
+  std::string_view name;
+  Fingerprint what;  // without a count where ranks may differ
+  std::string_view shape;
+  std::byte* data = nullptr;
+  std::size_t count = 0;                 // this rank's elements
+  std::byte* target = nullptr;           // reduce_scatter: this rank's part
+  std::vector<std::size_t> counts = {};  // all_to_all, reduce_scatter: elements for each rank
+  double prescale = 1;
+  double postscale = 1;
+  std::int32_t priority = 0;
+  Bundle bundle = {};
+};
+
+// What a coordinator has done so far, beside its policy.
+struct Totals {
+  std::uint64_t batches = 0;
+  std::uint64_t fused_bytes = 0;        // packed with others
+  std::uint64_t background_cpu_ns = 0;  // of the serving thread, and of callers that synchronise; not for moving data
+  std::uint64_t handing_in_ns = 0;      // of callers, in `submit`
+  std::uint64_t spin_ns = 0;            // that ranks spent waiting for each other to synchronise
+  std::uint64_t oversleep_ns = 0;       // past the times that the policy had asked for
+  std::uint64_t sleeps = 0;
+  std::uint64_t negotiation_ns = 0;  // of requests that this rank was the last to hand in: until they were issued
+  std::uint64_t longest_negotiation_ns = 0;
+  std::uint64_t negotiations = 0;
+};
+
+// Batches of all-reduces on channel 0 that are over, of 1 MiB and more; numbered alike on all ranks.
+struct LargeBatches {
+  struct Batch {
+    std::uint64_t bytes = 0;
+    std::uint64_t ns = 0;  // that it took
+  };
+  std::uint64_t count = 0;
+  std::deque<Batch> last;  // of all these, in order
+};
+
+class Coordinator final : public Operation, public std::enable_shared_from_this<Coordinator> {
+ public:
+  // Both groups have the same ranks; `machine_of` numbers the machine of each. Throws Failure (invalid).
+  Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, std::shared_ptr<Group> data,
+              std::string policy, PolicyOptions options, std::vector<int> machine_of);
+  ~Coordinator() override;
+
+  // Where, in the arena of the first rank of this machine, its board lies: to be told to the others before they `open`.
+  std::uint64_t board_offset() const;
+  // Once, on each rank: from here on requests may be handed in.
+  void open(std::uint64_t board_offset);
+
+  // Throws Failure if it cannot be meant, or if the coordinator has failed.
+  std::shared_ptr<Requested> submit(const Wish& wish);
+  std::shared_ptr<Requested> join();
+  // The end of this request will be among what Engine::serve returns.
+  void announce(Requested& requested);
+  // For policy `graph`: see Policy::set_order.
+  void set_order(const std::vector<std::vector<std::string>>& buffers);
+  // For policy `board`, on rank 0: see Policy::tune.
+  void tune(std::uint64_t fusion_bytes);
+  // For policy `switching`, on rank 0: see Policy::use.
+  void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
+  Policy::Use in_use();
+
+  // So that the data group's plans can change between the same two batches on all ranks, with nothing under way; only
+  // with policies that use no other channel than 0. No further batch begins; returns how many have.
+  std::uint64_t hold();
+  // But as many may, in all.
+  void hold_after(std::uint64_t batches);
+  // Whether all of these have been carried out.
+  bool holds();
+  void release();
+  LargeBatches large_batches();
+
+  paceline::Counters counters();
+  Totals totals();
+  // Of the last requests that ended those with numbers above `after`, as they ended.
+  std::vector<Record> records(std::uint64_t after = 0);
+  // What the user should know since the last call. When there is something, Engine::serve returns `sayings_id`.
+  std::vector<std::string> sayings();
+  std::uint64_t sayings_id() const { return sayings_id_; }
+  // Requests that are not over fail, here and wherever they need this rank.
+  void close();
+
+  bool step() override;
+  bool complete() const override { return idle_; }
+  // Who left in good order need not be missed yet: see `miss`.
+  std::vector<int> missing() const override { return {}; }
+  std::vector<int> absent() const override { return {}; }
+  bool has_work() const override;
+  const Operation& urgent() const override;
+  std::vector<Waiting> waiting() const override;
+  bool speaks_for_itself() const override { return false; }
+  void group_failed(const Error& error) override;
+
+  // For Requested.
+  std::vector<int> missing(const Requested& requested) const;
+  std::vector<int> absent(const Requested& requested) const;
+  void awaited(const Requested& requested);
+
+ protected:
+  void begin() override {}
+  void clear() override {}
+  void let_go(const Error& error) override;
+
+ private:
+  using Now = Clock::time_point;
+  static constexpr std::size_t kRecords = 8192;
+  static constexpr std::size_t kNamesKept = 4096;
+  static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
+  static constexpr std::uint64_t kNotHeld = ~std::uint64_t{0};
+  static constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
+  static constexpr std::size_t kLargeKept = 256;
+
+  struct Name {
+    RequestPtr request;                              // the last one, to be used again
+    std::shared_ptr<Requested> current;              // handed in to the policy
+    std::deque<std::shared_ptr<Requested>> waiting;  // for their turn
+    bool issued_before = false;                      // all ranks have heard of it
+  };
+  struct NameHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+  using Names = std::unordered_map<std::string, Name, NameHash, std::equal_to<>>;
+
+  struct Batch {
+    std::uint64_t number = 0;  // on its channel
+    std::uint64_t bytes = 0;
+    std::vector<Carried> carried;
+    std::unique_ptr<Carriage> carriage;  // once its turn has come
+    Now begun;                           // then
+  };
+  // Batches that are carried out one after the other.
+  struct Stream {
+    Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel);
+
+    std::shared_ptr<Group> group;
+    std::uint32_t channel;
+    std::uint64_t issued = 0;
+    std::uint64_t begun = 0;             // how many have, by their numbers
+    std::uint64_t held_from = kNotHeld;  // the first that may not
+    FusionMemory fusion;
+    Surroundings around;
+    std::deque<Batch> queue;
+    bool ending = false;    // nothing more comes
+    std::uint64_t due = 0;  // but so many batches in all, of which others may have begun some already
+  };
+  enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
+
+  void check(const Wish& wish) const;
+  void check_open(std::string_view request, std::string_view name = {}) const;
+  RequestPtr request_for(const Name& name, const Wish& wish) const;
+  void hand_in(Name& name, std::shared_ptr<Requested> requested, Now now);
+  void add(Requested& requested, Now now);
+  void settle(Requested& requested, const Error& error = {});
+  void follow_up();
+  void get_going();
+
+  bool advance(Now now);
+  bool hear(Now now);
+  bool end_synchronise(Now now);
+  Now miss(Now now);
+  std::vector<Requested*> oldest_first() const;
+  std::vector<int> silent(Now since) const;
+  void ask(Now now);
+  void answer(const Note& note);
+  Clock::duration patience() const;
+  bool act(Now now);
+  void carry_out(Issue& action, Now now);
+  void carry_out(Joined& action, Now now);
+  void carry_out(paceline::Send& action, Now now);
+  void carry_out(Synchronise& action, Now now);
+  void carry_out(Sleep& action, Now now);
+  void carry_out(Ring& action, Now now);
+  void carry_out(Cancel& action, Now now);
+  void carry_out(Say& action, Now now);
+  void ring() const;
+  void tell(int to, std::int32_t tag, std::span<const std::byte> message);
+
+  Stream* find_stream(std::uint32_t channel);
+  Stream& stream_of(std::uint32_t channel);
+  bool carry();
+  bool carry(Stream& stream);
+  static void begin_batch(Stream& stream);
+  void end_batch(Stream& stream);
+  static void abandon(const Carriage& carriage);
+  void leave_board();
+  void carry_weight(bool carries);
+
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<Group> control_;
+  const std::string policy_name_;
+  const PolicyOptions options_;
+  const Seat seat_;
+  int leader_ = 0;  // the first rank of this machine
+  std::unique_ptr<ArenaMemory> own_board_;
+  std::span<std::byte> board_bytes_;
+  std::vector<std::unique_ptr<BoardMemory>> boards_;
+  std::unique_ptr<Policy> policy_;
+
+  Names names_;
+  std::vector<Requested*> pending_;  // all that are not over
+  std::shared_ptr<Requested> join_;
+  std::vector<std::vector<std::byte>> partial_;  // the message that each rank is in the middle of
+  std::vector<Now> departed_;                    // when each rank was found to be gone; max if it is not
+
+  std::vector<std::unique_ptr<Stream>> streams_;  // the first is channel 0's
+  std::uint64_t busy_ = 0;
+  bool submitting_ = false;
+  bool rings_ = false;  // others, in the end
+  bool carries_ = false;
+  std::uint64_t cpu_before_ = 0;
+  bool failing_ = false;
+
+  std::vector<std::uint64_t> words_;
+  Handle synchronising_;
+  Synchronise::Wait wait_ = Synchronise::Wait::spin;
+  Now synchronised_since_;
+  Now policy_wakes_ = Now::max();
+  bool sleeps_ = false;  // until then
+  Now asks_ = Now::max();
+
+  Totals totals_;
+  LargeBatches large_;
+  std::vector<Record> records_;
+  std::size_t next_record_ = 0;
+  std::vector<std::string> sayings_;
+  std::uint64_t own_id_ = 0;
+  std::uint64_t sayings_id_ = 0;
+  bool idle_ = true;
+  bool closed_ = false;
+};
+
+}  // namespace paceline

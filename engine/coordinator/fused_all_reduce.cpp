@@ -1,0 +1,192 @@
+// All-reduces of a batch: small tensors are packed into the fusion memory, reduced there as one and unpacked again,
+// large ones, which gain nothing by that, are reduced where they lie. All at once.
+#include <algorithm>
+#include <cstring>
+
+#include "coordinator/batch_work.hpp"
+#include "kernel/reduce.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{256} << 10;  // packed in one step
+// Two copies of so many bytes take about as long as one more collective.
+constexpr std::size_t kAlone = std::size_t{64} << 10;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+}
+
+std::size_t bytes_of(const Carried& carried) {
+  return carried.request->what.count * size_of(carried.request->what.dtype);
+}
+
+class FusedAllReduce final : public Carriage {
+ public:
+  FusedAllReduce(const Surroundings& around, std::vector<Carried> fused)
+      : Carriage(around, std::move(fused)), first_(*carried_.front().request) {}
+
+  bool step() override {
+    const bool begun = phase_ != Phase::moving;
+    switch (phase_) {
+      case Phase::placing:
+        place();
+        if (first_.prescale == 1 && !apart_) start_alone();
+        phase_ = Phase::packing;
+        [[fallthrough]];
+      case Phase::packing:
+        if (!walk(&FusedAllReduce::pack)) return true;
+        if (first_.prescale != 1 || apart_) start_alone();
+        start_packed();
+        phase_ = Phase::moving;
+        [[fallthrough]];
+      case Phase::moving:
+        if (!moved()) return begun;
+        note(&Record::reduced_ns);
+        phase_ = Phase::unpacking;
+        [[fallthrough]];
+      case Phase::unpacking:
+        if (walk(&FusedAllReduce::unpack)) phase_ = Phase::over;
+        return true;
+      case Phase::over: return false;
+    }
+    return false;
+  }
+  bool over() const override { return phase_ == Phase::over; }
+  bool has_work() const override { return phase_ != Phase::moving && phase_ != Phase::over; }
+
+ private:
+  enum class Phase : std::uint8_t { placing, packing, moving, unpacking, over };
+
+  // A tensor, and where it is reduced.
+  struct Place {
+    Requested* own;  // null: zeros
+    std::byte* at;
+    std::size_t bytes;
+    bool packed;
+  };
+
+  void place() {
+    const auto is_packed = [&](const Carried& carried) {
+      const std::size_t bytes = bytes_of(carried);
+      const bool may_lie = !around_.revocable || (first_.prescale == 1 && begins_together(around_.group, bytes));
+      return !may_lie || (carried_.size() > 1 && bytes < kAlone);
+    };
+    const Arena& arena = around_.fusion.arena();
+    // Tensors that lie in a row in the arena, as those of a gradient bucket do, are packed as they are.
+    std::byte* row = nullptr;
+    bool in_a_row = !around_.revocable;
+    std::size_t unplaced = 0;
+    for (const Carried& carried : carried_) {
+      const std::size_t bytes = bytes_of(carried);
+      const bool packed = is_packed(carried);
+      if (packed) {
+        std::byte* const data = carried.own ? carried.own->data : nullptr;
+        if (packed_bytes_ == 0) row = data;
+        in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
+        packed_bytes_ += bytes;
+      }
+      // What a collective that is given up lay in is never used again, where that is an arena.
+      const bool lies = !packed && carried.own && !(around_.revocable && arena.holds(carried.own->data, bytes));
+      apart_ = apart_ || (!packed && !lies && carried.own);
+      if (!packed && !lies) unplaced += bytes;
+      places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, bytes, packed});
+    }
+    if (!in_a_row || !arena.holds(row, packed_bytes_)) row = nullptr;
+    const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced;
+    std::byte* free = needed > 0 ? around_.fusion.at_least(needed) : nullptr;
+    buffer_ = row != nullptr ? row : free;
+    std::byte* next = buffer_;
+    for (Place& each : places_) {
+      if (!each.packed) continue;
+      each.at = next;
+      next += each.bytes;
+    }
+    if (row == nullptr) free = next;
+    for (Place& each : places_) {
+      if (each.packed || (each.own != nullptr && each.at == each.own->data)) continue;
+      each.at = free;
+      if (each.own == nullptr) std::memset(free, 0, each.bytes);
+      free += each.bytes;
+    }
+  }
+
+  void start(std::byte* data, std::size_t bytes) {
+    moving_.push_back(all_reduce(around_.engine, around_.group, data, bytes / size_of(first_.what.dtype),
+                                 first_.what.dtype, first_.what.op, 1, Mode::inside));
+  }
+
+  void start_alone() {
+    for (const Place& each : places_)
+      if (!each.packed) start(each.at, each.bytes);
+  }
+
+  void start_packed() {
+    if (packed_bytes_ > 0 || first_.prescale != 1) note(&Record::packed_ns);
+    if (std::ranges::any_of(places_, &Place::packed)) start(buffer_, packed_bytes_);
+    at_ = done_ = 0;
+  }
+
+  void note(std::int64_t Record::* time) const {
+    const auto now = now_ns();
+    for (const Place& each : places_)
+      if (each.own != nullptr) each.own->record.*time = now;
+  }
+
+  void pack(const Place& each, std::size_t from, std::size_t bytes) const {
+    if (each.own == nullptr) {
+      if (each.packed) std::memset(each.at + from, 0, bytes);
+    } else {
+      copy(each.at + from, each.own->data + from, bytes, first_.prescale);
+    }
+  }
+
+  void unpack(const Place& each, std::size_t from, std::size_t bytes) const {
+    if (each.own == nullptr) return;
+    copy(each.own->data + from, each.at + from, bytes, first_.postscale);
+    if (from + bytes == each.bytes) around_.finished(*each.own);
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t bytes, double factor) const {
+    if (factor != 1) {
+      kernels().scale(first_.what.dtype, to, from, bytes / size_of(first_.what.dtype), factor);
+    } else if (to != from) {
+      std::memcpy(to, from, bytes);
+    }
+  }
+
+  // The next piece of all tensors, in order; true after the last.
+  bool walk(void (FusedAllReduce::*visit)(const Place&, std::size_t, std::size_t) const) {
+    const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
+    for (std::size_t room = kPiece; at_ < places_.size(); ++at_, done_ = 0) {
+      const Place& each = places_[at_];
+      const bool stays = each.own == nullptr ? !each.packed : each.at == each.own->data && factor == 1;
+      const std::size_t bytes = stays ? each.bytes : std::min(room, each.bytes - done_);
+      (this->*visit)(each, done_, bytes);
+      if (stays) continue;
+      done_ += bytes;
+      room -= bytes;
+      if (done_ < each.bytes) return false;
+    }
+    return true;
+  }
+
+  const Request& first_;  // the others have the same dtype, op and factors
+  Phase phase_ = Phase::placing;
+  std::vector<Place> places_;
+  std::byte* buffer_ = nullptr;
+  std::size_t packed_bytes_ = 0;
+  bool apart_ = false;    // something is copied, to be reduced alone
+  std::size_t at_ = 0;    // the tensor that is packed, or unpacked,
+  std::size_t done_ = 0;  // and so much of it
+};
+
+}  // namespace
+
+bool is_packed(const Request& request) { return request.bytes < kAlone; }
+
+std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused) {
+  return std::make_unique<FusedAllReduce>(around, std::move(fused));
+}
+
+}  // namespace paceline

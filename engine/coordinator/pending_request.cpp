@@ -1,0 +1,33 @@
+#include "coordinator/pending_request.hpp"
+
+#include "coordinator/coordinator.hpp"
+
+namespace paceline {
+
+std::string Requested::description() const {
+  if (join) return "join";
+  const Fingerprint& f = request->what;
+  std::string text(kCollectiveNames[static_cast<std::size_t>(f.collective)]);
+  text += " \"" + request->name + '"';
+  if (f.collective == Collective::barrier) return text;
+  text += ' ';
+  text += kDTypeNames[static_cast<std::size_t>(f.dtype)];
+  if (!request->shape.empty()) {
+    text += '[' + request->shape + ']';
+  } else if (f.count != 0) {
+    text += '[' + std::to_string(f.count) + ']';
+  }
+  if (f.collective == Collective::all_reduce || f.collective == Collective::reduce_scatter) {
+    text += ' ';
+    text += kOpNames[static_cast<std::size_t>(f.op)];
+  }
+  if (f.root >= 0) text += " root " + std::to_string(f.root);
+  return text;
+}
+
+std::vector<int> Requested::missing() const { return coordinator.missing(*this); }
+std::vector<int> Requested::absent() const { return coordinator.absent(*this); }
+
+void Requested::awaited() { coordinator.awaited(*this); }
+
+}  // namespace paceline

@@ -1,0 +1,61 @@
+// A request that this rank has handed in to a coordinator, as an operation that callers can wait for. The coordinator
+// carries it out; the engine's loop does not step it.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "execute/operation.hpp"
+#include "memory/arena.hpp"
+#include "policy/request.hpp"
+
+namespace paceline {
+
+class Coordinator;
+
+// What became of a request and when: nanoseconds of CLOCK_MONOTONIC, 0 for what did not happen.
+struct Record {
+  RequestPtr request;
+  std::uint64_t batch = 0;
+  std::int64_t submitted_ns = 0;
+  std::int64_t negotiated_ns = 0;  // issued
+  std::int64_t packed_ns = 0;
+  std::int64_t reduced_ns = 0;
+  std::int64_t done_ns = 0;
+  bool last = false;         // this rank was the last to hand it in
+  std::uint64_t number = 0;  // counts this rank's requests as they end, from 1
+};
+
+class Requested final : public Operation {
+ public:
+  explicit Requested(Coordinator& owner) : coordinator(owner) { probes = false; }  // what carries it out does
+
+  Coordinator& coordinator;  // lives at least as long as it is not over
+  RequestPtr request;
+  bool join = false;
+  std::byte* data = nullptr;        // what it gives; also where the result goes, where that is in place
+  std::byte* target = nullptr;      // of a reduce_scatter: where its part goes
+  std::vector<std::size_t> counts;  // elements: for each rank, of each rank's part; what each rank sent, afterwards
+  std::shared_ptr<ArenaMemory> output;
+  int last_to_join = -1;
+  Record record;
+  bool issued = false;
+  std::vector<bool> handed_in;  // ranks that have said so, when asked; empty before
+  std::size_t place = 0;        // among the coordinator's pending ones
+
+  // For example: all_reduce "layer3.weight" float32[64x3x7x7]
+  std::string description() const override;
+  bool step() override { return false; }
+  bool complete() const override { return over(); }
+  std::vector<int> missing() const override;
+  std::vector<int> absent() const override;
+  bool has_work() const override { return false; }
+  void awaited() override;
+
+ protected:
+  void begin() override {}
+  void clear() override {}
+};
+
+}  // namespace paceline

@@ -1,0 +1,108 @@
+#include "message/combination.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "execute/group.hpp"
+#include "kernel/reduce.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kSlice = std::size_t{1} << 20;           // bytes combined per step
+constexpr std::size_t kCombineBlock = std::size_t{128} << 10;  // bytes per input and pass, to stay in cache
+
+}  // namespace
+
+Combination::Combination(Context& context, const Instruction& instruction, std::span<Receive> receives)
+    : context_(&context), action_(&instruction), receives_(receives) {
+  for (const Receive& receive : receives_) {
+    const Link& link = *context.group->members[static_cast<std::size_t>(receive.source)].link;
+    in_place_ = in_place_ && (link.readable() || instruction.bytes <= link.eager_limit());
+  }
+  if (!in_place_) return;
+  for (Receive& receive : receives_) {
+    receive.in_place = true;
+    context.post(receive);
+  }
+}
+
+bool Combination::step() {
+  if (done_) return false;
+  return in_place_ ? step_in_place() : step_streams();
+}
+
+const std::byte* Combination::locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block) {
+  if (receive.arrival->header.frame == Frame::eager) return receive.arrival->payload.data() + offset;
+  if (receive.arrival->view != nullptr) {
+    context_->read_remotely = true;
+    return receive.arrival->view + offset;
+  }
+  return context_->read(receive, offset, scratch_block, size) ? scratch_block : nullptr;
+}
+
+// All inputs in one pass, block by block: each block is read once from every peer and written once.
+bool Combination::step_in_place() {
+  if (!std::ranges::all_of(receives_, [](const Receive& r) { return r.state == Receive::State::here; })) return false;
+  const std::span<std::byte> workspace = context_->workspace;
+  const Fold& fold = context_->program->fold;
+  const std::size_t per_input = workspace.size() / std::max<std::size_t>(1, receives_.size());
+  const std::size_t block = std::min(kCombineBlock, per_input / 64 * 64);
+  const std::size_t end = std::min(action_->bytes, position_ + kSlice);
+  auto& sources = context_->inputs;
+  while (position_ < end) {
+    const std::size_t size = std::min(block, end - position_);
+    std::size_t used = 0;
+    sources.clear();
+    for (const Input& input : inputs()) {
+      if (input.peer < 0) {
+        sources.push_back(input.own + position_);
+      } else {
+        sources.push_back(locate(receives_[used], position_, size, workspace.data() + used * block));
+        if (sources.back() == nullptr) return false;
+        ++used;
+      }
+    }
+    kernels().reduce(fold, action_->to + position_, sources.data(), sources.size(), size / size_of(fold.dtype));
+    position_ += size;
+  }
+  if (position_ == action_->bytes) {
+    for (Receive& receive : receives_) context_->release(receive);
+    done_ = true;
+  }
+  return true;
+}
+
+// One input after the other as its bytes arrive, this rank's own first: needs no memory beside the output.
+bool Combination::step_streams() {
+  const auto own = std::ranges::find_if(inputs(), [](const Input& input) { return input.peer < 0; });
+  const bool owned = own != inputs().end();
+  bool moved = false;
+  while (position_ < receives_.size()) {
+    Receive& receive = receives_[position_];
+    if (receive.state == Receive::State::idle) {
+      if (position_ == 0 && owned && own->own != action_->to) std::memmove(action_->to, own->own, action_->bytes);
+      const bool first = position_ == 0 && !owned;
+      const bool last = position_ + 1 == receives_.size();
+      receive.fold = first ? nullptr : last ? &context_->program->fold : &context_->inner_fold;
+      context_->post(receive);
+      moved = true;
+    }
+    if (receive.state == Receive::State::here) {
+      // Offered by a readable peer, in a stage that also has peers that stream.
+      const std::span<std::byte> workspace = context_->workspace;
+      const std::size_t size = std::min({kCombineBlock, workspace.size(), receive.length - receive.filled});
+      if (!context_->read(receive, receive.filled, workspace.data(), size)) return false;
+      receive.consume(workspace.data(), size);
+      if (receive.state == Receive::State::done) context_->release(receive);
+      return true;
+    }
+    if (receive.state != Receive::State::done) return moved;
+    ++position_;
+    moved = true;
+  }
+  done_ = true;
+  return true;
+}
+
+}  // namespace paceline

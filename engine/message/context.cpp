@@ -1,0 +1,30 @@
+#include "message/context.hpp"
+
+#include "execute/group.hpp"
+
+namespace paceline {
+
+bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size) {
+  const int failure = receive.link->read(*receive.arrival, offset, data, size);
+  read_remotely = true;
+  if (failure == 0) return true;
+  say(group->unreadable(receive.actual_source, failure));
+  return false;
+}
+
+void Context::release(Receive& receive) {
+  if (receive.arrival->header.frame == Frame::offer) receive.link->acknowledge(*receive.arrival);
+  receive.arrival.reset();
+  receive.state = Receive::State::done;
+}
+
+void Context::post(Receive& receive) {
+  receive.state = Receive::State::posted;
+  if (auto arrival = group->matcher.find_arrival(receive)) {
+    if (auto wrong = group->meet(receive, std::move(arrival)); !wrong.empty()) say({ErrorKind::mismatch, wrong});
+  } else {
+    group->matcher.wait(receive);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,91 @@
+#include "message/message_operation.hpp"
+
+#include <algorithm>
+
+#include "execute/group.hpp"
+
+namespace paceline {
+
+void MessageOperation::clear() {
+  program.clear();
+  for (Track& track : tracks_) track.forget();
+  oldest_ = next_ = 0;
+}
+
+void MessageOperation::begin() {
+  Header header;
+  header.channel = group->channel;
+  header.count = what.count;
+  header.sequence = sequence;
+  header.root = what.root;
+  header.collective = what.collective;
+  header.dtype = what.dtype;
+  header.op = what.op;
+  context_.group = group;
+  context_.program = &program;
+  context_.header = header;
+  context_.inner_fold = program.fold;
+  context_.inner_fold.divisor = 1;
+  context_.workspace = workspace_;
+  context_.read_remotely = false;
+  context_.trouble = {};
+  if (tracks_.size() < program.in_flight) tracks_.resize(program.in_flight);
+  begin_tracks();
+}
+
+void MessageOperation::begin_tracks() {
+  const std::size_t end = std::min(program.track_ends.size(), oldest_ + program.in_flight);
+  while (next_ < end) {
+    track(next_).begin(context_, next_);
+    ++next_;
+  }
+  if (context_.trouble && !trouble_) trouble_ = context_.trouble;
+}
+
+// The older a track, the sooner it comes to a link.
+bool MessageOperation::step() {
+  bool moved = false;
+  for (std::size_t i = oldest_; i < next_ && !context_.trouble; ++i) moved |= track(i).step();
+  while (oldest_ < next_ && track(oldest_).complete()) {
+    ++oldest_;
+    moved = true;
+  }
+  begin_tracks();
+  return moved;
+}
+
+bool MessageOperation::has_work() const {
+  if (complete()) return true;
+  // A track that is through but for its sends has work only if it is the oldest one: then it makes room.
+  for (std::size_t i = oldest_; i < next_; ++i)
+    if (track(i).has_work() && (i == oldest_ || !track(i).complete())) return true;
+  return false;
+}
+
+// A younger track may wait: it makes no room.
+bool MessageOperation::awaits_acknowledgements() const {
+  if (oldest_ < next_ && track(oldest_).ended()) return true;
+  for (std::size_t i = oldest_; i < next_; ++i)
+    if (track(i).combines_after_sends()) return true;
+  return false;
+}
+
+std::vector<int> MessageOperation::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t i = oldest_; i < next_; ++i) track(i).missing(ranks);
+  std::ranges::sort(ranks);
+  const auto again = std::ranges::unique(ranks);
+  ranks.erase(again.begin(), again.end());
+  std::erase(ranks, -1);
+  return ranks;
+}
+
+std::vector<int> MessageOperation::absent() const {
+  return is_point_to_point(what.collective) ? std::vector<int>{} : group->unheard(sequence);
+}
+
+void MessageOperation::let_go(const Error&) {
+  for (std::size_t i = oldest_; i < next_; ++i) track(i).let_go();
+}
+
+}  // namespace paceline

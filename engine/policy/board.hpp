@@ -1,0 +1,177 @@
+// The policy `board` (ours): no cycle and no synchronisation, only news.
+//
+// On one machine each rank marks in shared memory what it has handed in. Whoever makes the marks of a request complete
+// writes that into a log, which all ranks follow; what stands between two cuts of the log becomes batches, the same on
+// all ranks, and whoever is idle and sees requests that are not cut off yet writes a cut. So a request that somebody
+// waits for goes out at once, and what becomes ready while a batch is carried out goes out together. As long as nobody
+// on the machine waits, requests are gathered a little (see Holding), on a job of one machine.
+//
+// Between machines, whoever makes a machine's marks complete sends one message to rank 0, which alone writes the log
+// and sends what it writes to the lowest rank of every other machine, which puts it into that machine's log.
+//
+// What is known of names follows from the log, too: a description that is new is written into it, and gets a slot; when
+// all are in use, the one that was used least recently, even if it is marked: marks of a round that is over count for
+// nothing, and their ranks describe the request anew. A description that is not what the name last stood for is added
+// to the slot for the rest of the round; if the round ends with ranks that mark different ones, the request fails.
+//
+// A rank that has joined publishes up to where it has followed the log with all its requests marked: it counts as ready
+// in the slots defined before that place, whatever it has not marked there.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "policy/board_memory.hpp"
+#include "policy/dictionary.hpp"
+#include "policy/entry.hpp"
+#include "policy/holding.hpp"
+#include "policy/make.hpp"
+#include "policy/orderer.hpp"
+#include "policy/policy.hpp"
+#include "policy/verdict.hpp"
+#include "policy/window.hpp"
+
+namespace paceline {
+
+class Board : public Policy {
+ public:
+  Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory);
+
+  void submit(RequestPtr request, double now) override;
+  void join(double now) override;
+  void receive(int from, std::span<const std::byte> message, double now) override;
+  void synchronised(std::span<const std::uint64_t>, double) override {}
+  void wake(double now) override;
+  void look(double now) override;
+  void awaited(const Request& request, double now) override { wanted(request, now); }
+  void wanted(const Request& request, double now) override;
+  void busy(std::uint64_t bytes) override { busy_ = bytes; }
+  void tune(std::uint64_t fusion_bytes) override;
+  std::optional<Action> next() override;
+  void rest(std::vector<std::uint64_t> words) override;
+  std::optional<Rest> rested() override { return std::exchange(rested_, std::nullopt); }
+  std::vector<RequestPtr> take_back() override { return std::exchange(back_, {}); }
+  void resume() override { at_rest_ = false; }
+  std::vector<int> missing(const Request& request) const override;
+
+ protected:
+  // For `graph`, which goes by the board for what it cannot do alone.
+  // An entry of the log that the board knows nothing of; a request's round is over; what was issued is cut off; all
+  // ranks have joined.
+  virtual void ordered(std::span<const std::uint64_t>) {}
+  virtual void round_over(const RequestPtr&, bool /*failed*/) {}
+  virtual void was_cut() {}
+  virtual void all_have_joined() {}
+  // Whether this rank has requests that are not on the board: it has not joined as long as it does.
+  virtual bool holds_requests() const { return false; }
+
+  // At a place of the log, where nobody has joined: whether all ranks can come to rest there; that they did; or that
+  // they did not, as rank 0 had asked for with these words.
+  virtual bool may_rest() const { return true; }
+  virtual void came_to_rest() {}
+  virtual void could_not_rest(const Words& /*words*/) {}
+
+  // Brings an entry into the log of all.
+  void order(std::span<const std::uint64_t> entry);
+  // Lets every rank forget what it has handed in under this name, at one place of the log; this rank's, if there is
+  // one.
+  RequestPtr withdraw(std::string_view name);
+  // Whether a request of this rank is on the board, or on its way there.
+  bool has(const Request& request) const;
+  void give(Action action);
+  void give(std::vector<Issue>& batches);
+  void settle();
+  bool anybody_joins() const { return joins_ > 0; }
+  bool joins() const { return joining_; }
+  std::uint32_t rests() const { return rests_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  bool alone() const { return machines_ == 1; }
+  bool orders() const { return alone() || rank_ == 0; }
+
+  // Requests on their way to the log.
+  void place(RequestPtr request);
+  void arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number);
+  bool gather(std::uint32_t slot, Report& report) const;
+  bool holds() const;
+  void check(std::uint32_t slot);
+  void log(std::span<const std::uint64_t> entry);
+  void notify(EntryKind kind);
+
+  // The log.
+  bool place_evicted();
+  void apply(std::span<const std::uint64_t> entry);
+  void apply_define(std::span<const std::uint64_t> entry);
+  void apply_over(std::span<const std::uint64_t> entry);
+  void cut();
+  void apply_rest(std::span<const std::uint64_t> entry);
+  void come_to_rest();
+  void all_joined(int last);
+
+  // Joining.
+  void publish();
+  void tell_full();
+
+  bool is_sound(int from, std::span<const std::uint64_t> entry) const;
+  bool covers(std::uint64_t joined, std::uint64_t position) const;
+  void flush_messages();
+
+  const int rank_;
+  BoardMemory& memory_;
+  std::vector<int> locals_;  // the ranks of this machine, in the order of the group
+  int size_ = 1;
+  int local_ = 0;  // this one's number among them
+  int machines_ = 1;
+  std::vector<int> leaders_;  // the lowest rank of every other machine, on rank 0
+
+  Dictionary dictionary_;
+  std::map<std::string_view, RequestPtr> unplaced_;  // handed in; their descriptions are on the way to the log
+  std::vector<RequestPtr> evicted_;                  // handed in; to be described anew
+  std::uint32_t under_way_ = 0;
+  Window window_;
+  Holding holding_;
+  std::uint64_t busy_ = 0;
+
+  std::uint64_t position_ = 0;  // in the log
+  std::size_t read_since_ring_ = 0;
+  Words entry_;
+  Words written_;
+  std::vector<Issue> batches_;
+  std::deque<Words> owed_;  // to the log, which had no room
+  bool following_ = false;
+  bool cutting_ = false;  // a cut of this rank is on its way
+
+  std::unique_ptr<Orderer> orderer_;
+  std::deque<std::pair<int, Words>> inbox_;  // for it
+
+  std::uint64_t epoch_ = 0;  // how often all ranks have joined
+  bool joining_ = false;
+  bool settled_ = false;
+  bool published_ = false;
+  std::uint64_t told_full_ = 0;
+  std::vector<std::uint32_t> fresh_;  // slots defined since the last publication
+  int joins_ = 0;                     // in the log, of this epoch
+  int settles_ = 0;
+  int last_joined_ = 0;
+
+  Words resting_;  // words of a rest, as far as they were read
+  bool at_rest_ = false;
+  std::uint32_t rests_ = 0;  // so far; what was said before one of them does not count after it
+  std::optional<Rest> rested_;
+  std::vector<RequestPtr> back_;
+
+  bool ring_ = false;
+  Words to_orderer_;
+  Words to_leaders_;
+  bool to_leaders_due_ = false;
+  std::deque<Send> sends_;
+  std::deque<Action> actions_;
+};
+
+}  // namespace paceline

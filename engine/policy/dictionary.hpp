@@ -1,0 +1,66 @@
+// Which slot is which name, and what is known of it: a function of the log, the same on all ranks at one place of it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "policy/request.hpp"
+
+namespace paceline {
+
+inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
+struct SlotState {
+  // What the name stood for last, and what else ranks have described it as in this round; ranks agree on the numbers.
+  RequestPtr definition;
+  std::unique_ptr<std::vector<RequestPtr>> others;
+  std::uint32_t round = 1;       // that is going on
+  std::uint64_t defined_at = 0;  // place in the log
+  RequestPtr mine;               // handed in by this rank in this round
+  std::uint32_t claimed = 0;     // the last round that this rank found complete
+  std::uint32_t older = kNoSlot;
+  std::uint32_t newer = kNoSlot;
+
+  // The number of a description that agrees with `request`; -1 if there is none.
+  int number_of(const Request& request) const;
+  const RequestPtr* description(std::uint32_t number) const;
+};
+
+class Dictionary {
+ public:
+  explicit Dictionary(std::uint32_t capacity) : capacity_(capacity) {}
+
+  std::uint32_t find(std::string_view name) const;
+  bool defined(std::uint32_t slot) const { return slot < slots_.size(); }
+  SlotState& operator[](std::uint32_t slot) { return slots_[slot]; }
+  const SlotState& operator[](std::uint32_t slot) const { return slots_[slot]; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(slots_.size()); }
+
+  // The slot for a new name: one never used, or else the one that was used least recently, in the next round, together
+  // with what it stood for before.
+  struct Placed {
+    std::uint32_t slot;
+    RequestPtr evicted;  // of this rank, handed in under the slot's old name
+  };
+  Placed define(RequestPtr definition, std::uint64_t position);
+  // A round is over, with this description.
+  void finish(std::uint32_t slot, std::uint32_t number);
+
+ private:
+  std::size_t home(std::string_view name) const { return std::hash<std::string_view>{}(name) & (table_.size() - 1); }
+  void enter(std::uint32_t slot);
+  void leave(std::uint32_t slot);
+  void grow();
+  void unlink(std::uint32_t slot);
+  void link_newest(std::uint32_t slot);
+
+  const std::uint32_t capacity_;
+  std::vector<SlotState> slots_;
+  std::vector<std::uint32_t> table_;  // open addressing: slot + 1, 0 is free
+  std::uint32_t oldest_ = kNoSlot;
+  std::uint32_t newest_ = kNoSlot;
+};
+
+}  // namespace paceline

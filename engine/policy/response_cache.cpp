@@ -1,0 +1,63 @@
+#include "policy/response_cache.hpp"
+
+namespace paceline {
+
+ResponseCache::Found ResponseCache::find(const Request& request, std::uint32_t& bit) const {
+  const auto found = by_name_.find(request.name);
+  if (found == by_name_.end()) return Found::miss;
+  const Entry& entry = entries_[found->second];
+  bit = entry.bit;
+  return entry.description.get() == &request || entry.description->agrees_with(request) ? Found::hit : Found::invalid;
+}
+
+// Takes these out of the order, into `moved_`.
+void ResponseCache::move_out(const std::vector<std::uint32_t>& bits) {
+  moved_.clear();
+  std::size_t kept = 0;
+  for (std::uint32_t bit = 0; bit < order_.size(); ++bit) {
+    if (moved_.size() < bits.size() && bits[moved_.size()] == bit)
+      moved_.push_back(order_[bit]);
+    else
+      order_[kept++] = order_[bit];
+  }
+  order_.resize(kept);
+}
+
+void ResponseCache::number() {
+  for (std::uint32_t bit = 0; bit < order_.size(); ++bit) entries_[order_[bit]].bit = bit;
+}
+
+void ResponseCache::use(const std::vector<std::uint32_t>& bits) {
+  if (bits.empty()) return;
+  move_out(bits);
+  order_.insert(order_.end(), moved_.begin(), moved_.end());
+  number();
+}
+
+void ResponseCache::put(RequestPtr description, std::int32_t priority) {
+  if (capacity_ == 0) return;
+  if (const auto old = by_name_.find(description->name); old != by_name_.end()) erase({entries_[old->second].bit});
+  if (order_.size() == capacity_) erase({0});
+  std::uint32_t index = static_cast<std::uint32_t>(entries_.size());
+  if (free_.empty()) {
+    entries_.emplace_back();
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+  entries_[index] = {std::move(description), priority, static_cast<std::uint32_t>(order_.size())};
+  by_name_[entries_[index].description->name] = index;
+  order_.push_back(index);
+}
+
+void ResponseCache::erase(const std::vector<std::uint32_t>& bits) {
+  move_out(bits);
+  for (const std::uint32_t index : moved_) {
+    by_name_.erase(entries_[index].description->name);
+    entries_[index].description.reset();
+    free_.push_back(index);
+  }
+  number();
+}
+
+}  // namespace paceline

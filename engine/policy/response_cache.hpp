@@ -1,0 +1,53 @@
+// Horovod's response cache (v0.16.3): requests that need no description, because all ranks know them by a bit.
+//
+// Bit 0 is what was used least recently. All ranks change their caches in the same order, so that a bit means the same
+// on all of them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "policy/request.hpp"
+
+namespace paceline {
+
+class ResponseCache {
+ public:
+  explicit ResponseCache(std::uint32_t capacity) : capacity_(capacity) {}
+
+  enum class Found : std::uint8_t { miss, hit, invalid };
+
+  struct Entry {
+    RequestPtr description;
+    std::int32_t priority = 0;
+    std::uint32_t bit = 0;
+  };
+
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t bits() const { return static_cast<std::uint32_t>(order_.size()); }
+  // Whether the request is there as it was; `bit`, unless it is a miss.
+  Found find(const Request& request, std::uint32_t& bit) const;
+  const Entry& at(std::uint32_t bit) const { return entries_[order_[bit]]; }
+
+  // These bits were used, in ascending order: they become the highest.
+  void use(const std::vector<std::uint32_t>& bits);
+  // The highest bit is given to this request; if there is no room, the lowest is given up.
+  void put(RequestPtr description, std::int32_t priority);
+  // Ascending.
+  void erase(const std::vector<std::uint32_t>& bits);
+
+ private:
+  void move_out(const std::vector<std::uint32_t>& bits);
+  void number();
+
+  const std::uint32_t capacity_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> order_;  // by bit: indices of entries
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint32_t> moved_;
+  std::unordered_map<std::string_view, std::uint32_t> by_name_;
+};
+
+}  // namespace paceline

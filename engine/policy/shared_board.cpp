@@ -1,0 +1,110 @@
+#include "policy/shared_board.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "failure/error.hpp"
+#include "policy/entry.hpp"
+
+namespace paceline {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+std::size_t stride_of(const BoardShape& shape) { return (static_cast<std::size_t>(shape.ranks) + 1 + 7) / 8 * 8; }
+
+}  // namespace
+
+std::size_t BoardShape::bytes() const {
+  return kLine + static_cast<std::size_t>(ranks) * kLine + slots * stride_of(*this) * 8 + std::size_t{words} * 16;
+}
+
+SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
+    : shape_(shape), stride_(stride_of(shape)) {
+  if (shape.ranks < 1 || shape.slots < 1 || !std::has_single_bit(shape.words) || shape.words / 4 < kLongestEntry)
+    throw Failure(ErrorKind::invalid, "a board needs a rank, a slot and a power of two of words, at least " +
+                                          std::to_string(std::bit_ceil(4 * kLongestEntry)));
+  if (memory.size() < shape.bytes() || reinterpret_cast<std::uintptr_t>(memory.data()) % kLine != 0)
+    throw Failure(ErrorKind::invalid, "a board of this shape needs " + std::to_string(shape.bytes()) +
+                                          " bytes on a cache line, got " + std::to_string(memory.size()));
+  std::byte* at = memory.data();
+  tail_ = reinterpret_cast<Atom*>(at);
+  wanted_ = tail_ + 1;
+  at += kLine;
+  lines_ = reinterpret_cast<Line*>(at);
+  at += static_cast<std::size_t>(shape.ranks) * kLine;
+  slots_ = reinterpret_cast<Atom*>(at);
+  at += shape.slots * stride_ * 8;
+  cells_ = reinterpret_cast<Cell*>(at);
+}
+
+// Marks, claims and words of joining are sequentially consistent: who stores its own and then looks at the others' must
+// see theirs, or they see its.
+void SharedBoard::mark(std::uint32_t slot, int rank, std::uint64_t word) {
+  slots_[slot * stride_ + 1 + static_cast<std::size_t>(rank)].store(word);
+}
+
+std::uint64_t SharedBoard::marked(std::uint32_t slot, int rank) const {
+  return slots_[slot * stride_ + 1 + static_cast<std::size_t>(rank)].load();
+}
+
+bool SharedBoard::claim(std::uint32_t slot, std::uint32_t round) {
+  std::uint64_t last = claimed(slot).load();
+  while (static_cast<std::int32_t>(round - static_cast<std::uint32_t>(last)) > 0)
+    if (claimed(slot).compare_exchange_weak(last, round)) return true;
+  return false;
+}
+
+void SharedBoard::join(int rank, std::uint64_t word) { lines_[rank].joined.store(word); }
+
+std::uint64_t SharedBoard::joined(int rank) const { return lines_[rank].joined.load(); }
+
+// A store and then a look at something else, on both sides: only fences keep them in this order.
+void SharedBoard::want(bool begins) {
+  wanted_->fetch_add(begins ? 1 : ~std::uint64_t{0});
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool SharedBoard::wanted() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return wanted_->load(std::memory_order_relaxed) > 0;
+}
+
+bool SharedBoard::has_room(std::uint64_t end) {
+  // Signed: `end` may be old, and others may have read beyond it.
+  const auto fits = [&] { return static_cast<std::int64_t>(end - all_have_read_) <= std::int64_t{shape_.words}; };
+  if (fits()) return true;
+  const std::span<const Line> lines(lines_, static_cast<std::size_t>(shape_.ranks));
+  all_have_read_ = lines[0].position.load();
+  for (const Line& line : lines) all_have_read_ = std::min(all_have_read_, line.position.load());
+  return fits();
+}
+
+bool SharedBoard::append(std::span<const std::uint64_t> entry) {
+  std::uint64_t begin = tail_->load(std::memory_order_relaxed);
+  do {
+    if (!has_room(begin + entry.size())) return false;
+  } while (!tail_->compare_exchange_weak(begin, begin + entry.size()));
+  // The first word is the last to be stored: who sees it sees them all.
+  for (std::size_t i = entry.size(); i-- > 0;) {
+    Cell& to = cell(begin + i);
+    to.word.store(entry[i], std::memory_order_relaxed);
+    to.stamp.store(begin + i + 1, std::memory_order_release);
+  }
+  return true;
+}
+
+bool SharedBoard::read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) {
+  const Cell& first = cell(position);
+  if (first.stamp.load(std::memory_order_acquire) != position + 1) return false;
+  const std::uint64_t head = first.word.load(std::memory_order_relaxed);
+  entry.resize(head_of(head).words);
+  entry[0] = head;
+  for (std::size_t i = 1; i < entry.size(); ++i) entry[i] = cell(position + i).word.load(std::memory_order_relaxed);
+  position += entry.size();
+  lines_[rank].position.store(position, std::memory_order_release);
+  return true;
+}
+
+}  // namespace paceline

@@ -1,0 +1,38 @@
+// What becomes of a request that all ranks have handed in: it is issued, or it fails with one sentence.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "policy/dictionary.hpp"
+#include "policy/entry.hpp"
+
+namespace paceline {
+
+// What a machine's ranks have handed in for a round of a slot.
+struct Report {
+  std::uint32_t slot = 0;
+  std::uint32_t round = 0;
+  std::int32_t priority = 0;                                // the highest
+  std::uint32_t number = 0;                                 // of the description
+  int absent = -1;                                          // a rank that has joined instead
+  std::vector<std::pair<int, std::uint32_t>> disagreement;  // if there is one: ranks and their descriptions' numbers
+};
+
+// The entry `issue` or `fail` for a slot's round.
+//   `sides`: ranks and the numbers of their descriptions; looked at only if there is more than one number.
+void put_verdict(Words& words, const SlotState& slot, const Report& all,
+                 std::span<const std::pair<int, std::uint32_t>> sides);
+
+// As an entry `ready`, and back; it was checked by `is_report`.
+void put_report(Words& words, const Report& report);
+bool is_report(std::span<const std::uint64_t> entry);
+Report report_of(std::span<const std::uint64_t> entry);
+
+// For example: ranks 0-3, 7
+std::string ranks_text(std::vector<int> ranks);
+
+}  // namespace paceline

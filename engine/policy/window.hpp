@@ -1,0 +1,52 @@
+// Requests that are ready everywhere and wait for the next cut of the log; a cut makes batches of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policy/policy.hpp"
+
+namespace paceline {
+
+class Window {
+ public:
+  explicit Window(std::uint64_t fusion_bytes) : fusion_bytes_(fusion_bytes) {}
+
+  // `error`: what it fails with; empty if it does not.
+  void add(RequestPtr request, std::int32_t priority, std::string error);
+
+  // Whether there is anything to cut, this request in particular, and how many bytes: bundles that are not complete
+  // wait on.
+  bool empty() const { return items_.empty(); }
+  bool has(const Request& request) const;
+  std::uint64_t bytes() const { return bytes_; }
+
+  // Gives back the bundles that are not complete, and forgets them.
+  std::vector<RequestPtr> take_back();
+
+  // From here on batches are of at most so many bytes.
+  void set_fusion_bytes(std::uint64_t fusion_bytes) { fusion_bytes_ = fusion_bytes; }
+  std::uint64_t fusion_bytes() const { return fusion_bytes_; }
+
+  // Everything as batches: failures first, then by priority, in the order of adding where that is equal.
+  void cut(std::vector<Issue>& batches);
+
+ private:
+  struct Item {
+    RequestPtr request;
+    std::int32_t priority;
+    std::string error;
+  };
+
+  void release(std::vector<Item> bundle);
+
+  std::uint64_t fusion_bytes_;
+  std::vector<Item> items_;
+  std::map<std::uint64_t, std::vector<Item>> bundles_;  // that miss members
+  std::vector<RequestPtr> order_;
+  std::uint64_t bytes_ = 0;
+};
+
+}  // namespace paceline

@@ -1,0 +1,285 @@
+#include "program/lower.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace paceline {
+
+Lowering::Lowering(Program& program, int rank, int size)
+    : program_(program),
+      rank_(rank),
+      size_(size),
+      sent_(static_cast<std::size_t>(size)),
+      received_(static_cast<std::size_t>(size)) {
+  program_.clear();
+}
+
+void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
+  Instruction instruction{Instruction::Kind::send};
+  instruction.from = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = sent_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
+}
+
+void Lowering::add_receive(std::byte* data, std::size_t bytes, int peer) {
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;
+  instruction.tag = received_[static_cast<std::size_t>(peer)]++;
+  program_.instructions.push_back(instruction);
+}
+
+void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders) {
+  Instruction instruction{Instruction::Kind::combine};
+  instruction.to = to;
+  instruction.bytes = bytes;
+  instruction.first_input = static_cast<std::uint32_t>(program_.inputs.size());
+  instruction.inputs = static_cast<std::uint32_t>(holders.size());
+  for (const int holder : holders) {
+    if (holder == rank_) {
+      program_.inputs.push_back({-1, own, 0});
+    } else {
+      program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
+    }
+  }
+  program_.instructions.push_back(instruction);
+}
+
+void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes,
+                         double factor) {
+  if (bytes == 0 || (kind == Instruction::Kind::copy && to == from)) return;
+  Instruction instruction{kind};
+  instruction.to = to;
+  instruction.from = from;
+  instruction.bytes = bytes;
+  instruction.factor = factor;
+  program_.instructions.push_back(instruction);
+}
+
+const std::byte* Lowering::own(Copy& copy, std::size_t begin, std::size_t bytes) {
+  if (copy.source == nullptr) return copy.data + begin;
+  const auto missing = copy.combined.gaps(begin, begin + bytes);
+  if (missing.size() == 1 && missing[0].end - missing[0].begin == bytes) return copy.source + copy.rows.at(begin);
+  for (const auto& part : missing)
+    add_local(Instruction::Kind::copy, copy.data + part.begin, copy.source + copy.rows.at(part.begin),
+              part.end - part.begin);
+  copy.combined.add(begin, begin + bytes);
+  return copy.data + begin;
+}
+
+void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  for (const Level& level : levels) {
+    for (const Reduce& reduce : level) {
+      const bool holds = reduce.holds(rank_);
+      if (!holds && reduce.owner != rank_) continue;
+      copy.rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
+        const std::byte* mine = holds ? own(copy, begin, bytes) : nullptr;
+        if (reduce.owner != rank_) return add_send(mine, bytes, reduce.owner);
+        add_combine(copy.data + begin, bytes, mine, reduce.holders);
+        program_.instructions.back().after_sends = !holds;  // it may have given its own copy away
+        copy.combined.add(begin, begin + bytes);
+      });
+    }
+    program_.end_stage();
+  }
+}
+
+void Lowering::gather_half(std::span<const Level> levels, std::byte* data, Rows rows, std::size_t count, DType dtype,
+                           int root) {
+  const std::size_t width = size_of(dtype);
+  const auto actual = [&](int planned) { return (planned + root) % size_; };
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    for (const Reduce& reduce : *level) {
+      const int owner = actual(reduce.owner);
+      for (const int planned : reduce.holders) {
+        const int holder = actual(planned);
+        if (holder == owner || (holder != rank_ && owner != rank_)) continue;
+        rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
+          if (owner == rank_) return add_send(data + rows.at(begin), bytes, holder);
+          add_receive(data + rows.at(begin), bytes, owner);
+        });
+      }
+    }
+    program_.end_stage();
+  }
+}
+
+// The average is taken where each range was last combined, before it is sent on.
+void Lowering::divide_last(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  Intervals later;  // what later levels combine
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend() && !later.gaps(0, count).empty(); ++level) {
+    Intervals all = later;
+    const bool at_once = plan.one_shot && level == plan.levels.rbegin();
+    for (const Reduce& reduce : *level) {
+      const std::size_t begin = reduce.begin.of(count);
+      const std::size_t end = reduce.end.of(count);
+      all.add(begin, end);
+      if (at_once ? !reduce.holds(rank_) : reduce.owner != rank_) continue;
+      for (const auto& part : later.gaps(begin, end))
+        add_local(Instruction::Kind::divide, data + part.begin * width, nullptr, (part.end - part.begin) * width,
+                  size_);
+    }
+    later = std::move(all);
+  }
+}
+
+void Lowering::one_shot(const Level& level, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  const auto mine = [&](auto&& each) {
+    for (const Reduce& reduce : level) {
+      const std::size_t begin = reduce.begin.of(count) * width;
+      const std::size_t bytes = reduce.end.of(count) * width - begin;
+      if (bytes > 0 && reduce.holds(rank_)) each(reduce, data + begin, bytes);
+    }
+    program_.end_stage();
+  };
+  mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
+    for (const int peer : reduce.holders)
+      if (peer != rank_) add_send(part, bytes, peer);
+  });
+  mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
+    add_combine(part, bytes, part, reduce.holders);
+    program_.instructions.back().after_sends = true;
+  });
+}
+
+void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
+                          std::size_t first) {
+  const auto levels = std::span(plan.levels).subspan(first);
+  const bool one_level = levels.size() == 1;
+  const bool at_once = plan.one_shot && !levels.empty();
+  const auto owned = levels.first(levels.size() - (at_once ? 1 : 0));
+  const std::size_t width = size_of(dtype);
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
+  if (op == Op::avg && one_level) program_.fold.divisor = size_;
+  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+    std::byte* chunk = data + begin * width;
+    const std::size_t bytes = elements * width;
+    if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
+    if (bytes == 0 || size_ == 1) return;
+    Copy copy{chunk, nullptr, {bytes, 0}, {}};
+    scatter_half(owned, copy, elements, dtype);
+    if (at_once) one_shot(levels.back(), chunk, elements, dtype);
+    if (op == Op::avg && !one_level) divide_last(plan, chunk, elements, dtype);
+    gather_half(owned, chunk, {bytes, 0}, elements, dtype, 0);
+  });
+}
+
+void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
+  const std::size_t width = size_of(dtype);
+  const std::size_t block = count * width;
+  const auto size = static_cast<std::size_t>(size_);
+  const Chunks chunks = plan.levels.size() <= 1 ? Chunks{} : plan.chunks(block * size);
+  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
+    std::byte* const chunk = data + begin * width;
+    const std::size_t bytes = elements * width;
+    add_local(Instruction::Kind::copy, chunk + static_cast<std::size_t>(rank_) * block, source + begin * width, bytes);
+    gather_half(plan.levels, chunk, {bytes, block}, elements * size, dtype, 0);
+  });
+}
+
+std::size_t Lowering::scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size) {
+  const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(size);
+  if (plan.levels.size() <= 1) return op == Op::premul_sum ? bytes : 0;
+  const Chunks chunks = plan.chunks(bytes);
+  return chunks.in_flight * ((count + chunks.count - 1) / chunks.count) * (bytes / std::max<std::size_t>(1, count));
+}
+
+void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::byte* to, std::size_t count, DType dtype,
+                              Op op, double factor, std::span<std::byte> scratch) {
+  const std::size_t width = size_of(dtype);
+  const auto size = static_cast<std::size_t>(size_);
+  const auto me = static_cast<std::size_t>(rank_);
+  const std::size_t block = count * width;
+  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
+  if (plan.levels.size() <= 1) {
+    if (op == Op::premul_sum) {
+      add_local(Instruction::Kind::scale, scratch.data(), source, block * size, factor);
+      source = scratch.data();
+    }
+    if (op == Op::avg) program_.fold.divisor = size_;
+    if (block > 0) scatter_at_once(source, to, block);
+    program_.end_track();
+    return;
+  }
+  const Chunks chunks = plan.chunks(block * size);
+  const std::size_t room = scratch.size() / chunks.in_flight;
+  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
+    const std::size_t bytes = elements * width;
+    Copy copy{scratch.data() + program_.track_ends.size() % chunks.in_flight * room,
+              source + begin * width,
+              {bytes, block},
+              {}};
+    if (op == Op::premul_sum) {
+      for (std::size_t rank = 0; rank < size; ++rank)
+        add_local(Instruction::Kind::scale, copy.data + rank * bytes, copy.source + rank * block, bytes, factor);
+      copy.source = nullptr;
+    }
+    scatter_half(plan.levels, copy, elements * size, dtype);
+    std::byte* own = copy.data + me * bytes;
+    if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
+    add_local(Instruction::Kind::copy, to + begin * width, own, bytes);
+  });
+}
+
+void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size_t bytes) {
+  std::vector<int> everybody(static_cast<std::size_t>(size_));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  for (int distance = 1; distance < size_; ++distance) {
+    const int peer = (rank_ + distance) % size_;
+    add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
+  }
+  add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
+}
+
+void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
+  const auto me = static_cast<std::size_t>(rank_);
+  if (flows(collective, root, rank_, rank_))
+    add_local(Instruction::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+  for (int distance = 1; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_;
+    if (flows(collective, root, rank_, to)) {
+      const Place& place = sends[static_cast<std::size_t>(to)];
+      add_send(place.address, place.bytes, to);
+    }
+    const int from = (rank_ + size_ - distance) % size_;
+    if (flows(collective, root, from, rank_)) {
+      const Place& place = recvs[static_cast<std::size_t>(from)];
+      add_receive(place.address, place.bytes, from);
+    }
+  }
+  program_.end_track();
+}
+
+void Lowering::barrier() {
+  for (int distance = 1; distance < size_; distance *= 2) {
+    add_send(nullptr, 0, (rank_ + distance) % size_);
+    add_receive(nullptr, 0, (rank_ + size_ - distance) % size_);
+    program_.end_stage();
+  }
+  program_.end_track();
+}
+
+void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
+  add_send(data, bytes, peer);
+  program_.instructions.back().tag = tag;
+  program_.end_track();
+}
+
+void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
+  Instruction instruction{Instruction::Kind::receive};
+  instruction.to = data;
+  instruction.bytes = bytes;
+  instruction.peer = peer;  // -1: any source
+  instruction.tag = tag;
+  program_.instructions.push_back(instruction);
+  program_.end_track();
+}
+
+}  // namespace paceline

@@ -1,0 +1,61 @@
+#include "segment/handover.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "kernel/reduce.hpp"
+#include "kernel/streaming.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr unsigned kCopiesPerProbe = 16;
+
+void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
+  const std::size_t before = std::min(bytes, past == 0 ? 0 : kCacheLine - past);
+  const std::size_t lines = (bytes - before) / kCacheLine;
+  const std::size_t done = before + lines * kCacheLine;
+  std::memcpy(to, from, before);
+  std::memcpy(to + done, from + done, bytes - done);
+  stream_lines(to + before, from + before, lines);
+}
+
+}  // namespace
+
+void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const bool large = kStreams && bytes >= kLeast;
+  if (large && copies_++ % kCopiesPerProbe == 0) took(probe());
+  if (large && streams_) {
+    stream(to, from, bytes);
+  } else {
+    kernels().copy(to, from, bytes);
+  }
+}
+
+// The fences wait for stores that the core still holds back.
+std::chrono::nanoseconds Handover::probe() {
+  using Clock = std::chrono::steady_clock;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto begun = Clock::now();
+  for (ProbedLine& line : lines_) line.probe.store(copies_, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Clock::now() - begun;
+}
+
+void Handover::follow(const ProbedLines& theirs, std::uint32_t& seen) {
+  if (theirs.front().probe.load(std::memory_order_relaxed) == seen) return;
+  for (const ProbedLine& line : theirs) seen = line.probe.load(std::memory_order_relaxed);
+}
+
+void Handover::took(std::chrono::nanoseconds time) {
+  const bool differs = (time >= kFar) != streams_;
+  against_ = differs ? against_ + 1 : 0;
+  if (against_ < (streams_ ? kNearInRow : kFarInRow)) return;
+  streams_ = !streams_;
+  against_ = 0;
+}
+
+}  // namespace paceline

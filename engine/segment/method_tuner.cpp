@@ -1,0 +1,131 @@
+#include "segment/method_tuner.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "memory/rounding.hpp"
+#include "segment/segment.hpp"
+
+namespace paceline {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kSmallestBlock = std::size_t{16} << 10;
+// Between two ranks the kernel copies each byte once where a pipe takes two copies: expected to be quicker from here on
+// (at 4 MiB 0.69, at 16 MiB 0.58 of the time), and worth a try from there on. More ranks, each of which reads from all
+// others, may try it as long as they are few.
+constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
+constexpr std::size_t kMaybeFetchedBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostFetching = 4;
+
+int size_class(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes)); }
+
+bool may_fetch(std::size_t bytes, const WayLimits& limits) {
+  return limits.readable && limits.ranks > 1 && limits.ranks <= kMostFetching && bytes >= kMaybeFetchedBytes;
+}
+
+bool fetches(std::size_t bytes, const WayLimits& limits) {
+  return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= kFetchedBytes;
+}
+
+// With a block as near to this as there is room for.
+Way way_of(Way::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t block) {
+  const std::size_t region = (bytes + ranks - 1) / ranks;
+  const bool fetched = kind == Way::Kind::fetched;
+  const std::size_t room = kPipeBytes / (fetched ? ranks - 1 : kPipeRounds * ranks) / kPage * kPage;
+  // Two staged rounds and more overlap what ranks do.
+  const std::size_t most = fetched ? room : std::min(room, rounded_up(region / 2, kPage));
+  return {kind, static_cast<std::uint32_t>(std::clamp(rounded_up(block, kPage), kPage, std::max(kPage, most)))};
+}
+
+double median(std::vector<double>& of) {
+  const auto middle = of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2);
+  std::ranges::nth_element(of, middle);
+  return *middle;
+}
+
+}  // namespace
+
+Way foreseen_way(std::size_t bytes, const WayLimits& limits) {
+  return way_of(fetches(bytes, limits) ? Way::Kind::fetched : Way::Kind::staged, bytes, limits.ranks, limits.block);
+}
+
+std::vector<Way> ways_for(std::size_t bytes, const WayLimits& limits) {
+  const Way foreseen = foreseen_way(bytes, limits);
+  std::vector<Way> found{foreseen};
+  const auto add = [&](Way::Kind kind, std::size_t block) {
+    const Way way = way_of(kind, bytes, limits.ranks, block);
+    if (way.block >= kSmallestBlock && std::ranges::find(found, way) == found.end()) found.push_back(way);
+  };
+  add(foreseen.kind, foreseen.block / 2);
+  add(foreseen.kind, std::size_t{foreseen.block} * 2);
+  if (may_fetch(bytes, limits))
+    add(foreseen.kind == Way::Kind::fetched ? Way::Kind::staged : Way::Kind::fetched,
+        limits.ranks == 2 ? limits.block : limits.block / (limits.ranks - 1));
+  return found;
+}
+
+std::size_t machine_cpus() {
+  static const auto cpus = static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  return cpus;
+}
+
+Way Ways::next(std::size_t bytes, const WayLimits& limits) {
+  Size& size = sizes_[size_class(bytes)];
+  if (size.tried.empty()) {
+    size.from = std::bit_floor(bytes);
+    const bool crowded = limits.ranks > cpus_;
+    const std::vector<Way> ways = crowded ? std::vector{foreseen_way(bytes, limits)} : ways_for(bytes, limits);
+    for (const Way& way : ways) size.tried.push_back({.way = way});
+  }
+  const bool tries = size.begun < size.tried.size() * kTries;
+  return size.tried[tries ? size.begun++ % size.tried.size() : size.best].way;
+}
+
+void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time) {
+  Size& size = sizes_[size_class(bytes)];
+  const auto found = std::ranges::find(size.tried, way, &Tried::way);
+  if (found == size.tried.end()) return;
+  const double ns_per_byte = static_cast<double>(time.count()) / static_cast<double>(bytes);
+  const std::size_t tries = size.tried.size() * kTries;
+  if (size.ended == tries) {
+    watch(size, way, ns_per_byte);
+    return;
+  }
+  found->calls.push_back(ns_per_byte);
+  if (++size.ended == tries) settle(size);
+}
+
+void Ways::settle(Size& size) {
+  for (Tried& one : size.tried) {
+    one.ns_per_byte = median(one.calls);
+    one.calls.clear();
+  }
+  const std::size_t before = size.best;
+  const auto quickest = std::ranges::min_element(size.tried, {}, &Tried::ns_per_byte);
+  const bool clearly = quickest->ns_per_byte < kClearly * size.tried.front().ns_per_byte;
+  size.best = clearly ? static_cast<std::size_t>(quickest - size.tried.begin()) : 0;
+  const bool in_vain = size.rounds++ > 0 && size.best == before;
+  size.patience = in_vain ? std::min(2 * size.patience, kMostPatience) : kPatience;
+}
+
+void Ways::watch(Size& size, const Way& way, double ns_per_byte) {
+  const Tried& best = size.tried[size.best];
+  if (size.tried.size() == 1 || way != best.way) return;
+  const double usual = best.ns_per_byte;
+  const bool as_usual = ns_per_byte < usual * kUnusual && ns_per_byte > usual / kUnusual;
+  size.unusual = as_usual ? 0 : size.unusual + 1;
+  if (size.unusual < size.patience) return;
+  size.begun = size.ended = size.unusual = 0;
+}
+
+std::vector<Ways::Size> Ways::sizes() const {
+  std::vector<Size> found;
+  found.reserve(sizes_.size());
+  for (const auto& [number, size] : sizes_) found.push_back(size);
+  return found;
+}
+
+}  // namespace paceline

@@ -1,0 +1,140 @@
+#include "segment/segment.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "link/link.hpp"
+#include "memory/cache.hpp"
+#include "memory/rounding.hpp"
+
+namespace paceline {
+namespace {
+
+std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + kSmallSlots * ranks * sizeof(Block); }
+
+LaneMemory& allocate(Arena& arena, std::size_t ranks) {
+  // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
+  std::byte* memory = arena.allocate(part_bytes(ranks));
+  std::memset(memory, 0, offsetof(LaneMemory, small));
+  return *reinterpret_cast<LaneMemory*>(memory);
+}
+
+}  // namespace
+
+Lane::Lane(Arena& arena, int rank, std::vector<int> members)
+    : arena_(arena),
+      own_(allocate(arena, members.size())),
+      rank_(rank),
+      members_(std::move(members)),
+      parts_(members_.size()),
+      unknown_(static_cast<int>(members_.size()) - 1) {
+  parts_[static_cast<std::size_t>(rank)].memory = &own_;
+}
+
+Lane::~Lane() {
+  auto* memory = reinterpret_cast<std::byte*>(&own_);
+  if (forsaken()) {
+    arena_.release(memory);
+  } else {
+    arena_.retire(memory);
+  }
+}
+
+int Lane::place_of(int member) const {
+  const auto found = std::ranges::find(members_, member);
+  return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
+}
+
+void Lane::depart() {
+  for (const Part& part : parts_)
+    if (part.memory != nullptr) part.memory->departed.value.fetch_add(1, std::memory_order_acq_rel);
+}
+
+bool Lane::forsaken() const { return own_.departed.value.load(std::memory_order_acquire) == parts_.size(); }
+
+bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
+  Part& part = parts_[static_cast<std::size_t>(rank)];
+  if (part.memory != nullptr) return false;
+  std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, part_bytes(parts_.size())) : nullptr;
+  if (memory == nullptr) return false;
+  part = {reinterpret_cast<LaneMemory*>(memory), &link, 0};
+  --unknown_;
+  return true;
+}
+
+std::byte* Lane::at(int rank, std::uint64_t offset, std::size_t bytes) const {
+  if (rank == rank_) return arena_.at(offset);
+  return parts_[static_cast<std::size_t>(rank)].link->arena()->at(offset, bytes);
+}
+
+bool Lane::all_readable() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.link == nullptr || part.link->readable(); });
+}
+
+int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const {
+  return parts_[static_cast<std::size_t>(rank)].link->read(address, to, bytes);
+}
+
+std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
+  if (in_small) return own_.small[turn % kSmallSlots];
+  if (bytes <= kMediumBytes) return own_.medium[turn % kMediumSlots];
+  // Large ones go round in as little memory as the caches' turnover allows, but never over the one before.
+  const std::size_t room = std::max(caches().turnover(), bytes);
+  std::size_t begin = large_end_ + bytes > room ? 0 : large_end_;
+  if (begin < large_end_ && large_begin_ < begin + bytes) begin = large_end_;
+  large_begin_ = begin;
+  large_end_ = begin + rounded_up(bytes, kCacheLine);
+  populate(std::max(large_end_, caches().turnover()));
+  return own_.large + begin;
+}
+
+void Lane::populate(std::size_t bytes) {
+  if (bytes <= populated_) return;
+  Arena::populate(own_.large + populated_, bytes - populated_);
+  populated_ = bytes;
+}
+
+bool Lane::all_begun(std::uint64_t turn) const {
+  for (int other = 0; other < size(); ++other)
+    if (other != rank_ && !begun(other, turn)) return false;
+  return true;
+}
+
+void Lane::begin(std::uint64_t turn, bool awaited) {
+  own_.cells[turn % kCells].turn.store(turn, std::memory_order_release);
+  // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (awaited || all_begun(turn)) ring();
+}
+
+void Lane::wake_others() const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ring();
+}
+
+void Lane::ring() const {
+  for (const Part& part : parts_)
+    if (part.link != nullptr) part.link->wake();
+}
+
+const Cell* Lane::last_begun(int rank) const {
+  if (!knows(rank)) return nullptr;
+  const Cell* last = nullptr;
+  std::uint64_t turn = 0;
+  for (const Cell& cell : of(rank).cells) {
+    const auto begun = cell.turn.load(std::memory_order_acquire);
+    if (begun <= turn) continue;
+    turn = begun;
+    last = &cell;
+  }
+  return last;
+}
+
+const Cell* Lane::last_finished(int rank) const {
+  const auto turn = knows(rank) ? of(rank).done.value.load(std::memory_order_relaxed) : 0;
+  return turn == 0 ? nullptr : &cell(rank, turn);
+}
+
+}  // namespace paceline

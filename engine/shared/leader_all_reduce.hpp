@@ -1,0 +1,52 @@
+// A small all-reduce among several machines, on one where a leader speaks for all: on their lane its ranks show it what
+// they have, it carries out the rest of the plan with other machines by messages, and shows them the result.
+#pragma once
+
+#include <span>
+
+#include "message/message_operation.hpp"
+#include "program/plan.hpp"
+#include "shared/one_shot.hpp"
+
+namespace paceline {
+
+// The rank that leads these, which are all of a machine's: in the first level of `plan` it combines all that they have,
+// and the others take no part in what follows. -1: nobody does.
+int leader_of(const Plan& plan, std::span<const int> machine);
+
+class LedAllReduce final : public Operation {
+ public:
+  // The parts, to be filled in before the start: what goes to the leader, what comes from it, and, if this rank
+  // `leads`, what goes on between.
+  OneShot gathering;
+  OneShot showing;
+  MessageOperation between;
+  bool leads = false;
+
+  bool step() override;
+  bool complete() const override { return phase_ == Phase::showing && showing.complete(); }
+  std::vector<int> missing() const override { return current().missing(); }
+  std::vector<int> absent() const override;
+  bool has_work() const override { return current().complete() || current().has_work(); }
+  bool awaits_acknowledgements() const override { return leads && between.awaits_acknowledgements(); }
+  bool read_remotely() const override { return between.read_remotely(); }
+  bool needs_links() const override { return leads || gathering.needs_links(); }
+  int neighbour() const override { return current().neighbour(); }
+  bool crowded(const cpu_set_t& cpus) const override { return current().crowded(cpus); }
+
+ protected:
+  void begin() override;
+  void end() override { showing.finish(); }
+  void let_go(const Error& error) override;
+  void clear() override;
+
+ private:
+  enum class Phase : std::uint8_t { gathering, between, showing };
+
+  const Operation& current() const;
+  bool advance(Operation& part);
+
+  Phase phase_ = Phase::gathering;
+};
+
+}  // namespace paceline

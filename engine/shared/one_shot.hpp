@@ -1,0 +1,43 @@
+// Small collectives in one step: every rank shows all that it has, and every rank takes what it needs.
+#pragma once
+
+#include "kernel/types.hpp"
+#include "shared/shared_operation.hpp"
+
+namespace paceline {
+
+class OneShot final : public SharedOperation {
+ public:
+  enum class Take : std::uint8_t {
+    nothing,
+    combined,    // `bytes` at `offset` of everybody's part, combined in rank order
+    everything,  // everybody's part of `bytes`, one after the other
+    roots,       // the root's part
+  };
+
+  const std::byte* given = nullptr;  // null: nothing
+  std::size_t given_bytes = 0;       // at most kOneShotBytes
+  double factor = 1;                 // of what is given
+  Take take = Take::nothing;
+  std::byte* to = nullptr;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  Fold fold{DType::uint8, Op::sum};
+  bool everybody = true;  // whether it waits for all; else for the root alone, if it takes anything
+  int root = -1;          // its place in the lane; -1: nobody
+
+ protected:
+  void clear() override;
+  void give(Cell& own) override;
+  bool runs_ahead() const override { return root >= 0 && given_bytes <= lane_->small_bytes(); }
+  bool needs(int rank) const override { return everybody || (take == Take::roots && rank == root); }
+  bool awaited() const override { return root == lane_->rank(); }
+  Result work() override;
+
+ private:
+  const std::byte* part_of(int rank) const;
+
+  std::vector<const std::byte*> inputs_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,61 @@
+// A collective among the ranks of one machine, as a turn on their lane: each rank shows what it has, and all work in
+// the memory that they share. No message is sent.
+#pragma once
+
+#include "execute/operation.hpp"
+#include "segment/segment.hpp"
+
+namespace paceline {
+
+class SharedOperation : public Operation {
+ public:
+  bool step() final;
+  bool complete() const final { return phase_ == Phase::complete; }
+  std::vector<int> missing() const final;
+  std::vector<int> absent() const final;
+  bool has_work() const final;
+  bool needs_links() const final { return lane_ == nullptr || !lane_->ready(); }
+  int neighbour() const final;
+  bool crowded(const cpu_set_t& cpus) const final;
+
+ protected:
+  enum class Result : std::uint8_t { waits, moved, complete };
+
+  void begin() final;
+  void end() override { lane_->finish(turn_); }
+  void clear() override;
+
+  // Puts what this rank has where the others see it: in its cell, its slot, or its arena.
+  virtual void give(Cell& own) = 0;
+  // Whether it puts that in a small slot, if in any: some ranks need not wait for all, and the data are few.
+  virtual bool runs_ahead() const { return false; }
+  // Whether it waits for this rank to begin; and whether others wait for this rank alone.
+  virtual bool needs(int rank) const = 0;
+  virtual bool awaited() const { return false; }
+  // Whoever it needs has begun.
+  virtual Result work() = 0;
+  // The ranks that `work` waits for.
+  virtual std::vector<int> behind() const { return {}; }
+
+  // Reads what lies in the process of `rank`; false, and trouble, if that is gone.
+  bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
+
+  Lane* lane_ = nullptr;
+  std::uint64_t turn_ = 0;
+
+ private:
+  enum class Phase : std::uint8_t { entering, gathering, working, complete };
+
+  bool enter();
+  bool gather();
+  bool agree(int rank, std::uint64_t turn);
+  // The turn that everybody must have begun before this rank may begin its own.
+  std::uint64_t entry() const;
+  std::uint64_t last_whole_turn() const;
+  std::vector<int> absent_from(std::uint64_t turn) const;
+
+  Phase phase_ = Phase::entering;
+  int next_ = 0;  // the ranks before this one have begun, or need not
+};
+
+}  // namespace paceline

@@ -1,0 +1,267 @@
+// Ranks hand in named requests in any order: all of them are carried out, right to the bit.
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "tests/coordinator/coordinators.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+TEST(one_request_after_the_other) {
+  everywhere({}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      for (int step = 0; step < 30; ++step) {
+        auto data = ramp(static_cast<std::size_t>(step * step), seat.rank(), step);
+        seat.wait(seat.all_reduce("same name", data));
+        check_sum(data, job.size(), step);
+      }
+    });
+  });
+}
+
+TEST(many_requests_in_another_order_on_every_rank) {
+  everywhere({.fusion_bytes = 100'000}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      std::mt19937 random(static_cast<unsigned>(seat.rank()));
+      for (int step = 0; step < 3; ++step) {
+        std::vector<std::vector<float>> tensors;
+        for (int i = 0; i < 100; ++i)
+          tensors.push_back(ramp(static_cast<std::size_t>(1 + i * i * 7 % 6000), seat.rank(), i));
+        std::vector<int> order(tensors.size());
+        for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+        std::shuffle(order.begin(), order.end(), random);
+        std::vector<std::shared_ptr<Requested>> requests;
+        for (const int i : order)
+          requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+        std::shuffle(requests.begin(), requests.end(), random);
+        for (const auto& request : requests) seat.wait(request);
+        for (int i = 0; i < 100; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+      }
+      CHECK(seat.coordinator.totals().batches <= 300);
+    });
+  });
+}
+
+TEST(nobody_waits_and_all_is_done) {
+  // The serving threads do it alone.
+  everywhere({}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      auto one = ramp(1000, seat.rank());
+      auto two = ramp(100'000, seat.rank());
+      const auto first = seat.all_reduce("one", one);
+      const auto second = seat.all_reduce("two", two);
+      const auto deadline = Clock::now() + std::chrono::seconds(20);
+      while (!(seat.r.engine->is_over(*first) && seat.r.engine->is_over(*second))) {
+        CHECK(Clock::now() < deadline);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      check_sum(one, job.size());
+      check_sum(two, job.size());
+    });
+  });
+}
+
+TEST(scales_and_averages) {
+  Coordinated job("00");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> one(100'000, static_cast<float>(seat.rank() + 1));
+    std::vector<float> two(3, static_cast<float>(seat.rank() + 1));
+    std::vector<float> three(5, 8);
+    const auto a = seat.all_reduce("a", one, Op::sum, 0.5, 4);
+    const auto b = seat.all_reduce("b", two, Op::sum, 0.5, 4);
+    const auto c = seat.all_reduce("c", three, Op::avg);
+    for (const auto& request : {a, b, c}) seat.wait(request);
+    for (const float value : one) CHECK(value == 6);
+    for (const float value : two) CHECK(value == 6);
+    for (const float value : three) CHECK(value == 8);
+  });
+}
+
+TEST(every_kind) {
+  everywhere({}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      const auto size = static_cast<std::size_t>(job.size());
+      const auto me = static_cast<std::size_t>(seat.rank());
+      for (const std::size_t scale : {std::size_t{1}, std::size_t{5000}}) {
+        // Rank r gives r rows: the first none.
+        std::vector<float> rows(me * scale, static_cast<float>(me));
+        const auto gather = seat.coordinator.submit(
+            {"gather", {0, -1, Collective::all_gather, DType::float32, Op::sum}, "*", bytes(rows), rows.size()});
+        auto everybodys = ramp(scale, seat.rank());
+        const int root = job.size() - 1;
+        const auto cast = seat.coordinator.submit(
+            {"cast", {scale, root, Collective::broadcast, DType::float32, Op::sum}, "", bytes(everybodys), scale});
+        // Rank r gives rank s (r + s) elements.
+        std::vector<float> all;
+        std::vector<std::size_t> counts;
+        for (std::size_t to = 0; to < size; ++to) {
+          counts.push_back((me + to) * scale);
+          all.resize(all.size() + counts.back(), static_cast<float>(100 * me + to));
+        }
+        Wish trade{"trade", {0, -1, Collective::all_to_all, DType::float32, Op::sum}, "*", bytes(all), all.size()};
+        trade.counts = counts;
+        const auto traded = seat.coordinator.submit(trade);
+        // Part r has r elements, and none is as long as another.
+        std::vector<std::size_t> parts;
+        std::size_t total = 0;
+        for (std::size_t to = 0; to < size; ++to) total += parts.emplace_back(to * scale);
+        auto whole = ramp(total, seat.rank());
+        std::vector<float> part(parts[me]);
+        Wish scatter{
+            "scatter", {total, -1, Collective::reduce_scatter, DType::float32, Op::sum}, "", bytes(whole), total};
+        scatter.target = bytes(part);
+        scatter.counts = parts;
+        scatter.postscale = 2;
+        const auto scattered = seat.coordinator.submit(scatter);
+        const auto met = seat.barrier("barrier");
+        for (const auto& request : {gather, cast, traded, scattered, met}) seat.wait(request);
+
+        CHECK(gather->counts.size() == size);
+        const auto* got = reinterpret_cast<const float*>(gather->output->data());
+        for (std::size_t rank = 0; rank < size; ++rank) {
+          CHECK(gather->counts[rank] == rank * scale);
+          for (std::size_t i = 0; i < rank * scale; ++i) CHECK(*got++ == static_cast<float>(rank));
+        }
+        CHECK(everybodys == ramp(scale, root));
+        got = reinterpret_cast<const float*>(traded->output->data());
+        for (std::size_t rank = 0; rank < size; ++rank) {
+          CHECK(traded->counts[rank] == (me + rank) * scale);
+          for (std::size_t i = 0; i < (me + rank) * scale; ++i) CHECK(*got++ == static_cast<float>(100 * rank + me));
+        }
+        const auto expected = ramp(total, 0);
+        std::size_t begin = 0;
+        for (std::size_t rank = 0; rank < me; ++rank) begin += parts[rank];
+        for (std::size_t i = 0; i < part.size(); ++i)
+          CHECK(part[i] == 2 * expected[begin + i] * sum_of_ranks(job.size()));
+      }
+    });
+  });
+}
+
+TEST(who_has_joined_gives_zeros) {
+  everywhere({}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      for (int epoch = 0; epoch < 3; ++epoch) {
+        // Rank r has r + 1 steps.
+        for (int step = 0; step <= seat.rank(); ++step) {
+          auto data = ramp(2000, seat.rank(), step);
+          auto small = ramp(3, seat.rank(), step);
+          const auto one = seat.all_reduce("data", data);
+          const auto two = seat.all_reduce("small", small);
+          seat.wait(two);
+          seat.wait(one);
+          float expected = 0;
+          for (int rank = step; rank < job.size(); ++rank) expected += static_cast<float>(rank + 1);
+          const auto base = ramp(2000, 0, step);
+          for (std::size_t i = 0; i < data.size(); ++i) CHECK(data[i] == base[i] * expected);
+          for (std::size_t i = 0; i < small.size(); ++i) CHECK(small[i] == base[i] * expected);
+        }
+        const auto joined = seat.coordinator.join();
+        seat.wait(joined);
+        CHECK(joined->last_to_join >= 0 && joined->last_to_join < job.size());
+      }
+    });
+  });
+}
+
+TEST(bundles_are_carried_out_together) {
+  Coordinated job("000");
+  job.run([&](Coordinated::Seated seat) {
+    for (std::uint64_t step = 1; step < 20; ++step) {
+      std::vector<std::vector<float>> data;
+      for (int i = 0; i < 4; ++i) data.push_back(ramp(50, seat.rank(), i));
+      std::vector<std::shared_ptr<Requested>> requests;
+      for (int i = 0; i < 4; ++i) {
+        const int which = (i + seat.rank()) % 4;
+        requests.push_back(seat.all_reduce("bundled " + std::to_string(which), data[static_cast<std::size_t>(which)],
+                                           Op::sum, 1, 1, {step, 4}));
+      }
+      for (const auto& request : requests) seat.wait(request);
+      for (int i = 0; i < 4; ++i) check_sum(data[static_cast<std::size_t>(i)], job.size(), i);
+    }
+    std::set<std::uint64_t> batches;
+    for (const Record& record : seat.coordinator.records()) batches.insert(record.batch);
+    CHECK(batches.size() == 19);
+  });
+}
+
+TEST(a_name_may_be_used_again_at_once) {
+  Coordinated job("00");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<std::vector<float>> data;
+    std::vector<std::shared_ptr<Requested>> requests;
+    for (int i = 0; i < 20; ++i) data.push_back(ramp(100, seat.rank(), i));
+    for (auto& each : data) requests.push_back(seat.all_reduce("again", each));
+    for (const auto& request : requests) seat.wait(request);
+    for (int i = 0; i < 20; ++i) check_sum(data[static_cast<std::size_t>(i)], job.size(), i);
+  });
+}
+
+TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
+  for (const std::string policy : {"board", "cycle"}) {
+    for (const std::string machines : {"01", "011"}) {
+      Coordinated job(machines, policy, {.fusion_bytes = 100'000, .cycle_seconds = 0.0005});
+      std::barrier<> all(job.size());
+      std::atomic<std::uint64_t> most = 0;
+      job.run([&](Coordinated::Seated seat) {
+        for (int round = 0; round < 6; ++round) {
+          std::vector<std::vector<float>> tensors;
+          std::vector<std::shared_ptr<Requested>> requests;
+          const auto hand_in = [&](int from, int to) {
+            for (int i = from; i < to; ++i)
+              requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+          };
+          for (int i = 0; i < 24; ++i)
+            tensors.push_back(ramp(static_cast<std::size_t>(i % 8 == 0 ? 300'000 : 5'000), seat.rank(), i));
+          if (seat.rank() == 0) most = 0;
+          all.arrive_and_wait();
+          hand_in(0, 8 + 8 * (seat.rank() % 2));
+          const std::uint64_t begun = seat.coordinator.hold();
+          for (std::uint64_t seen = most; seen < begun && !most.compare_exchange_weak(seen, begun);) continue;
+          all.arrive_and_wait();
+          seat.coordinator.hold_after(most);
+          const auto deadline = Clock::now() + std::chrono::seconds(20);
+          while (!seat.coordinator.holds()) {
+            CHECK(Clock::now() < deadline);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          hand_in(static_cast<int>(requests.size()), 24);
+          CHECK(seat.coordinator.holds());
+          CHECK(!seat.r.engine->is_over(*requests.back()));
+          seat.r.engine->set_plans(seat.moving, plans_for(job.size(), round % 2 == 0));
+          seat.coordinator.release();
+          for (const auto& request : requests) seat.wait(request);
+          for (int i = 0; i < 24; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+        }
+        const LargeBatches large = seat.coordinator.large_batches();
+        CHECK(large.count == 18 && large.last.size() == 18);
+        for (const auto& batch : large.last) CHECK(batch.bytes >= std::uint64_t{1} << 20);
+      });
+    }
+  }
+}
+
+TEST(two_coordinators_know_nothing_of_each_other) {
+  // Ranks use them in opposite orders.
+  Coordinated one("00");
+  Coordinated other("00");
+  one.run([&](Coordinated::Seated) {});
+  std::thread second([&] {
+    other.run([&](Coordinated::Seated seat) {
+      std::vector<float> data(10, 1);
+      for (int i = 0; i < 100; ++i) seat.wait(seat.all_reduce("x", data));
+    });
+  });
+  one.run([&](Coordinated::Seated seat) {
+    for (int i = 0; i < 100; ++i) {
+      auto data = ramp(10, seat.rank());
+      seat.wait(seat.all_reduce("x", data));
+      check_sum(data, 2);
+    }
+  });
+  second.join();
+}

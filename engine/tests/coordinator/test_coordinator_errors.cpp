@@ -1,0 +1,159 @@
+// Named requests that cannot be carried out: what is wrong is said, and who is missing is named.
+#include <atomic>
+#include <barrier>
+#include <thread>
+
+#include "tests/coordinator/coordinators.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+TEST(a_disagreement_fails_one_request_on_all_ranks_and_no_other) {
+  everywhere({}, [](Coordinated& job) {
+    if (job.size() == 1) return;
+    job.run([&](Coordinated::Seated seat) {
+      for (int step = 0; step < 3; ++step) {
+        std::vector<float> bad(seat.rank() == 1 ? 5 : 4, 1);
+        auto good = ramp(10, seat.rank());
+        const auto one = seat.all_reduce("bad", bad);
+        const auto other = seat.all_reduce("good", good);
+        const auto error = failure_of([&] { seat.wait(one); });
+        CHECK(error.kind == ErrorKind::mismatch);
+        CHECK(contains(error.message, "\"bad\""));
+        CHECK(contains(error.message, "rank 1"));
+        CHECK(contains(error.message, "4") && contains(error.message, "5"));
+        seat.wait(other);
+        check_sum(good, job.size());
+      }
+    });
+  });
+}
+
+TEST(a_timeout_names_the_request_and_who_is_missing) {
+  std::vector<std::thread> jobs;  // at once, as all of them wait
+  for (const auto& [policy, machines] : {std::pair{"board", "000"},
+                                         {"board", "001"},
+                                         {"board", "011"},
+                                         {"board", "0122"},
+                                         {"cycle", "000"},
+                                         {"nonblocking", "011"}}) {
+    jobs.emplace_back([policy, machines] {
+      Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 1);
+      job.run([&](Coordinated::Seated seat) {
+        std::vector<float> data(4096, 1);
+        if (seat.rank() == 2) return;
+        const auto error = failure_of([&] { seat.wait(seat.all_reduce("layer3.weight", data)); });
+        CHECK(error.kind == ErrorKind::timeout);
+        CHECK(contains(error.message, "all_reduce \"layer3.weight\" float32[4096] SUM"));
+        CHECK(contains(error.message, "rank 2"));
+        // From now on nothing starts.
+        CHECK(failure_of([&] { seat.all_reduce("other", data); }).kind == ErrorKind::timeout);
+      });
+    });
+  }
+  for (std::thread& job : jobs) job.join();
+}
+
+TEST(warnings_name_each_request_with_who_is_missing) {
+  Coordinated job("000");
+  std::barrier<> all(3);
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> a(4, 1);
+    std::vector<float> b(4, 1);
+    std::vector<float> c(4, 1);
+    std::vector<std::shared_ptr<Requested>> requests;
+    if (seat.rank() != 2) requests.push_back(seat.all_reduce("a", a));
+    if (seat.rank() != 2) requests.push_back(seat.all_reduce("b", b));
+    if (seat.rank() == 0) requests.push_back(seat.all_reduce("c", c));
+    all.arrive_and_wait();
+    if (seat.rank() == 0) {
+      const auto waits = seat.r.engine->waits();
+      CHECK(waits.size() == 2);
+      CHECK(waits[0].what == "all_reduce \"a\" float32[4] SUM and 1 more");
+      CHECK(waits[0].missing.size() == 1 && contains(waits[0].missing[0].who, "rank 2"));
+      CHECK(waits[1].what == "all_reduce \"c\" float32[4] SUM");
+      CHECK(waits[1].missing.size() == 2);
+    }
+    all.arrive_and_wait();
+    if (seat.rank() == 2) requests.push_back(seat.all_reduce("a", a));
+    if (seat.rank() == 2) requests.push_back(seat.all_reduce("b", b));
+    if (seat.rank() != 0) requests.push_back(seat.all_reduce("c", c));
+    for (const auto& request : requests) seat.wait(request);
+  });
+}
+
+TEST(who_hands_in_nothing_says_where_it_is_to_who_waits_on_another_machine) {
+  Coordinated job("01");
+  for (const int late : {0, 1}) {
+    std::atomic<bool> heard = false;
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<float> a(4, 1);
+      seat.wait(seat.all_reduce("a", a));
+      if (seat.rank() == late) {
+        while (!heard) {
+          seat.r.engine->tell_line("late.py:7");
+          std::this_thread::yield();
+        }
+      }
+      const auto request = seat.all_reduce("a", a);
+      for (std::vector<Wait> found; seat.rank() != late && !heard; std::this_thread::yield()) {
+        found = seat.r.engine->waits();
+        heard = !found.empty() && !found[0].missing.empty() && found[0].missing[0].line == "late.py:7";
+      }
+      seat.wait(request);
+    });
+  }
+}
+
+TEST(who_leaves_is_missed) {
+  for (const auto& machines : {"00", "01"}) {
+    Coordinated job(machines);
+    job.run([&](Coordinated::Seated seat) {
+      std::vector<float> data(10, 1);
+      seat.wait(seat.all_reduce("first", data));
+      if (seat.rank() == 1) {
+        seat.coordinator.close();
+        return;
+      }
+      const auto error = failure_of([&] { seat.wait(seat.all_reduce("second", data)); });
+      CHECK(error.kind == ErrorKind::aborted);
+      CHECK(contains(error.message, "rank 1"));
+      CHECK(contains(error.message, "\"second\""));
+    });
+  }
+}
+
+TEST(bad_wishes_are_refused) {
+  Coordinated job("0");
+  job.run([&](Coordinated::Seated seat) {
+    std::vector<float> data(4, 1);
+    const auto refused = [&](const Wish& wish, const std::string& why) {
+      const auto error = failure_of([&] { seat.coordinator.submit(wish); });
+      CHECK(error.kind == ErrorKind::invalid);
+      CHECK(contains(error.message, why));
+    };
+    Wish good{"x", {4, -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), 4};
+    Wish wish = good;
+    wish.name = "";
+    refused(wish, "needs a name");
+    wish = good;
+    wish.data = nullptr;
+    refused(wish, "null");
+    wish = good;
+    wish.what.op = Op::band;
+    refused(wish, "BAND is not defined for float32");
+    wish = good;
+    wish.what.dtype = DType::int32;
+    wish.prescale = 2;
+    refused(wish, "int32 cannot be scaled");
+    wish = good;
+    wish.what.collective = Collective::broadcast;
+    wish.what.root = 1;
+    refused(wish, "from 0 to 0, got 1");
+    wish = good;
+    wish.what.collective = Collective::all_to_all;
+    wish.counts = {3};
+    refused(wish, "add up to 4");
+    seat.wait(seat.coordinator.submit(good));
+  });
+}

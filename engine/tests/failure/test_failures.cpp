@@ -1,0 +1,238 @@
+// What goes wrong reaches every rank, says who, and leaves nobody waiting.
+#include <atomic>
+#include <barrier>
+#include <bit>
+#include <limits>
+#include <thread>
+
+#include "tests/world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+void reduce_floats(Rank& r, std::size_t count) {
+  std::vector<float> data(count, 1);
+  all_reduce(*r.engine, *r.group, bytes(data), count, DType::float32, Op::sum, 1, Mode::blocking);
+}
+
+void on_every_wire(const std::function<void(Wire)>& body) {
+  for (const Wire wire : {Wire::shm, Wire::staged, Wire::tcp}) body(wire);
+}
+
+}  // namespace
+
+TEST(different_sizes_are_named_on_every_rank) {
+  on_every_wire([](Wire wire) {
+    for (const std::size_t other : {2UL, 1000UL, 100'000UL}) {
+      World world(3, [=](int, int) { return wire; });
+      world.run([&](Rank& r) {
+        const auto error = failure_of([&] { reduce_floats(r, r.rank == 1 ? other : 4); });
+        CHECK(error.kind == ErrorKind::mismatch);
+        CHECK(contains(error.message, "float32[4] SUM"));
+        CHECK(contains(error.message, "rank 1") || r.rank == 1);
+        CHECK(contains(error.message, "float32[" + std::to_string(other) + "]"));
+      });
+    }
+  });
+}
+
+TEST(different_collectives_are_named_on_every_rank) {
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    const auto error = failure_of([&] {
+      if (r.rank == 2) {
+        barrier(*r.engine, *r.group, Mode::blocking);
+      } else {
+        reduce_floats(r, 100);
+      }
+    });
+    CHECK(error.kind == ErrorKind::mismatch);
+    CHECK(contains(error.message, "barrier #0"));
+    CHECK(contains(error.message, "all_reduce #0"));
+  });
+}
+
+TEST(roots_that_never_talk_to_each_other_are_found_too) {
+  // Everybody but the root only sends: no message tells two of them apart, the probe does.
+  World world(3, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    std::vector<float> data(5000);
+    const auto error = failure_of([&] {
+      reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, r.rank == 0 ? 1 : 0,
+             Mode::blocking);
+    });
+    CHECK(error.kind == ErrorKind::mismatch);
+  });
+}
+
+TEST(a_rank_that_leaves_is_named) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      if (r.rank == 2) {
+        reduce_floats(r, 10);
+        r.engine->close();
+        return;
+      }
+      // The rank that finds out tells the other one, which may still be in the operation before.
+      const auto error = failure_of([&] {
+        reduce_floats(r, 10);
+        reduce_floats(r, 5000);
+      });
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(contains(error.message, "rank 2 (thread) has left the job"));
+      const auto again = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(again.kind == ErrorKind::peer_lost);
+    });
+  });
+}
+
+TEST(a_timeout_names_who_is_missing) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; }, false, 0.3);
+    world.run([&](Rank& r) {
+      if (r.rank == 2) return;
+      const auto error = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(error.kind == ErrorKind::timeout);
+      CHECK(contains(error.message, "waits for rank 2 (thread)"));
+    });
+  });
+}
+
+TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    std::barrier done(3);
+    world.run([&](Rank& r) {
+      reduce_floats(r, 10);
+      if (r.rank == 2) {
+        done.arrive_and_wait();
+        return;
+      }
+      CHECK(r.engine->waits().empty());
+      std::vector<float> data(5000, 1);
+      std::vector<float> other(10);
+      const auto oldest =
+          all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+      barrier(*r.engine, *r.group, Mode::async);
+      receive(*r.engine, *r.group, bytes(other), other.size(), DType::float32, -1, 0, Mode::async);
+      std::thread waiter([&] { (void)failure_of([&] { r.engine->wait(*oldest, std::chrono::seconds(-1)); }); });
+      // The other one is missing until its probe has come.
+      std::vector<Wait> found;
+      do {
+        found = r.engine->waits();
+        std::this_thread::yield();
+      } while (found[0].missing.size() != 1 || found[0].thread == 0);
+      CHECK(found.size() == 2);
+      CHECK(found[0].operation == oldest->id);
+      CHECK(found[0].what == "all_reduce #1 float32[5000] SUM");
+      CHECK(found[0].missing[0].who == "rank 2 (thread)");
+      CHECK(found[0].missing[0].last.starts_with("all_reduce #0 float32[10] SUM"));
+      CHECK(found[0].time.count() > 0);
+      CHECK(found[0].thread == std::bit_cast<std::uintptr_t>(waiter.native_handle()));
+      CHECK(contains(found[1].what, "recv"));
+      CHECK(found[1].missing.empty());
+      CHECK(found[1].thread == 0);
+      done.arrive_and_wait();
+      r.engine->abort(*r.group, "enough");
+      waiter.join();
+      CHECK(r.engine->waits().empty());
+    });
+  });
+}
+
+TEST(who_has_nothing_under_way_says_where_it_is_to_who_waits_for_it_on_another_machine) {
+  World world(2, [](int, int) { return Wire::tcp; });
+  std::atomic<bool> heard = false;
+  world.run([&](Rank& r) {
+    reduce_floats(r, 10);
+    const std::string line = "late.py:7\n" + std::string(300, 'x');
+    if (r.rank == 1) {
+      while (!heard) {
+        r.engine->tell_line(line);
+        std::this_thread::yield();
+      }
+      reduce_floats(r, 10);
+      return;
+    }
+    std::vector<float> data(10, 1);
+    const auto late =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    std::vector<Wait> found;
+    do {
+      found = r.engine->waits();
+      std::this_thread::yield();
+    } while (found[0].missing.empty() || found[0].missing[0].line.empty());
+    CHECK(found[0].missing[0].line == "late.py:7?" + std::string(245, 'x'));
+    CHECK(found[0].missing[0].ago.count() >= 0 && found[0].missing[0].ago <= found[0].time);
+    heard = true;
+    r.engine->wait(*late, std::chrono::seconds(-1));
+  });
+}
+
+TEST(asynchronous_operations_time_out_too) {
+  World world(2, [](int, int) { return Wire::shm; }, false, 0.3);
+  world.run([&](Rank& r) {
+    if (r.rank == 1) return;
+    std::vector<float> data(10);
+    const auto handle =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    while (!r.engine->is_over(*handle)) std::this_thread::yield();
+    CHECK(handle->error().kind == ErrorKind::timeout);
+  });
+}
+
+TEST(an_abort_reaches_everybody) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      if (r.rank == 0) {
+        r.engine->abort(*r.group, "the user asked");
+        return;
+      }
+      const auto error = failure_of([&] { reduce_floats(r, 5000); });
+      CHECK(error.kind == ErrorKind::aborted);
+      CHECK(contains(error.message, "the user asked"));
+    });
+  });
+}
+
+TEST(one_group_fails_and_another_goes_on) {
+  World world(2, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    auto other = r.engine->add_group(77, r.rank, r.peers, std::chrono::seconds(60), plans_for(2, false));
+    (void)failure_of([&] { reduce_floats(r, r.rank == 0 ? 5 : 6); });
+    std::vector<float> data(100, 1);
+    all_reduce(*r.engine, *other, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    CHECK(data[99] == 2);
+  });
+}
+
+TEST(a_timeout_that_is_longer_than_clocks_count_never_comes) {
+  World world(2, [](int, int) { return Wire::shm; }, false, std::numeric_limits<double>::infinity());
+  world.run([&](Rank& r) {
+    std::vector<float> data(100, 1);
+    if (r.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one looks at the clock
+    const auto sum = all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    r.engine->wait(*sum, std::chrono::duration<double>(1e300));
+    CHECK(data[99] == 2);
+  });
+}
+
+TEST(bad_arguments_are_refused) {
+  World world(1, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    std::vector<float> data(4);
+    const auto call = [&](DType dtype, Op op, std::byte* at) {
+      return failure_of([&] { all_reduce(*r.engine, *r.group, at, 4, dtype, op, 1, Mode::blocking); }).kind;
+    };
+    CHECK(call(DType::float32, Op::bxor, bytes(data)) == ErrorKind::invalid);
+    CHECK(call(DType::boolean, Op::avg, bytes(data)) == ErrorKind::invalid);
+    CHECK(call(DType::float32, Op::sum, nullptr) == ErrorKind::invalid);
+    const auto root =
+        failure_of([&] { broadcast(*r.engine, *r.group, bytes(data), 4, DType::float32, 1, Mode::blocking); });
+    CHECK(root.kind == ErrorKind::invalid);
+  });
+}

@@ -1,0 +1,305 @@
+// Buffers cut into chunks, a few of which are under way at once: exact for any size, dtype, reduction and link, and
+// still said who is missing.
+#include <barrier>
+
+#include "kernel/reduce.hpp"
+#include "message/message_operation.hpp"
+#include "tests/world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+// Machines {0, 1} and {2, 3, 4}: in each first one owner per block, then across, half of every block owned by either.
+Plan two_and_three() {
+  Plan plan{-1, "two_and_three", false, {{}, {}}};
+  plan.levels[0] = {reduce_of(0, 3, 6, {0, 1}, 0), reduce_of(3, 6, 6, {0, 1}, 1), reduce_of(0, 2, 6, {2, 3, 4}, 2),
+                    reduce_of(2, 4, 6, {2, 3, 4}, 3), reduce_of(4, 6, 6, {2, 3, 4}, 4)};
+  const int cuts[][4] = {{0, 2, 0, 2}, {2, 3, 0, 3}, {3, 4, 1, 3}, {4, 6, 1, 4}};
+  for (const auto& [begin, end, a, b] : cuts) {
+    plan.levels[1].push_back(reduce_of(2 * begin, begin + end, 12, {a, b}, a));
+    plan.levels[1].push_back(reduce_of(begin + end, 2 * end, 12, {a, b}, b));
+  }
+  return plan;
+}
+
+// The same machines; their first ranks tell each other all that they have combined.
+Plan leaders_of_two_and_three() {
+  return {-1,
+          "exchange",
+          true,
+          {{reduce_of(0, 1, 1, {0, 1}, 0), reduce_of(0, 1, 1, {2, 3, 4}, 2)}, {reduce_of(0, 1, 1, {0, 2}, 0)}}};
+}
+
+Plan binomial_plan(int size) {
+  Plan plan{-1, "binomial", false, {}};
+  for (int distance = 1; distance < size; distance *= 2) {
+    Level level;
+    for (int parent = 0; parent + distance < size; parent += 2 * distance)
+      level.push_back(reduce_of(0, 1, 1, {parent, parent + distance}, parent));
+    plan.levels.push_back(level);
+  }
+  return plan;
+}
+
+// The same machines; rank i ends as the owner of block i, some of which it has given away before.
+Plan blocks_of_two_and_three() {
+  Plan plan = two_and_three();
+  plan.levels[1].clear();
+  const int parts[][5] = {{0, 6, 0, 2, 0},   {6, 10, 0, 2, 1},  {10, 12, 0, 3, 1}, {12, 15, 0, 3, 2},
+                          {15, 18, 1, 3, 2}, {18, 20, 1, 3, 3}, {20, 24, 1, 4, 3}, {24, 30, 1, 4, 4}};
+  for (const auto& [begin, end, a, b, owner] : parts)
+    plan.levels[1].push_back(reduce_of(begin, end, 30, {a, b}, owner));
+  return plan;
+}
+
+// Of what rank 0 sends in the second level a part has been combined before, and the rest has not.
+Plan blocks_in_two_states() {
+  return {-1,
+          "two_states",
+          false,
+          {{reduce_of(0, 3, 6, {0, 1}, 0)},
+           {reduce_of(2, 4, 6, {0, 2}, 2), reduce_of(0, 2, 6, {0, 2}, 0), reduce_of(4, 6, 6, {0, 1, 2}, 2)},
+           {reduce_of(2, 3, 6, {2}, 1), reduce_of(3, 4, 6, {1, 2}, 1)}}};
+}
+
+Plans cut(Plan all_reduce, int size, std::size_t chunk, Plan all_gather = {}) {
+  all_reduce.chunk_bytes = chunk;
+  Plan broadcast = binomial_plan(size);
+  broadcast.chunk_bytes = chunk;
+  if (all_gather.levels.empty()) all_gather = ring_plan(size);
+  all_gather.chunk_bytes = chunk;
+  return {{"all_reduce", {all_reduce}},
+          {"all_gather", {all_gather}},
+          {"broadcast", {broadcast}},
+          {"turned_broadcast", {broadcast}}};
+}
+
+Wire mixed(int i, int j) { return (i < 2) == (j < 2) ? Wire::shm : Wire::tcp; }
+Wire staged(int i, int j) { return (i < 2) == (j < 2) ? Wire::staged : Wire::tcp; }
+
+// Small whole numbers are exact in every type, and so are their sums and products.
+void put(std::byte* to, DType dtype, std::size_t at, int value) {
+  const auto store = [&](auto number) { std::memcpy(to + at * sizeof number, &number, sizeof number); };
+  constexpr std::uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200};
+  constexpr std::uint16_t brains[] = {0, 0x3f80, 0x4000, 0x4040};
+  switch (dtype) {
+    case DType::float16: return store(halves[value]);
+    case DType::bfloat16: return store(brains[value]);
+    case DType::float32: return store(static_cast<float>(value));
+    case DType::float64: return store(static_cast<double>(value));
+    case DType::int32: return store(static_cast<std::int32_t>(value));
+    case DType::int64: return store(static_cast<std::int64_t>(value));
+    case DType::int8:
+    case DType::uint8: return store(static_cast<std::uint8_t>(value));
+    case DType::boolean: return store(static_cast<std::uint8_t>(value % 2));
+  }
+}
+
+std::vector<std::byte> numbers(DType dtype, std::size_t count, int rank) {
+  std::vector<std::byte> data(count * size_of(dtype));
+  for (std::size_t i = 0; i < count; ++i)
+    put(data.data(), dtype, i, 1 + static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 3));
+  return data;
+}
+
+std::vector<std::byte> expected(DType dtype, Op op, double factor, std::size_t count, int size) {
+  std::vector<std::vector<std::byte>> all;
+  std::vector<const std::byte*> inputs;
+  for (int rank = 0; rank < size; ++rank) {
+    auto& mine = all.emplace_back(numbers(dtype, count, rank));
+    if (op == Op::premul_sum) kernels().scale(dtype, mine.data(), mine.data(), count, factor);
+    inputs.push_back(mine.data());
+  }
+  std::vector<std::byte> out(count * size_of(dtype));
+  const Fold fold{dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op, op == Op::avg ? double(size) : 1.0};
+  kernels().reduce(fold, out.data(), inputs.data(), inputs.size(), count);
+  return out;
+}
+
+void check_all_reduce(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  auto data = numbers(dtype, count, r.rank);
+  all_reduce(*r.engine, *r.group, data.data(), count, dtype, op, kFactor, Mode::blocking);
+  CHECK(data == expected(dtype, op, kFactor, count, r.size));
+}
+
+void check_broadcast(Rank& r, std::size_t count) {
+  for (int root = 0; root < r.size; ++root) {
+    auto data = numbers(DType::int32, count, r.rank);
+    broadcast(*r.engine, *r.group, data.data(), count, DType::int32, root, Mode::blocking);
+    CHECK(data == numbers(DType::int32, count, root));
+  }
+}
+
+void check_reduce(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  for (int root = 0; root < r.size; ++root) {
+    const auto given = numbers(dtype, count, r.rank);
+    auto data = given;
+    reduce(*r.engine, *r.group, data.data(), count, dtype, op, kFactor, root, Mode::blocking);
+    CHECK(data == (r.rank == root ? expected(dtype, op, kFactor, count, r.size) : given));
+  }
+}
+
+void check_blocks(Rank& r, DType dtype, Op op, std::size_t count) {
+  constexpr double kFactor = 2;
+  const std::size_t all = count * static_cast<std::size_t>(r.size);
+  const std::size_t block = count * size_of(dtype);
+  const auto own = static_cast<std::ptrdiff_t>(block) * r.rank;
+  auto data = numbers(dtype, all, r.rank);
+  const auto given = data;
+  std::vector<std::byte> part(block);
+  reduce_scatter(*r.engine, *r.group, data.data(), part.data(), count, dtype, op, kFactor, Mode::blocking);
+  CHECK(data == given);
+  const auto whole = expected(dtype, op, kFactor, all, r.size);
+  CHECK(std::equal(part.begin(), part.end(), whole.begin() + own));
+  all_gather(*r.engine, *r.group, part.data(), data.data(), count, dtype, Mode::blocking);
+  CHECK(data == whole);
+  // In place.
+  data = given;
+  std::byte* const mine = data.data() + own;
+  reduce_scatter(*r.engine, *r.group, data.data(), mine, count, dtype, op, kFactor, Mode::blocking);
+  all_gather(*r.engine, *r.group, mine, data.data(), count, dtype, Mode::blocking);
+  CHECK(data == whole);
+}
+
+constexpr std::size_t kCounts[] = {0, 1, 3, 255, 1024, 1025, 6143, 40'009, 140'017};
+
+void check_counts(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
+  constexpr std::size_t kEnoughChunks = 200;
+  World world(size, wire, cut(plan, size, chunk));
+  world.run([&](Rank& r) {
+    for (const std::size_t count : kCounts) {
+      if (count * sizeof(double) > kEnoughChunks * chunk) continue;
+      check_all_reduce(r, DType::float32, Op::sum, count);
+      check_all_reduce(r, DType::float64, Op::avg, count);
+      check_broadcast(r, count);
+      check_reduce(r, DType::int64, Op::max, count);
+    }
+  });
+}
+
+void check_blocks(int size, const std::function<Wire(int, int)>& wire, const Plan& plan, std::size_t chunk) {
+  constexpr std::size_t kEnoughChunks = 60;
+  World world(size, wire, cut(ring_plan(size), size, chunk, plan));
+  world.run([&](Rank& r) {
+    for (const std::size_t count : {0UL, 1UL, 255UL, 1025UL, 40'009UL}) {
+      if (count * sizeof(double) * static_cast<std::size_t>(size) > kEnoughChunks * chunk) continue;
+      check_blocks(r, DType::float32, Op::sum, count);
+      check_blocks(r, DType::float64, Op::avg, count);
+      check_blocks(r, DType::float32, Op::premul_sum, count);
+    }
+  });
+}
+
+// Long enough for several chunks on their way whatever sockets hold.
+constexpr std::size_t kLong = std::size_t{16} << 20;
+
+}  // namespace
+
+TEST(every_count_on_every_wire) {
+  // Less than an element, eager messages, streams, and more than the buffer.
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, std::size_t{500'000}, kLong}) {
+    check_counts(5, mixed, two_and_three(), chunk);
+    check_counts(5, staged, two_and_three(), chunk);
+    check_counts(3, [](int, int) { return Wire::tcp; }, ring_plan(3), chunk);
+    check_counts(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, direct_plan(3), chunk);
+    check_counts(4, [](int, int) { return Wire::tcp; }, flat_plan(4), chunk);
+  }
+}
+
+TEST(leaders_in_one_shot) {
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}}) {
+    check_counts(5, mixed, leaders_of_two_and_three(), chunk);
+    check_counts(5, staged, leaders_of_two_and_three(), chunk);
+  }
+}
+
+TEST(every_count_of_blocks_on_every_wire) {
+  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, kLong}) {
+    check_blocks(5, mixed, blocks_of_two_and_three(), chunk);
+    check_blocks(3, [](int, int) { return Wire::tcp; }, blocks_in_two_states(), chunk);
+  }
+  check_blocks(5, staged, blocks_of_two_and_three(), 70'001);
+  check_blocks(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, blocks_in_two_states(), 70'001);
+  check_blocks(4, [](int, int) { return Wire::tcp; }, ring_plan(4), 1000);
+}
+
+TEST(chunks_smaller_than_an_element) {
+  World world(2, [](int, int) { return Wire::tcp; }, cut(ring_plan(2), 2, 3));
+  world.run([](Rank& r) {
+    for (const std::size_t count : {1UL, 7UL, 100UL}) check_all_reduce(r, DType::float64, Op::sum, count);
+  });
+}
+
+TEST(every_type_and_reduction) {
+  World world(5, mixed, cut(two_and_three(), 5, 10'000));
+  world.run([](Rank& r) {
+    for (std::size_t dtype = 0; dtype < kDTypeNames.size(); ++dtype)
+      for (std::size_t op = 0; op < kOpNames.size(); ++op)
+        if (supports(static_cast<DType>(dtype), static_cast<Op>(op))) {
+          check_all_reduce(r, static_cast<DType>(dtype), static_cast<Op>(op), 12'345);
+          check_reduce(r, static_cast<DType>(dtype), static_cast<Op>(op), 12'345);
+        }
+  });
+}
+
+TEST(operations_follow_each_other_while_ranks_are_tracks_apart) {
+  World world(5, mixed, cut(two_and_three(), 5, 4000));
+  world.run([](Rank& r) {
+    std::vector<std::vector<std::int32_t>> data;
+    std::vector<Handle> handles;
+    for (int k = 0; k < 20; ++k) data.emplace_back(static_cast<std::size_t>(k * k * 100), r.rank + k);
+    for (auto& values : data)
+      handles.push_back(
+          all_reduce(*r.engine, *r.group, bytes(values), values.size(), DType::int32, Op::sum, 1, Mode::async));
+    for (auto& handle : handles) r.engine->wait(*handle, std::chrono::seconds(60));
+    for (int k = 0; k < 20; ++k)
+      for (const auto value : data[static_cast<std::size_t>(k)]) CHECK(value == 10 + 5 * k);
+  });
+}
+
+TEST(a_rank_that_leaves_in_the_middle_is_named) {
+  for (const std::size_t chunk : {20'000UL, 500'000UL}) {
+    World world(5, mixed, cut(two_and_three(), 5, chunk));
+    std::barrier begun(5);
+    world.run([&](Rank& r) {
+      std::vector<float> data(kLong / 4, 1);
+      Error error;
+      try {
+        const auto operation =
+            all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+        begun.arrive_and_wait();
+        if (r.rank == 3) {
+          r.engine->close();
+          return;
+        }
+        r.engine->wait(*operation, std::chrono::seconds(60));
+      } catch (const Failure& failure) {
+        error = {failure.kind, failure.what()};
+      }
+      CHECK(error.kind == ErrorKind::peer_lost);
+      // Whoever reads its memory may find it gone before it hears the goodbye.
+      const bool left = error.message.find("rank 3 (thread) has left the job") != std::string::npos;
+      CHECK(left || error.message.find("rank 3 (thread) is gone: its memory cannot be read") != std::string::npos);
+    });
+  }
+}
+
+TEST(a_rank_that_does_not_come_is_named) {
+  World world(5, mixed, cut(two_and_three(), 5, 20'000), 0.3);
+  world.run([](Rank& r) {
+    if (r.rank == 4) return;
+    std::vector<float> data(100'000, 1);
+    Error error;
+    try {
+      all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+    } catch (const Failure& failure) {
+      error = {failure.kind, failure.what()};
+    }
+    CHECK(error.kind == ErrorKind::timeout);
+    CHECK(error.message.find("rank 4 (thread)") != std::string::npos);
+  });
+}

@@ -1,0 +1,172 @@
+// What the protocols in shared memory need of the memory model, as the small tests of its literature (J. Alglave, L.
+// Maranget, M. Tautschnig, "Herding Cats", TOPLAS 2014), on the very objects that ranks share. Each has an outcome that
+// must never be seen. Compilers can bring about all of them, ARM's hardware too, x86's only those of SB.
+#include <sys/socket.h>
+
+#include <array>
+#include <thread>
+
+#include "progress/backoff.hpp"
+#include "segment/segment.hpp"
+#include "tests/world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kRounds = 2'000;
+#else
+constexpr std::uint64_t kRounds = 20'000;
+#endif
+constexpr std::size_t kBytes = std::size_t{64} << 20;
+
+// Two ranks in one process, by what they share.
+struct Pair {
+  std::array<int, 2> sockets = socket_pair();
+  std::shared_ptr<const Mapping> memory = map_link_memory(create_link_memory());
+  std::array<Arena, 2> arenas{Arena(kBytes), Arena(kBytes)};
+  std::array<ShmLink, 2> links{ShmLink(0, reach(0), arenas[0]), ShmLink(0, reach(1), arenas[1])};
+  std::array<Lane, 2> lanes{Lane(arenas[0], 0, {0, 1}), Lane(arenas[1], 1, {0, 1})};
+
+  Pair() {
+    for (std::size_t me = 0; me < 2; ++me)
+      CHECK(lanes[me].learn(static_cast<int>(1 - me), links[me], lanes[1 - me].offset()));
+  }
+  ~Pair() {
+    for (Lane& lane : lanes) lane.depart();
+  }
+
+  // Whether the other one has rung at this rank since it was last asked.
+  bool rang_at(std::size_t me) const {
+    char bytes[8];
+    return ::recv(links[me].descriptor(), bytes, sizeof bytes, MSG_DONTWAIT) > 0;
+  }
+
+ private:
+  static std::array<int, 2> socket_pair() {
+    int pair[2];
+    CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    return {pair[0], pair[1]};
+  }
+  ShmPeer reach(std::size_t me) const {
+    return {Descriptor(sockets[me]), memory, PeerArena(arenas[1 - me]), static_cast<int>(me), ::getpid(), true};
+  }
+};
+
+// Where two threads meet, and leave within a few cache misses of each other.
+class Start {
+ public:
+  void meet() {
+    const std::uint64_t all = (here_.fetch_add(1) / 2 + 1) * 2;
+    for (unsigned looks = 0; here_.load() < all; ++looks) {
+      if (looks < 1000) {
+        relax_cpu();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> here_{0};
+};
+
+// In each round `body(me, round)` on both sides at once, then `after(round)` on one.
+template <typename Body, typename After>
+void race(Body&& body, After&& after) {
+  Start start;
+  const auto side = [&](std::size_t me) {
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      start.meet();
+      for (std::uint64_t late = round * (me * 5 + 3) % 32; late > 0; --late) relax_cpu();
+      body(me, round);
+      start.meet();
+      if (me == 0) after(round);
+    }
+  };
+  std::thread other(side, 1);
+  side(0);
+  other.join();
+}
+
+}  // namespace
+
+// MP: whoever sees that a rank has begun a turn sees its cell and its slot for this turn.
+TEST(message_passing) {
+  Pair pair;
+  race(
+      [&](std::size_t me, std::uint64_t turn) {
+        const int other = static_cast<int>(1 - me);
+        Lane& lane = pair.lanes[me];
+        Cell& own = lane.cell(static_cast<int>(me), turn);
+        own.what.count = turn * 2 + me;
+        std::memcpy(own.small, &turn, sizeof turn);
+        std::byte* slot = lane.own().large + turn % kMediumSlots * kOneShotBytes;
+        std::memcpy(slot, &turn, sizeof turn);
+        std::memcpy(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn);
+        lane.begin(turn, false);
+        while (!lane.begun(other, turn)) std::this_thread::yield();
+        const Cell& theirs = lane.cell(other, turn);
+        CHECK(theirs.what.count == turn * 2 + (1 - me));
+        CHECK(std::memcmp(theirs.small, &turn, sizeof turn) == 0);
+        slot = lane.of(other).large + turn % kMediumSlots * kOneShotBytes;
+        CHECK(std::memcmp(slot, &turn, sizeof turn) == 0);
+        CHECK(std::memcmp(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn) == 0);
+      },
+      [](std::uint64_t) {});
+}
+
+// SB: of two ranks that begin a turn at once, at least one sees that all have begun, and wakes who sleeps.
+TEST(store_buffering_of_two_that_begin) {
+  Pair pair;
+  std::array<bool, 2> saw{};
+  race(
+      [&](std::size_t me, std::uint64_t turn) {
+        Lane& lane = pair.lanes[me];
+        lane.begin(turn, false);
+        saw[me] = lane.all_begun(turn);
+      },
+      [&](std::uint64_t) { CHECK(saw[0] || saw[1]); });
+}
+
+// SB: a rank that begins and one that goes to sleep: the sleeper sees the turn, or its bell rings.
+TEST(store_buffering_of_one_that_begins_and_one_that_parks) {
+  Pair pair;
+  bool saw = false;
+  race(
+      [&](std::size_t me, std::uint64_t turn) {
+        Lane& lane = pair.lanes[me];
+        if (me == 0) {
+          lane.begin(turn, true);
+        } else {
+          // As Engine::set_parked and the look around that follows it.
+          pair.arenas[1].header().parked.store(Parked::for_everything, std::memory_order_relaxed);
+          std::atomic_thread_fence(std::memory_order_seq_cst);
+          saw = lane.begun(0, turn);
+        }
+      },
+      [&](std::uint64_t) {
+        CHECK(pair.rang_at(1) || saw);
+        pair.arenas[1].header().parked.store(Parked::no);
+      });
+}
+
+// MP through a counter that both add to: who finds all pieces finished sees what others wrote for them.
+TEST(message_passing_by_counting) {
+  Pair pair;
+  std::array<std::uint64_t*, 2> pieces{};
+  for (std::size_t me = 0; me < 2; ++me)
+    pieces[me] = reinterpret_cast<std::uint64_t*>(pair.arenas[me].allocate(sizeof(std::uint64_t)));
+  auto& finished = pair.lanes[0].own().finished[0].value;
+  finished.store(0);
+  race(
+      [&](std::size_t me, std::uint64_t round) {
+        *pieces[me] = round;
+        finished.fetch_add(1, std::memory_order_acq_rel);
+        while (finished.load(std::memory_order_acquire) != 2 * round) std::this_thread::yield();
+        CHECK(*pieces[1 - me] == round);
+      },
+      [](std::uint64_t) {});
+}

@@ -1,0 +1,47 @@
+"""`paceline demo`."""
+
+import json
+import os
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline import demo
+from paceline.cli.output_file import UsageError, writable, write
+from paceline.cpu.budget import available
+from paceline.launch.arguments import split
+from paceline.launch.run import Request, run
+
+TRAIN = Path(demo.__file__).with_name("train.py")
+NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", min=1, help="Ranks to start on this machine.")] = 4,
+    epochs: Annotated[int, typer.Option(min=2, help="Epochs of each training; the first is not timed.")] = 12,
+    backend: Annotated[
+        str, typer.Option(help="The backend under test; gloo shows how much chance there is.")
+    ] = "paceline",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the result here too.", callback=writable)
+    ] = None,
+) -> int:
+    """Train a small network on handwritten digits over Paceline, over Gloo and in one process, and compare.
+
+    Exit code 1 if the accuracy is too low or the final weights don't agree.
+    """
+    missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(f"needs {' and '.join(missing)}; pip install {' '.join(missing)}")
+    with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
+        found = Path(folder) / "result.json"
+        words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
+        code = run(Request(split(words), str(ranks), threads=1), dict(os.environ), available())
+        if code:
+            return code
+        result = found.read_text()
+    write(json_file, lambda: result)
+    return 0 if json.loads(result)["passed"] else 1

@@ -1,0 +1,57 @@
+"""`paceline lab`: a cluster on this machine, and a command on each of its machines."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from paceline import topology
+from paceline.cli.output_file import UsageError, writable, write
+from paceline.lab import report
+from paceline.lab.lab import INSIDE, Lab
+from paceline.lab.namespaces import Unavailable
+from paceline.lab.run import run
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The cluster: a topology file.", show_default=False)],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND", help="What to run on every machine.", show_default=False),
+    ],
+    timeout: Annotated[float, typer.Option(min=1, help="End all machines after so many seconds.")] = 3600.0,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write the links' counters to this file.", show_default=False, callback=writable),
+    ] = None,
+) -> int:
+    """Make the cluster of a topology file on this machine and run COMMAND on each of its machines. Needs root.
+
+    Machines are network namespaces, switches are bridges, and every uplink is held to its rate in both directions.
+    COMMAND finds in its environment what torchrun and `paceline run` need to start the machine's ranks:
+
+    paceline lab two-and-three.yaml -- paceline run train.py
+
+    paceline lab two-and-three.yaml -- torchrun train.py
+
+    paceline lab two-and-three.yaml -- paceline bench all_reduce --algorithms ring,paceline --against gloo
+
+    Afterwards the bytes that crossed each uplink are shown, and everything is removed. Exit code: that of the first
+    machine that failed, 124 after --timeout, 2 where the lab can't be made.
+    """
+    try:
+        if INSIDE in os.environ:
+            raise Unavailable("this is a machine of a lab already; run `paceline lab` outside of it.")
+        with Lab(topology.read(file), file) as lab:
+            code = run(lab, words, os.environ, timeout)
+            traffic = lab.traffic()
+    except (Unavailable, ValueError) as reason:
+        raise UsageError(str(reason)) from None
+    Console(stderr=True).print(report.table(lab, traffic))
+    write(json_file, lambda: json.dumps(report.records(lab, traffic), indent=1) + "\n")
+    return code

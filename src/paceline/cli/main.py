@@ -1,0 +1,119 @@
+"""The `paceline` command. Each subcommand imports what it needs when it runs, so that `paceline --help` is quick."""
+
+import importlib
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from paceline.cli.output_file import UsageError
+from paceline.version import VERSION
+
+_COMMANDS = {
+    "run": (
+        "paceline.cli.run",
+        "Start PROGRAM on several ranks.",
+    ),
+    "doctor": (
+        "paceline.cli.doctor",
+        "Show what Paceline finds on this machine, what it would use and why, and what would be better.",
+    ),
+    "trace": (
+        "paceline.cli.trace",
+        "Show the last operations of all ranks, of a running job or from its dumps.",
+    ),
+    "bench": (
+        "paceline.bench.command",
+        "Measure collectives, and what they cost others, beside other systems in the same run.",
+    ),
+    "lab": (
+        "paceline.cli.lab",
+        "A cluster on this machine, with the links of a topology file: run a command on each of its machines.",
+    ),
+    "demo": (
+        "paceline.cli.demo",
+        "Train a small network on real data over Paceline, and compare with Gloo.",
+    ),
+    "check": (
+        "paceline.cli.check",
+        "Measure the links between a job's ranks, and name what is slow.",
+    ),
+    "plan": (
+        "paceline.cli.plan",
+        "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
+    ),
+    "order": (
+        "paceline.cli.order",
+        "The order in which ranks would issue a graph's collectives, and what would go together.",
+    ),
+    "report": (
+        "paceline.cli.report",
+        "Show the report that a job has left: steps, exposed communication, which rank was late.",
+    ),
+    "top": (
+        "paceline.cli.top",
+        "Show a running job, live: steps, exposed communication, which rank is late, what waits for whom.",
+    ),
+    "topology": (
+        "paceline.cli.topology",
+        "Show a network from its file: machines, ranks, and the speed of every link.",
+    ),
+}
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"paceline {VERSION}")
+        raise typer.Exit
+
+
+def _paceline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Collective communication that keeps every rank of a training job in step."""
+
+
+def application(wanted: str | None) -> typer.Typer:
+    """The application; of the subcommands only `wanted` is imported, the others are listed.
+
+    A module gives its `command`, and `Words` where what stands on the command line is not all its own.
+    """
+    app = typer.Typer(name="paceline", add_completion=False, pretty_exceptions_enable=False)
+    app.callback()(_paceline)
+    for name, (module, summary) in _COMMANDS.items():
+        if name != wanted:
+            app.command(name, short_help=summary)(_listed)
+            continue
+        found = importlib.import_module(module)
+        if isinstance(found.command, typer.Typer):
+            app.add_typer(found.command, name=name, help=summary)
+        else:
+            app.command(name, short_help=summary, cls=getattr(found, "Words", None))(found.command)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
+    words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
+    try:
+        app = application(words[0] if words else None)
+        code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
+    except UsageError as error:
+        message = getattr(error, "format_message", error.__str__)()
+        command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
+        if message:  # else the help was asked for, and shown
+            print(f"{command}: {message}", file=sys.stderr)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _listed() -> None:
+    """Stands for a subcommand that nobody asked for."""

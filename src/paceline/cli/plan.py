@@ -1,0 +1,120 @@
+"""`paceline plan`: what an all-reduce does to a network, before anybody runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import drawsvg
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from paceline.cli.output_file import UsageError, writable, write
+from paceline.formats.sizes import parse_bytes, show_bytes, show_seconds
+from paceline.plan import show
+from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
+from paceline.plan.bound import Bound, bound
+from paceline.plan.choose import pick
+from paceline.plan.cost import Cost, cost
+from paceline.plan.draw import draw
+from paceline.plan.draw_chart import chart
+from paceline.plan.network import Network
+from paceline.plan.outline import Outline
+from paceline.topology import Topology, TopologyError, read
+
+
+def command(
+    topology_file: Annotated[
+        Path, typer.Option("--topology", metavar="FILE", help="The network: see docs/topology.md.", show_default=False)
+    ],
+    nbytes: Annotated[str, typer.Option("--bytes", help="Size of the buffer: 4K, 32M, 1G.")] = "32M",
+    algorithm: Annotated[
+        str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}. [default: what Paceline would choose]")
+    ] = "",
+    compare: Annotated[bool, typer.Option("--compare", help="All algorithms beside each other.")] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option(
+            "--draw", metavar="FILE", help="Draw it as SVG: the plan, or with --compare the bars.", callback=writable
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write one row for each algorithm.", callback=writable),
+    ] = None,
+) -> int:
+    """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
+    console = Console(highlight=False, markup=False)
+    try:
+        size = parse_bytes(nbytes)
+        topology = read(topology_file)
+        if compare:
+            if algorithm:
+                raise ValueError("--compare shows all algorithms; leave out --algorithm")
+            picture, costs = _compare(topology, size, console)
+        else:
+            picture, costs = _one(topology, size, algorithm, console)
+        write(svg, lambda: str(picture().as_svg()))
+        least = bound(topology, size)
+        write(json_file, lambda: json.dumps([row(one, least) for one in costs], indent=1) + "\n")
+    except (TopologyError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    return 0
+
+
+def row(cost: Cost, bound: Bound) -> dict[str, Any]:
+    """One algorithm for programs: seconds, and bytes of the whole all-reduce by link and direction."""
+    return {
+        "algorithm": cost.algorithm,
+        "bytes": cost.nbytes,
+        "seconds": cost.seconds,
+        "barrier_seconds": cost.barrier,
+        "bound_seconds": bound.seconds,
+        "ratio": show.ratio(cost, bound),
+        "bytes_per_link": {link.name: {"up": round(link.bytes), "down": round(link.bytes)} for link in cost.links},
+    }
+
+
+def _one(
+    topology: Topology, nbytes: int, name: str, console: Console
+) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
+    network, least = Network(topology), bound(topology, nbytes)
+    lines, reason = _lines(topology, nbytes, name)
+    predicted = cost(lines, network, nbytes)
+    what = f" on {topology.name}, {network.world} ranks, {show_bytes(nbytes)}"
+    console.print(Text.assemble((lines.name, "bold"), what), soft_wrap=True)
+    if reason:
+        console.print(reason, soft_wrap=True)
+    console.print(show.levels(predicted))
+    console.print(show.links(predicted))
+    console.print(
+        f"predicted {show_seconds(predicted.seconds)} ({show_seconds(predicted.barrier)} with a barrier after every "
+        f"level); T* {show_seconds(least.seconds)}; ratio {show.ratio(predicted, least):.3f}",
+        soft_wrap=True,
+    )
+    console.print(f"T*: {least.reason}", soft_wrap=True)
+    return (lambda: draw(lines, network, predicted, least)), [predicted]
+
+
+def _lines(topology: Topology, nbytes: int, name: str) -> tuple[Outline, str]:
+    if name:
+        return named(name).lines(topology), ""
+    choice = pick("all_reduce", topology, nbytes)
+    return choice.outline, choice.reason
+
+
+def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
+    network, least = Network(topology), bound(topology, nbytes)
+
+    def predicted(algorithm: Algorithm) -> Cost:
+        return cost(algorithm.lines(topology), network, nbytes)
+
+    costs = [predicted(algorithm) for algorithm in ALGORITHMS.values()]
+    what = f", {network.world} ranks, {show_bytes(nbytes)}, all-reduce"
+    console.print(Text.assemble((topology.name, "bold"), what), soft_wrap=True)
+    console.print(show.comparison(costs, least))
+    console.print(f"T* {show_seconds(least.seconds)}: {least.reason}", soft_wrap=True)
+    return (lambda: chart(costs, least, topology.name)), costs

@@ -1,0 +1,59 @@
+"""`paceline run`: a job's ranks, started here."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from paceline.cli.output_file import UsageError
+from paceline.cpu.budget import available
+from paceline.launch.arguments import split
+from paceline.launch.run import Request, run
+from paceline.launch.torchrun import ranks_here
+
+
+class Words(TyperCommand):
+    """Options that aren't paceline's own go to torchrun, and everything after the program's name to the program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            ctx.obj = split(args)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        return super().parse_args(ctx, [*ctx.obj.own, "--", *ctx.obj.program])
+
+
+def command(
+    ctx: typer.Context,
+    program: Annotated[list[str] | None, typer.Argument(metavar="PROGRAM ARGUMENTS", show_default=False)] = None,
+    ranks: Annotated[
+        str,
+        typer.Option("-n", "--nproc-per-node", help="Ranks to start on this machine.", show_default=False),
+    ] = "",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads per rank. [default: CPUs / ranks]", show_default=False)
+    ] = None,
+    pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Give each rank CPUs of its own.")] = False,
+    cores: Annotated[
+        str,
+        typer.Option(
+            metavar="static|adaptive|off",
+            help="Divide each rank's CPUs among engine, input workers and compute, or engine=0,input=1,compute=2-7.",
+            show_default=False,
+        ),
+    ] = "",
+    direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds between the first signal and the kill.")] = 10.0,
+) -> int:
+    """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
+    ranks = ranks or ranks_here(os.environ)
+    if not ranks:
+        raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
+    request = Request(ctx.obj, ranks, threads, pin, direct, grace, cores)
+    try:
+        return run(request, dict(os.environ), available())
+    except ValueError as error:
+        raise UsageError(str(error)) from None

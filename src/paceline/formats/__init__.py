@@ -1,0 +1,1 @@
+"""How sizes, times, YAML lines, terminal tables and SVG pictures are written."""

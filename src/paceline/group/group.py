@@ -1,0 +1,336 @@
+"""The raw face: collectives on NumPy arrays and anything like them, without a framework."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from paceline import _engine
+from paceline.group.arguments import blocks, matched, needed, real, reduction, refuse, whole
+from paceline.group.buffers import Buffer, read, write
+from paceline.runtime.runtime import Runtime
+
+_CHANNEL_BITS = 63
+
+
+class Operation:
+    """A collective under way. Its arrays stay untouched, and alive, until it is done, also if nobody keeps it."""
+
+    def __init__(self, home: Runtime, native: Any, buffers: Sequence[Buffer]) -> None:
+        self._home = home
+        self._native = native
+        self._buffers = buffers
+        self._given_back = False
+
+    def __del__(self) -> None:
+        self._home.dropped(self)
+
+    def done(self) -> bool:
+        """Whether it is over, well or not; never waits."""
+        return bool(self._native.done())
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is over, `timeout` seconds at most (default: the group's).
+
+        Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
+        """
+        try:
+            self._native.wait(-1.0 if timeout is None else timeout)
+        except TypeError:
+            real(timeout, "timeout")
+            raise
+        if not self._given_back:
+            self._given_back = True
+            for buffer in self._buffers:
+                buffer.give_back()
+
+    @property
+    def source(self) -> int:
+        """The rank that a `recv` heard from."""
+        return int(self._native.source)
+
+
+class Group:
+    """The ranks of a job, or some of them, with collectives among them.
+
+    Every rank must call the same collectives in the same order with the same dtype, count and reduction;
+    otherwise all ranks raise `Mismatch` with both sides' calls. Arrays may be of dtype float16, bfloat16,
+    float32, float64, int8, uint8, int32, int64 or bool, of any shape; non-contiguous ones are copied in and out.
+    With `async_op=True` a collective returns an `Operation` at once, otherwise it returns when it is over.
+    """
+
+    def __init__(self, home: Runtime, native: Any, timeout: float) -> None:
+        self._home = home
+        self._native = native
+        self._timeout = timeout
+        self.rank: int = native.rank
+        self.size: int = native.size
+        self.channel: int = native.channel
+
+    @property
+    def home(self) -> Runtime:
+        """The runtime that this group lives in."""
+        return self._home
+
+    @property
+    def native(self) -> Any:
+        """The engine's group, or what stands for it."""
+        return self._native
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a collective may take."""
+        return self._timeout
+
+    def all_reduce(
+        self, array: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+    ) -> Operation | None:
+        """Combine `array` over all ranks, in place.
+
+        `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
+        """
+        number = reduction(op)
+        try:
+            if not async_op and self._native.all_reduce_array(array, number, factor):
+                return None
+        except TypeError:
+            refuse(factor=factor)
+            raise
+        data = write(array)
+        return self._run(
+            lambda mode: self._native.all_reduce(data.address, data.count, data.dtype, number, factor, mode),
+            [data],
+            async_op,
+            factor=factor,
+        )
+
+    def broadcast(self, array: Any, root: int = 0, *, async_op: bool = False) -> Operation | None:
+        """Give every rank the root's `array`, in place."""
+        try:
+            if not async_op and self._native.broadcast_array(array, root):
+                return None
+        except TypeError:
+            refuse(root=root)
+            raise
+        data = write(array)
+        return self._run(
+            lambda mode: self._native.broadcast(data.address, data.count, data.dtype, root, mode),
+            [data],
+            async_op,
+            root=root,
+        )
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        factor: float = 1.0,
+        async_op: bool = False,
+    ) -> Operation | None:
+        """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are."""
+        number = reduction(op)
+        try:
+            if not async_op and self._native.reduce_array(array, number, factor, root):
+                return None
+        except TypeError:
+            refuse(factor=factor, root=root)
+            raise
+        data = write(array) if self.rank == root else read(array)
+        return self._run(
+            lambda mode: self._native.reduce(data.address, data.count, data.dtype, number, factor, root, mode),
+            [data],
+            async_op,
+            factor=factor,
+            root=root,
+        )
+
+    def all_gather(self, output: Any, input: Any, *, async_op: bool = False) -> Operation | None:
+        """Put the ranks' `input`s one after the other into `output` (size times as many elements)."""
+        if not async_op and self._native.all_gather_array(output, input):
+            return None
+        source, data = read(input), write(output)
+        matched(data, source, source.count * self.size, "output")
+        return self._run(
+            lambda mode: self._native.all_gather(source.address, data.address, source.count, data.dtype, mode),
+            [data, source],
+            async_op,
+        )
+
+    def reduce_scatter(
+        self, output: Any, input: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+    ) -> Operation | None:
+        """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`."""
+        number = reduction(op)
+        try:
+            if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
+                return None
+        except TypeError:
+            refuse(factor=factor)
+            raise
+        source, data = read(input), write(output)
+        matched(source, data, data.count * self.size, "input")
+        return self._run(
+            lambda mode: self._native.reduce_scatter(
+                source.address, data.address, data.count, data.dtype, number, factor, mode
+            ),
+            [data, source],
+            async_op,
+            factor=factor,
+        )
+
+    def all_to_all(
+        self,
+        output: Any,
+        input: Any,
+        output_counts: Sequence[int] | None = None,
+        input_counts: Sequence[int] | None = None,
+        *,
+        async_op: bool = False,
+    ) -> Operation | None:
+        """Send block i of `input` to rank i, receive rank i's block as block i of `output`.
+
+        Blocks are equal unless counts (elements per rank) are given.
+        """
+        equal = output_counts is None and input_counts is None
+        if equal and not async_op and self._native.all_to_all_array(output, input):
+            return None
+        source, data = read(input), write(output)
+        sends = blocks(source, input_counts, self.size, "input")
+        recvs = blocks(data, output_counts, self.size, "output")
+        matched(data, source, data.count, "output")
+        return self._run(
+            lambda mode: self._native.exchange("all_to_all", sends, recvs, data.dtype, -1, mode),
+            [data, source],
+            async_op,
+        )
+
+    def gather(
+        self, input: Any, output: Any | None = None, root: int = 0, *, async_op: bool = False
+    ) -> Operation | None:
+        """Put the ranks' `input`s one after the other into the root's `output`."""
+        source = read(input)
+        sends = [(source.address, source.count)] * self.size
+        if self.rank != root:
+            return self._exchange("gather", sends, [(0, 0)] * self.size, source, root, [source], async_op)
+        data = write(needed(output, "output", "gather"))
+        matched(data, source, source.count * self.size, "output")
+        recvs = blocks(data, None, self.size, "output")
+        return self._exchange("gather", sends, recvs, source, root, [data, source], async_op)
+
+    def scatter(
+        self, output: Any, input: Any | None = None, root: int = 0, *, async_op: bool = False
+    ) -> Operation | None:
+        """Give block i of the root's `input` to rank i's `output`."""
+        data = write(output)
+        recvs = [(data.address, data.count)] * self.size
+        if self.rank != root:
+            return self._exchange("scatter", [(0, 0)] * self.size, recvs, data, root, [data], async_op)
+        source = read(needed(input, "input", "scatter"))
+        matched(source, data, data.count * self.size, "input")
+        sends = blocks(source, None, self.size, "input")
+        return self._exchange("scatter", sends, recvs, data, root, [data, source], async_op)
+
+    def barrier(self, *, async_op: bool = False) -> Operation | None:
+        """Return when every rank has called it."""
+        return self._run(lambda mode: self._native.barrier(mode), [], async_op)
+
+    def send(self, array: Any, peer: int, tag: int = 0, *, async_op: bool = False) -> Operation | None:
+        """Send `array` to rank `peer`, which must receive the same dtype and count with the same tag."""
+        data = read(array)
+        return self._run(
+            lambda mode: self._native.send(data.address, data.count, data.dtype, peer, tag, mode),
+            [data],
+            async_op,
+            peer=peer,
+            tag=tag,
+        )
+
+    def recv(self, array: Any, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
+        """Receive into `array` from rank `peer` (None: any). Returns the sender's rank, or an `Operation`."""
+        data = write(array)
+        source = -1 if peer is None else peer
+        operation = self._run(
+            lambda mode: self._native.recv(data.address, data.count, data.dtype, source, tag, mode),
+            [data],
+            True,
+            peer=source,
+            tag=tag,
+        )
+        assert operation is not None
+        if async_op:
+            return operation
+        operation.wait()
+        return operation.source
+
+    def split(self, color: int | None, key: int | None = None) -> Group | None:
+        """Groups of the ranks that give the same `color`, ordered by `key` (default: their rank here).
+
+        Every rank of this group must call it; `color=None` joins no group. Both are whole numbers of 64 bits.
+        """
+        place = self.rank if key is None else whole(key, "key")
+        part = None if color is None else whole(color, "color")
+        channel = secrets.randbits(_CHANNEL_BITS)
+        mine = np.array([0 if part is None else 1, part or 0, place, channel], np.int64)
+        everyone = np.empty((self.size, 4), np.int64)
+        self.all_gather(everyone, mine)
+        if part is None:
+            return None
+        same = [rank for rank in range(self.size) if everyone[rank, 0] == 1 and everyone[rank, 1] == part]
+        ranks = sorted(same, key=lambda rank: (int(everyone[rank, 2]), rank))
+        native = self._home.subgroup(self._native.channel, ranks, int(everyone[ranks[0], 3]), self._timeout)
+        return Group(self._home, native, self._timeout)
+
+    def abort(self, reason: str = "asked to") -> None:
+        """Make every unfinished and later operation of this group raise `Aborted` on every rank."""
+        self._native.abort(str(reason))
+
+    def close(self) -> None:
+        """Leave this group; the links to the other processes stay for other groups, until the process ends."""
+        self._native.close()
+        self._home.forget(self._native.channel)
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exchange(
+        self,
+        collective: str,
+        sends: list[tuple[int, int]],
+        recvs: list[tuple[int, int]],
+        like: Buffer,
+        root: int,
+        buffers: list[Buffer],
+        async_op: bool,
+    ) -> Operation | None:
+        return self._run(
+            lambda mode: self._native.exchange(collective, sends, recvs, like.dtype, root, mode),
+            buffers,
+            async_op,
+            root=root,
+        )
+
+    def _run(
+        self, call: Callable[[int], Any], buffers: Sequence[Buffer], async_op: bool, **numbers: Any
+    ) -> Operation | None:
+        """`numbers`: what the user gave, by the names of the arguments."""
+        try:
+            native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
+        except TypeError:
+            refuse(**numbers)
+            raise
+        if async_op:
+            return Operation(self._home, native, buffers)
+        for buffer in buffers:
+            buffer.give_back()
+        return None

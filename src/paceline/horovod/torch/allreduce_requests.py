@@ -1,0 +1,142 @@
+"""How an allreduce becomes requests to the coordinator: an all-reduce each, or for Adasum the steps of an exchange."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from paceline.horovod import job, ops
+from paceline.horovod.adasum import Exchange, adasum, exchange, gather, widened
+from paceline.horovod.adasum_exchange import Course
+from paceline.horovod.handles import Pending
+from paceline.horovod.process_sets import ProcessSet
+from paceline.horovod.torch.tensors import bring_back, copy_in_host, from_rows, in_host, reducible, scale, span_of
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Coordinator, Request
+
+
+_GATHERED_BYTES = 1 << 19
+"""Of all ranks' gradients for one tensor: so many are rather gathered everywhere, in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    tensors: Sequence[Tensor]
+    in_place: bool
+    op: int
+    prescale: float
+    postscale: float
+
+
+def start(
+    tensors: Sequence[Tensor],
+    in_place: bool,
+    op: int,
+    name: str | None,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    grouped: bool = False,
+) -> int:
+    """Start to combine the tensors; returns the handle. The result is a list if they are `grouped`."""
+    if not tensors:
+        raise ValueError("a grouped allreduce needs at least one tensor")
+    for tensor in tensors:
+        reducible(tensor)
+    if op == ops.Adasum and not all(tensor.is_floating_point() for tensor in tensors):
+        raise ValueError("Adasum combines floating-point tensors")
+    here = job.current()
+    channel = here.channel(process_set.process_set_id, "Allreduce")
+    names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
+    bundle = (_number(names[0]), len(tensors)) if len(tensors) > 1 else None
+    call = _Call(tensors, in_place, op, prescale, postscale)
+    memories = [_memory(tensor, call) for tensor in tensors]
+    requests = channel.start(
+        names,
+        lambda: [_request(channel.coordinator, *pair, call, bundle) for pair in zip(names, memories, strict=True)],
+    )
+
+    def finish() -> Any:
+        triples = zip(requests, memories, tensors, strict=True)
+        results = [_result(request, memory, tensor, call) for request, memory, tensor in triples]
+        return results if grouped else results[0]
+
+    return here.handles.add(Pending(channel, names, requests, finish, memories))
+
+
+def _memory(tensor: Tensor, call: _Call) -> Tensor:
+    if call.op == ops.Adasum:
+        row = in_host(tensor).reshape(1, -1)
+        return row if call.prescale == 1.0 else row * call.prescale
+    memory = in_host(tensor) if call.in_place else copy_in_host(tensor)
+    return memory if tensor.is_floating_point() else scale(memory, call.prescale)
+
+
+def _request(
+    coordinator: Coordinator, name: str, memory: Tensor, call: _Call, bundle: tuple[int, int] | None
+) -> Request | Course:
+    shape = tuple(memory.shape)
+    if call.op == ops.Adasum and _gathered(memory, coordinator.size):
+        return coordinator.all_gather(name, span_of(memory), shape=shape)
+    if call.op == ops.Adasum:
+        return _exchange(coordinator, name, memory)
+    prescale, postscale = (call.prescale, call.postscale) if memory.is_floating_point() else (1.0, 1.0)
+    return coordinator.all_reduce(
+        name,
+        span_of(memory),
+        ops.NAMES[call.op],
+        prescale=prescale,
+        postscale=postscale,
+        bundle=bundle,
+        shape=shape,
+    )
+
+
+def _result(request: Request | Course, memory: Tensor, tensor: Tensor, call: _Call) -> Tensor:
+    if call.op == ops.Adasum:
+        memory = _adasum(request, memory).view(tensor.shape)
+        memory = memory if call.postscale == 1.0 else memory * call.postscale
+    elif not memory.is_floating_point():
+        scale(memory, call.postscale)
+    return bring_back(memory, tensor) if call.in_place else memory.to(tensor.device)
+
+
+def _adasum(request: Request | Course, row: Tensor) -> Tensor:
+    if isinstance(request, Course):
+        return torch.tensor(request.outcome).to(row.dtype)
+    if not row.numel():
+        return row.clone()
+    # All ranks combine the same rows in the same way. A rank that has joined gave none, which is as good as zeros.
+    rows, _ = from_rows(request.output, request.counts, row)
+    return torch.from_numpy(adasum(list(_plain(rows).numpy()))).to(row.dtype)
+
+
+def _exchange(coordinator: Coordinator, name: str, row: Tensor) -> Course:
+    vector = widened(_plain(row).numpy().reshape(-1))
+    # The first request checks that ranks agree, and tells which have joined and take no further part.
+    first = coordinator.all_gather(name, span_of(row[:, :1]), shape=tuple(row.shape))
+
+    def begin(request: Request) -> Exchange:
+        everybody = all(request.counts)
+        return exchange(coordinator.rank, coordinator.size, vector) if everybody else gather(vector)
+
+    return Course(coordinator, name, vector.dtype, first, begin)
+
+
+def _gathered(row: Tensor, size: int) -> bool:
+    return size == 1 or row.numel() * row.element_size() * size <= _GATHERED_BYTES
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no such type
+
+
+def _number(name: str) -> int:
+    """The same number on all ranks for a group's name; never 0."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") | 1

@@ -1,0 +1,152 @@
+"""All measurements of a group: each machine's links in one at a time, then all at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.group.group import Group
+from paceline.measure.contention import loaded
+from paceline.measure.cpu_wait import waited_seconds
+from paceline.measure.pairs import latency, receive_stream, send_stream
+from paceline.measure.schedule import Round, crowds, packed, rounds
+from paceline.topology.infer import alone, own_speeds
+from paceline.topology.judge import slow_paths
+from paceline.topology.measured import Load, Matrix, Measured
+from paceline.topology.switches import LEAST_MACHINES, below
+
+MOST_ROUNDS = 63
+"""So that 64 machines all meet; of more, each meets as many others."""
+_ROUNDS_AGAIN = 6
+_BETWEEN_SECONDS, _AGAIN_SECONDS = 18.0, 5.0
+"""For all that is measured between machines, and for what is measured once more."""
+_CROWD_SECONDS = 10.0
+"""For the rounds in which all machines send; half of that for those of parts of them, and so on."""
+_CROWDS_SECONDS = 18.0
+"""After which no more of these rounds begin, whatever they took: ranks may share few cores."""
+_LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
+_MOST_IN_CROWDS = MOST_ROUNDS + 1
+"""Among more machines, switches are not looked for."""
+_WITHIN_SECONDS = 5.0
+_SHORTEST_STREAM, _LONGEST_STREAM = 0.02, 0.6
+"""Seconds; few machines leave time for the longest."""
+_ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
+"""Bytes, see `send_stream`."""
+
+
+def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _LONGEST_STREAM) -> Measured:
+    """Measure between machines, from the first rank of each to the first ranks of others, and within each.
+
+    machines: the ranks of each; longest: seconds for one direction between two. Collective; every rank returns the
+    same. Takes less than a minute.
+    """
+    count = len(machines)
+    own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
+    within = np.array(_within(group, machines[own], longest / 3))
+    group.barrier()
+    begun, waited = time.monotonic(), waited_seconds()
+    schedule = rounds(count, MOST_ROUNDS)
+    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS, longest)
+    # What a moment's noise made slow is fast the second time.
+    again = packed(slow_paths(rate), _ROUNDS_AGAIN)
+    if again:
+        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS, longest)
+        rate = np.fmax(rate, second)
+    local = _of_first_ranks(group, machines, within)
+    loads = _crowded(group, machines, rate, min(longest, _LONGEST_ROUND))
+    share = (waited_seconds() - waited) / (time.monotonic() - begun)
+    shares = _of_first_ranks(group, machines, np.array([share]))[:, 0]
+    return Measured(rate, latencies, local[:, 0], local[:, 1], loads, waited=shares)
+
+
+def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:
+    """All machines at once, then those below each switch that this shows, and so on down."""
+    if not LEAST_MACHINES <= len(machines) <= _MOST_IN_CROWDS:
+        return ()
+    carried = alone(own_speeds(rate))
+    found: list[Load] = []
+    parts: list[list[int]] = [list(range(len(machines)))]
+    left, end = _CROWD_SECONDS, time.monotonic() + _CROWDS_SECONDS
+    while parts:
+        schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
+        seconds = min(longest, left / max(map(len, schedules)))
+        loads = loaded(group, machines, parts, schedules, carried, seconds, end)
+        found += loads
+        parts = _next(group, len(machines), loads, carried)
+        left /= 2
+    return tuple(found)
+
+
+def _next(group: Group, machines: int, loads: Sequence[Load], carried: Matrix) -> list[list[int]]:
+    """The machines below each switch that these rounds show, where they are enough; rank 0 looks, for all."""
+    part_of = np.full(machines, -1)
+    if group.rank == 0:
+        switches = [one.machines for load in loads for one in below(load, carried)]
+        for number, one in enumerate(one for one in switches if len(one) >= LEAST_MACHINES):
+            part_of[list(one)] = number
+    group.broadcast(part_of, 0)
+    return [np.flatnonzero(part_of == number).tolist() for number in range(int(part_of.max()) + 1)]
+
+
+def _within(group: Group, ranks: Sequence[int], longest: float) -> tuple[float, float]:
+    """Best rate and latency between the first rank and the others; nan where it is alone.
+
+    The best: all of them share the machine's memory, and what is slower waited for a core.
+    """
+    found = []
+    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), longest)
+    for rank in ranks[1:]:
+        if group.rank == ranks[0]:
+            delay = latency(group, rank)
+            send_stream(group, rank, seconds, _ENOUGH_WITHIN)
+            found.append((receive_stream(group, rank), delay))
+        elif group.rank == rank:
+            latency(group, ranks[0])
+            receive_stream(group, ranks[0])
+            send_stream(group, ranks[0], seconds, _ENOUGH_WITHIN)
+    if not found:
+        return np.nan, np.nan
+    return max(rate for rate, _ in found), min(delay for _, delay in found)
+
+
+def _between(
+    group: Group,
+    machines: Sequence[Sequence[int]],
+    own: int,
+    schedule: Sequence[Round],
+    seconds: float,
+    longest: float,
+) -> tuple[Matrix, Matrix]:
+    """The rates and latencies of the pairs in `schedule`, within about `seconds`; every rank returns the same."""
+    end = time.monotonic() + seconds
+    left = 2 * len(schedule)  # streams; each may take a half longer than meant
+    rates, latencies = np.full((2, len(machines)), np.nan)  # from each machine to this one
+    for pairs in schedule if group.rank == machines[own][0] else ():
+        pair = next((pair for pair in pairs if own in pair), None)
+        if pair is None:
+            left -= 2
+            continue
+        other = pair[1] if own == pair[0] else pair[0]
+        peer = machines[other][0]
+        latencies[other] = latency(group, peer)  # and so both are here
+        for sender in pair:
+            if own == sender:
+                meant = min((end - time.monotonic()) / (1.5 * left), longest)
+                late = meant < _SHORTEST_STREAM
+                send_stream(group, peer, max(meant, _SHORTEST_STREAM), _ENOUGH_LATE if late else _ENOUGH_BETWEEN)
+            else:
+                rates[other] = receive_stream(group, peer)
+            left -= 1
+    return (
+        _of_first_ranks(group, machines, rates).T.copy(),
+        _of_first_ranks(group, machines, latencies),
+    )
+
+
+def _of_first_ranks(group: Group, machines: Sequence[Sequence[int]], mine: Matrix) -> Matrix:
+    """One row from each machine's first rank."""
+    everyone = np.empty((group.size, len(mine)))
+    group.all_gather(everyone, mine)
+    return everyone[[ranks[0] for ranks in machines]]

@@ -1,0 +1,33 @@
+"""The thread that speaks for a rank whose own threads compute, wait or hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from paceline.monitor.stalls import Stalls
+from paceline.trace.listener import Listener, Name
+
+_CLOSE_SECONDS = 2.0
+
+
+class Watch:
+    """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for three times a minute."""
+
+    def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:
+        self._stalls, self._answer = stalls, answer
+        self._listener = Listener(name)
+        self._thread = threading.Thread(target=self._run, name="paceline-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread and let go of the socket. A thread stuck in writing its warning is left behind."""
+        self._listener.stop()
+        if self._thread is not threading.current_thread():
+            self._thread.join(_CLOSE_SECONDS)
+        if not self._thread.is_alive():
+            self._listener.close()
+
+    def _run(self) -> None:
+        while self._listener.serve(self._answer, self._stalls.check()):
+            pass

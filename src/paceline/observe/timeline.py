@@ -1,0 +1,131 @@
+"""The timeline of a running job, written by its first rank."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from paceline.observe.hand_ins import MAX_BYTES, HandIn, decode
+from paceline.observe.json_stream import Stream
+from paceline.observe.news import News
+from paceline.observe.observer import Observer
+from paceline.observe.periodic import Regularly
+from paceline.trace import live
+from paceline.trace.chrome import operation
+from paceline.trace.listener import Name
+from paceline.trace.phases import Tensors, Turns, slices
+from paceline.trace.record import metadata
+from paceline.trace.request import Request
+
+_SECONDS = 0.25
+_PATIENCE = 0.25
+"""For the other ranks' answers: a rank that is stopped costs the writing thread this much, each time."""
+_LAST_PATIENCE = 1.0
+_MAX_WAITING = 16384
+
+log = logging.getLogger("paceline")
+
+
+class Timeline:
+    """Writes what this rank does from now on, in a thread of its own, with ticks for when the other ranks of this
+    machine handed their requests in. Memory is bounded: what can't be written in time is left out.
+
+    name: of this rank's socket; the others are found by it.
+    """
+
+    def __init__(self, path: str, observer: Observer, name: Name, mark_cycles: bool = False) -> None:
+        self._stream = Stream(path)
+        self._path, self._observer, self._name, self._mark = path, observer, name, mark_cycles
+        self._origin = time.time_ns()
+        self._news: deque[News] = deque()
+        self._waiting: deque[Request] = deque(maxlen=_MAX_WAITING)
+        self._ready: dict[tuple[int, int, str], dict[int, int]] = {}
+        self._asked = self._origin
+        self._tensors, self._turns = Tensors(), Turns()
+        self._rows: dict[int, int] = {}
+        self._batch = -1
+        self._stream.write(self._head())
+        observer.look()  # what ended before is not part of it
+        observer.follow(self._news.append)
+        self._thread: Regularly | None = Regularly(self._round, "paceline-timeline")
+
+    def close(self) -> None:
+        """Write what there is and end the file."""
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+            try:
+                self._round()
+                self._ask(_LAST_PATIENCE)
+                self._stream.write(self._of_requests(len(self._waiting)))
+            except OSError as error:
+                log.warning("the timeline %s is not complete: %s", self._path, error)
+            self._observer.unfollow(self._news.append)
+            self._stream.close()
+
+    def _round(self) -> float:
+        """Requests wait for a round, so that the others, for whom they may end later, have noted them too."""
+        due = len(self._waiting)
+        self._observer.look()
+        while self._news:
+            news = self._news.popleft()
+            self._stream.write(self._of_events(news))
+            self._waiting.extend(news.requests)
+        if due:
+            self._ask(_PATIENCE)
+        self._stream.write(self._of_requests(due))
+        return _SECONDS
+
+    def _head(self) -> Iterator[dict[str, Any]]:
+        rank = self._name.rank
+        yield metadata("process_name", rank, 0, start_time_since_epoch_in_micros=self._origin // 1000)
+        yield metadata("process_name", rank, 0, name=f"rank {rank} (pid {self._name.pid})")
+        yield metadata("process_sort_index", rank, 0, sort_index=rank)
+
+    def _of_events(self, news: News) -> Iterator[dict[str, Any]]:
+        rank = self._name.rank
+        for event in news.events:
+            row = self._rows.get(event.channel)
+            if row is None:
+                row = self._rows[event.channel] = 1 + 2 * len(self._rows)
+                yield metadata("thread_name", rank, row, name=f"group {len(self._rows) - 1}")
+                yield metadata("thread_name", rank, row + 1, name=f"group {len(self._rows) - 1}: queue")
+            yield from operation(event, rank, row, self._origin, event.end_ns)
+
+    def _of_requests(self, count: int) -> Iterator[dict[str, Any]]:
+        rank = self._name.rank
+        for _ in range(min(count, len(self._waiting))):
+            request = self._waiting.popleft()
+            pid, new = self._tensors.row(request.name, rank)
+            yield from new
+            ready = {rank: request.submitted_ns, **self._ready.pop(request.key, {})}
+            yield from slices(request, pid, rank, self._origin, self._turns.of(request), ready)
+            if self._mark and request.batch != self._batch:
+                self._batch = request.batch
+                moment = (request.negotiated_ns - self._origin) / 1000
+                yield {"name": "CYCLE_START", "ph": "i", "s": "g", "pid": rank, "tid": 0, "ts": moment}
+
+    def _ask(self, patience: float) -> None:
+        """Note when the others of this machine handed in what waits to be written."""
+        names = [name for name in live.listening() if name.job == self._name.job and name.rank != self._name.rank]
+        if not names:
+            return
+        moment, self._asked = self._asked, time.time_ns()
+        wanted = {request.key for request in self._waiting}
+
+        def ask(name: Name) -> tuple[Name, list[HandIn]] | live.Silence | None:
+            found = live.question(name, f"ready {moment - 10**9}", decode, patience, MAX_BYTES)
+            return found if found is None or isinstance(found, live.Silence) else (name, found)
+
+        try:
+            answers, _ = live.everyone(names, ask)
+        except ValueError:  # nobody answered: then their ticks are missing
+            return
+        self._ready = {key: ranks for key, ranks in self._ready.items() if key in wanted}
+        for name, hand_ins in answers:
+            for channel, batch, tensor, submitted in hand_ins:
+                if (channel, batch, tensor) in wanted:
+                    self._ready.setdefault((channel, batch, tensor), {})[name.rank] = submitted

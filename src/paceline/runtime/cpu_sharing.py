@@ -1,0 +1,54 @@
+"""What the other ranks on this machine leave one of its CPUs: its parts of them, and how long it may spin."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from paceline.cpu import budget, pinning
+from paceline.cpu.partition import UNDIVIDED, Partition, partition
+from paceline.rendezvous import Member
+from paceline.settings.settings import Settings
+
+
+def divide_cores(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> Partition:
+    """The CPUs of this rank's engine, input workers and compute; threads that compute are moved to theirs.
+
+    Raises ValueError for CPUs that were asked for and that this rank may not use.
+    """
+    if settings.cores.mode == "off":
+        return UNDIVIDED
+    affinities, place = _on_kernel(members, me, settings)
+    parts = partition(settings.cores, mine, budget.physical_cores(mine.affinity), affinities, place)
+    notes = pinning.place_compute(parts, mine.affinity, settings.bound_by)
+    pinning.say(parts, notes, settings)
+    return parts
+
+
+def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> int | None:
+    """The CPU that this rank returns to while it waits in small operations; None: any will do.
+
+    Containers of one kernel count as machines, and the first rank of each, which speaks for the others, has most to do:
+    CPUs are dealt to all first ranks, then to all second ones, and so on.
+    """
+    met: Counter[str] = Counter()
+    turn: dict[Member, int] = {}
+    for member in members:
+        turn[member] = met[member.machine]
+        met[member.machine] += 1
+    return budget.home(mine, *_on_kernel(sorted(members, key=turn.__getitem__), me, settings))
+
+
+def spin_budget(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> budget.SpinBudget:
+    """How long this rank's engine spins, and why."""
+    others = [member.affinity for member in members if member.kernel == me.kernel and member.rank != me.rank]
+    unseen = (settings.local_size or 1) - 1 - len(others)  # this group may be a part of the job
+    return budget.spin_budget(mine, others + [me.affinity] * unseen, settings.spin_us)
+
+
+def _on_kernel(members: Sequence[Member], me: Member, settings: Settings) -> tuple[list[frozenset[int]], int]:
+    """The affinities of all ranks on this kernel, and which of them is this one."""
+    here = [member for member in members if member.kernel == me.kernel]
+    if (settings.local_size or 0) > len(here):  # this group is a part of the job
+        return [me.affinity] * (settings.local_size or 1), settings.local_rank or 0
+    return [member.affinity for member in here], here.index(me)

@@ -1,0 +1,60 @@
+"""The engine of a process, the thread that serves it, and the links to other processes that it owns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from paceline.cpu import pinning
+from paceline.rendezvous import Link, Member
+from paceline.runtime.completions import Completions
+from paceline.runtime.native import Engine
+
+
+class Serving:
+    """Serves `engine` on a thread of its own, on the CPUs `cpus` (none: wherever the process runs), until `close`."""
+
+    def __init__(self, engine: Engine, cpus: tuple[int, ...]) -> None:
+        self.engine = engine
+        self.links: dict[str, int] = {}
+        """The engine's handle of each process that there is a link to."""
+        self._cpus = cpus
+        self._completions = Completions()
+        self._thread = threading.Thread(target=self._serve, name="paceline-serve", daemon=True)
+        self._thread.start()
+
+    def adopt(self, members: Sequence[Member], links: Mapping[int, Link]) -> None:
+        """Give the links to these ranks to the engine, which owns them from here on, also if this raises."""
+        waiting = dict(links)
+        try:
+            for rank, link in links.items():
+                del waiting[rank]
+                self.links[members[rank].process] = _hand_over(self.engine, link, str(members[rank]))
+        finally:
+            for link in waiting.values():
+                link.close()
+
+    def notify(self, operation: int, callback: Callable[[], None]) -> None:
+        """See `Runtime.notify`."""
+        self._completions.register(operation, callback)
+
+    def close(self) -> None:
+        """Say goodbye to the peers, end the thread, and call back whoever still waits."""
+        self.links.clear()
+        self.engine.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        self._completions.finish_all()
+
+    def _serve(self) -> None:
+        pinning.move(self._cpus)
+        while finished := self.engine.serve():
+            self._completions.report(finished)
+
+
+def _hand_over(engine: Engine, link: Link, description: str) -> int:
+    memory_fd, arena_fd = link.memory_fd, link.arena_fd
+    link.memory_fd = link.arena_fd = -1
+    if memory_fd < 0:
+        return engine.add_tcp_peer(link.sock.detach(), description)
+    return engine.add_shm_peer(link.sock.detach(), memory_fd, arena_fd, link.side, link.pid, link.readable, description)

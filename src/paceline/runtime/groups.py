@@ -1,0 +1,99 @@
+"""The groups of a process: who is in each, where in the network they are, and which plans serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from paceline.errors import CommunicationError
+from paceline.plan.streams import stream_rate
+from paceline.rendezvous import Member
+from paceline.runtime.membership import Membership
+from paceline.runtime.native import Engine
+from paceline.runtime.placement import Places, given
+from paceline.settings.settings import Settings
+from paceline.topology import Topology
+from paceline.topology.discover import Placement
+
+if TYPE_CHECKING:
+    from paceline.adapt.replanner import Keeper, Measure
+
+Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
+"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.runtime.plans.plans` makes them."""
+
+
+class Groups:
+    """Of one process; `plans` makes their plans where nobody says otherwise. Not thread-safe."""
+
+    def __init__(self, settings: Settings, plans: Plans) -> None:
+        self.plans = plans
+        self._algorithm = settings.algorithm
+        self._given = given(settings.topology)
+        self._places: Places | None = None  # known with the first group
+        self._memberships: dict[int, Membership] = {}
+
+    @property
+    def network(self) -> str:
+        """What other ranks hear of the topology file that this process was given; empty if it was given none."""
+        return self._given.word if self._given is not None else ""
+
+    def check(self, members: Sequence[Member]) -> None:
+        """Raises RendezvousError if these cannot be the ranks of the job, whose first group they would be."""
+        if self._places is None:
+            Places(self._given, members)
+
+    def make(
+        self,
+        engine: Engine,
+        channel: int,
+        membership: Membership,
+        timeout: float,
+        plans: Plans | None,
+        failed: Callable[[str], None],
+    ) -> Any:
+        """An `_engine.Group`. plans: what makes its plans, None for the usual. failed: called before it raises.
+
+        Raises RendezvousError if it is the first group and these cannot be the ranks of the job.
+        """
+        if self._places is None:
+            self._places = Places(self._given, membership.members)
+        here = self._places.of(membership.members)
+        entries = (plans or self.plans)(here.topology, here.ranks, self._algorithm)
+        group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
+        if not membership.one_machine:
+            group.set_pace(stream_rate(here, entries, membership.rank))
+        self._memberships[channel] = membership
+        return group
+
+    def membership(self, channel: int) -> Membership:
+        """Who is in the group with this channel. CommunicationError if there is none."""
+        try:
+            return self._memberships[channel]
+        except KeyError:
+            raise CommunicationError(f"this process has no group with channel {channel}") from None
+
+    def forget(self, channel: int) -> None:
+        """The group with this channel was closed."""
+        self._memberships.pop(channel, None)
+
+    def clear(self) -> None:
+        """All groups were closed."""
+        self._memberships.clear()
+
+    def keeper(self, native: Any, measure: Measure) -> Keeper | None:
+        """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
+
+        measure: measures the links between its members, see `Keeper`.
+        """
+        membership = self.membership(native.channel)
+        if membership.one_machine or self._algorithm is not None:
+            return None
+        from paceline.adapt.replanner import Keeper
+
+        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
+            entries = self.plans(found.topology, found.ranks, None)
+            native.set_pace(stream_rate(found, entries, membership.rank))
+            return entries
+
+        assert self._places is not None
+        return Keeper(native, self._places.of(membership.members), measure, plan_again)

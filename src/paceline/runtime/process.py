@@ -1,0 +1,67 @@
+"""This process's runtime: made on first use, closed at exit, not inherited by a fork."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import socket
+import threading
+
+from paceline.runtime.runtime import Runtime
+from paceline.settings.settings import Settings
+
+log = logging.getLogger("paceline")
+
+
+class _Home:
+    """Where `runtime()` keeps this process's runtime. A forked child forgets it, and leaves its sockets alone."""
+
+    def __init__(self) -> None:
+        self.runtime: Runtime | None = None
+        self.inherited: list[Runtime] = []  # kept, so that no destructor speaks to the parent's peers
+        self.lock = threading.Lock()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self.lock = threading.Lock()
+        if self.runtime is not None:
+            self.inherited.append(self.runtime)
+            self.runtime = None
+
+
+_home = _Home()
+
+
+def runtime() -> Runtime:
+    """This process's runtime, made on first use from the environment and closed at exit."""
+    with _home.lock:
+        if _home.runtime is None or not _home.runtime.usable:
+            from paceline import _engine
+            from paceline.runtime.plans import plans
+
+            settings = Settings.from_environment()
+            set_up_logging(settings)
+            if _home.runtime is not None:
+                atexit.unregister(_home.runtime.close)  # else it would be kept, and its arena with it
+            made = Runtime(settings, _engine, plans)
+            atexit.register(made.close)
+            _home.runtime = made
+        return _home.runtime
+
+
+def running() -> Runtime | None:
+    """This process's runtime, if there is one that can be used."""
+    with _home.lock:
+        return _home.runtime if _home.runtime is not None and _home.runtime.usable else None
+
+
+def set_up_logging(settings: Settings) -> None:
+    """Obey PACELINE_LOG. A program that set up logging itself keeps its handlers."""
+    if settings.log_level is None:
+        return
+    log.setLevel(settings.log_level)
+    if not log.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(f"{socket.gethostname()}:{settings.rank}: %(levelname)s %(message)s"))
+        log.addHandler(handler)

@@ -1,0 +1,285 @@
+"""What a process has of the engine: one engine, its threads, the links to other processes, the groups.
+
+Links are between processes, so every group of a process shares them; that is why there is one runtime per
+process, made on first use by `paceline.runtime.process.runtime()`. Everything it needs is passed in, so a test makes
+its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from paceline.cpu import budget, pinning
+from paceline.cpu.partition import Partition
+from paceline.errors import CommunicationError
+from paceline.monitor.monitor import Lookout
+from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
+from paceline.runtime import cpu_sharing
+from paceline.runtime.engine_thread import Serving
+from paceline.runtime.flight_recorder import Records
+from paceline.runtime.groups import Groups, Plans
+from paceline.runtime.in_flight import Ending, Unheld
+from paceline.runtime.membership import Membership
+from paceline.runtime.native import Arena, EngineModule
+from paceline.settings.settings import Settings
+from paceline.version import VERSION
+
+if TYPE_CHECKING:
+    from paceline.adapt.replanner import Keeper
+    from paceline.topology.discover import Placement
+    from paceline.topology.measured import Load
+
+log = logging.getLogger("paceline")
+
+DEFAULT_TIMEOUT = 1800.0
+"""Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
+
+
+class Runtime:
+    """Owns the engine of this process. Thread-safe; groups are made one at a time."""
+
+    def __init__(self, settings: Settings, native: EngineModule, plans: Plans) -> None:
+        self.settings = settings
+        self._native = native
+        self._groups = Groups(settings, plans)
+        self._process = Process(
+            new_process_name(), this_machine(settings.machine), budget.available(), VERSION, self._groups.network
+        )
+        self._pid = os.getpid()
+        self._arena: Arena | None = _arena(native)
+        self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
+        self._lock = threading.Lock()
+        self._serving: Serving | None = None  # from the first meeting on
+        self._used: set[str] = set()
+        self._records = Records(self._process.name, settings)
+        self._lookout: Lookout | None = None
+        self._unheld = Unheld()
+        self._closed = False
+        self.spin: budget.SpinBudget | None = None
+        """How long the engine spins, and why; known after the first group was made."""
+        self.partition: Partition | None = None
+        """The CPUs of engine, input workers and compute, and why; known after the first group was made."""
+
+    def group(self, store: Store | None, rank: int, size: int, timeout: float, plans: Plans | None = None) -> Any:
+        """Meet the other ranks of a new group through `store`, and make the `_engine.Group`.
+
+        Collective: all processes make their groups in the same order. `timeout` (seconds) is for the meeting
+        and then for every collective. Raises RendezvousError.
+        """
+        self._check()
+        with self._meeting:
+            meeting = meet(
+                store,
+                rank,
+                size,
+                timeout,
+                process=self._process,
+                settings=self.settings,
+                native=self._native,
+                arena=self._shared_memory().descriptor,
+                linked=self._serving.links if self._serving is not None else (),
+                used=self._used,
+                check=self._groups.check,
+            )
+            with self._lock:
+                links = self._adopt(meeting, rank).links
+                handles = tuple(-1 if m.rank == rank else links[m.process] for m in meeting.members)
+                group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+            assert self._lookout is not None
+            self._lookout.begin(
+                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self.plans)
+            )
+            return group
+
+    def subgroup(
+        self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
+    ) -> Any:
+        """A group of some ranks of the group with channel `parent`, in that order; needs no meeting.
+
+        All its members must pass the same `ranks` and the same new random 63-bit `channel`. Returns a
+        `_engine.Group`.
+        """
+        self._check()
+        with self._lock:
+            return self._make(channel, self.membership(parent).part(ranks), timeout, plans)
+
+    def membership(self, channel: int) -> Membership:
+        """Who is in the group with this channel. CommunicationError if there is none."""
+        return self._groups.membership(channel)
+
+    def keeper(self, native: Any, timeout: float) -> Keeper | None:
+        """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
+
+        timeout: seconds for each message while links are measured.
+        """
+        members = self.membership(native.channel).members
+
+        def measure(between: Any) -> tuple[Placement, Sequence[Load]]:
+            from paceline.adapt.remeasure import links
+
+            return links(self, between, members, timeout)
+
+        return self._groups.keeper(native, measure)
+
+    def forget(self, channel: int) -> None:
+        """The group with this channel was closed."""
+        self._groups.forget(channel)
+
+    def notify(self, operation: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once when this NOTIFY operation has finished, well or not.
+
+        It runs on the serve thread, or right here if the operation has been reported already.
+        """
+        self._check()
+        assert self._serving is not None
+        self._serving.notify(operation, callback)
+
+    def dropped(self, operation: Ending) -> None:
+        """Nobody holds this operation any more: what it uses lives on here until it is over."""
+        if self._pid == os.getpid():
+            self._unheld.add(operation)
+
+    def close(self) -> None:
+        """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            serving, lookout = self._serving, self._lookout
+            self._groups.clear()
+        if lookout is not None:
+            lookout.close()
+        if serving is not None:
+            serving.close()
+        if self.partition is not None:
+            pinning.release_compute(self.partition, self._process.cpus.affinity)
+        self._arena = None
+        self._dump()
+
+    def allocate(self, size: int) -> Any:
+        """`size` bytes that the peers on this machine see, as a buffer; they outlive this runtime.
+
+        Raises MemoryError if there is no room, CommunicationError if the runtime is closed.
+        """
+        try:
+            return self._shared_memory().allocate(size)
+        except MemoryError:
+            raise MemoryError(
+                f"no room for {size} bytes in this process's arena, which is as large as memory"
+            ) from None
+
+    def input_workers(self, then: Callable[[int], object] | None = None) -> pinning.InputWorkers:
+        """What an input worker calls first, see `paceline.worker_init`. CommunicationError before the first group."""
+        self._check()
+        if self.partition is None:
+            raise CommunicationError(
+                "which CPUs input workers get is known once the ranks have met: "
+                "join the job (paceline.init, init_process_group) before worker_init"
+            )
+        return pinning.InputWorkers(self.partition.parts.input, then)
+
+    def events(self) -> list[Any]:
+        """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
+        return self._serving.engine.events() if self._serving is not None else []
+
+    @property
+    def plans(self) -> Plans:
+        """How groups are planned where nobody says otherwise."""
+        return self._groups.plans
+
+    @property
+    def lookout(self) -> Lookout | None:
+        """From where others see this rank; None before its first group."""
+        return self._lookout
+
+    @property
+    def usable(self) -> bool:
+        """Whether groups can be made: not closed, and not inherited by a fork."""
+        return not self._closed and self._pid == os.getpid()
+
+    def _shared_memory(self) -> Arena:
+        self._check()
+        assert self._arena is not None
+        return self._arena
+
+    def _check(self) -> None:
+        if self._pid != os.getpid():
+            raise CommunicationError(
+                f"this process was forked from process {self._pid}, whose Paceline links it cannot use: "
+                "communicate in the parent, or start workers with the spawn method"
+            )
+        if self._closed:
+            raise CommunicationError("Paceline was shut down in this process")
+
+    def _adopt(self, meeting: Meeting, rank: int) -> Serving:
+        """Give the new links to the engine, which is made with the first."""
+        try:
+            self._check()
+            if self._serving is None:
+                self._serving = self._start(meeting, rank)
+        except BaseException:
+            for link in meeting.links.values():
+                link.close()
+            raise
+        self._serving.adopt(meeting.members, meeting.links)
+        return self._serving
+
+    def _start(self, meeting: Meeting, rank: int) -> Serving:
+        """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
+        me, mine, settings = meeting.members[rank], self._process.cpus, self.settings
+        self.partition = cpu_sharing.divide_cores(meeting.members, me, mine, settings)
+        self.spin = cpu_sharing.spin_budget(meeting.members, me, mine, settings)
+        log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
+        home = cpu_sharing.home(meeting.members, me, mine, settings)
+        engine = self._native.Engine(
+            self._shared_memory(), self.spin.microseconds, str(me), -1 if home is None else home
+        )
+        return Serving(engine, self.partition.parts.engine)
+
+    def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
+        assert self._serving is not None
+        engine, failed = self._serving.engine, partial(self._group_failed, channel)
+        group = self._groups.make(engine, channel, membership, timeout, plans, failed)
+        self._records.add_group(channel, membership.members)
+        if self._lookout is None:
+            me = str(membership.members[membership.rank])
+            self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
+        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
+        if keeper is None:
+            return group
+        from paceline.adapt.group import AdaptiveGroup
+
+        return AdaptiveGroup(self, group, keeper, engine.events)
+
+    def _group_failed(self, channel: int, message: str) -> None:
+        """An operation is about to raise. This process may not live to write its trace later."""
+        with self._lock:
+            if self._closed or not self._records.add_failure(channel, message):
+                return
+        self._dump()
+
+    def _dump(self) -> None:
+        self._records.dump(self.events(), self._requests())
+
+    def _trace(self) -> bytes:
+        return self._records.encoded(self.events(), self._requests())
+
+    def _requests(self) -> Sequence[Any]:
+        return self._lookout.requests() if self._lookout is not None else ()
+
+
+def _arena(native: EngineModule) -> Arena:
+    try:
+        return native.Arena()
+    except RuntimeError as error:
+        raise CommunicationError(
+            f"this process gets no shared memory ({error}): the limits on files and addresses, "
+            "ulimit -f and ulimit -v, hold for it too"
+        ) from None

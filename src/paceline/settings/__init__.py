@@ -1,0 +1,1 @@
+"""What the environment says: the only reader of environment variables."""

@@ -1,0 +1,31 @@
+"""Ranks that die, stop or leave in the middle of anything: named on every survivor in time, and nothing left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fault_trial import ARRANGEMENTS, trial
+from jobs import PROGRAMS, run
+
+
+@pytest.mark.parametrize("machines", ARRANGEMENTS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_killed_rank_is_named(machines: str, seed: int, tmp_path: Path) -> None:
+    trial("kill", machines, seed, tmp_path)
+
+
+@pytest.mark.parametrize("machines", ["000", "01"])
+def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
+    trial("leave", machines, 5, tmp_path)
+
+
+@pytest.mark.parametrize("machines", ["000", "011"])
+def test_a_stopped_rank_is_named_at_the_timeout(machines: str, tmp_path: Path) -> None:
+    trial("stop", machines, 6, tmp_path, timeout=3)
+
+
+def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:
+    run(2, PROGRAMS / "waiter.py", output=tmp_path, deadline=30)
+    assert (tmp_path / "rank-0.out").read_text() == "interrupted\n"
+    assert "was interrupted" in (tmp_path / "rank-1.out").read_text()

@@ -1,0 +1,236 @@
+"""Real processes on the network of a topology file: every algorithm gives exact results, and misfits are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import PROGRAMS, run, words
+
+from paceline.lab.lab import Lab
+from paceline.launch.local import LocalJob
+from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.flexreduce import flexreduce
+from paceline.topology import parse, read
+
+PROGRAM = PROGRAMS / "on_machines.py"
+BROADCASTS = PROGRAMS / "broadcasts.py"
+REDUCTIONS = PROGRAMS / "reductions.py"
+PORT = "28533"
+TWO_AND_THREE = """
+children:
+  - {machine: alpha, ranks: 2, uplink: 500 Mbit/s}
+  - {machine: beta, ranks: 3, uplink: 200 Mbit/s}
+"""
+DEEP = """
+children:
+  - {machine: alpha, ranks: 2, uplink: 1 Gbit/s}
+  - switch: rack
+    uplink: 1 Gbit/s
+    children:
+      - {machine: beta, ranks: 1, uplink: 500 Mbit/s}
+      - {machine: gamma, ranks: 2, uplink: {up: 200 Mbit/s, down: 500 Mbit/s}}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_machines() -> Iterator[Lab]:
+    with Lab(parse(TWO_AND_THREE)) as made:
+        yield made
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "network.yaml"
+    path.write_text(TWO_AND_THREE)
+    return path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """For what the ranks write."""
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+def run_on(machines: Lab, places: str, output: Path, *, program: Path = PROGRAM, **environ: str) -> None:
+    """Ranks on the machines that `places` names by number; fails with what they wrote if one of them does."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "SLURM_", "OMPI_"))}
+    common = {
+        **clean,
+        "WORLD_SIZE": str(len(places)),
+        "MASTER_ADDR": machines.machines[0].address,
+        "MASTER_PORT": PORT,
+        **environ,
+    }
+    output.mkdir(exist_ok=True)
+    ranks = []
+    for rank, machine in enumerate(places):
+        with (output / f"rank{rank}").open("w") as log:
+            argv = [*machines.exec(int(machine)), sys.executable, str(program)]
+            ranks.append(subprocess.Popen(argv, env={**common, "RANK": str(rank)}, stdout=log, stderr=log))
+    try:
+        codes = [rank.wait(timeout=90) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert codes == [0] * len(places), words(output)
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Lab, file: Path, out: Path) -> None:
+    run_on(two_machines, "00111", out, PACELINE_TOPOLOGY=str(file), PACELINE_ALGORITHM=algorithm)
+
+
+@pytest.mark.requires_root_network
+def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) -> None:
+    run_on(two_machines, "01101", out)
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.parametrize(("program", "way"), [(BROADCASTS, "down"), (REDUCTIONS, "up")])
+def test_whoever_the_root_is_it_enters_or_leaves_every_machine_and_switch_once(
+    program: Path, way: str, file: Path, out: Path
+) -> None:
+    """By the kernel's counters; each rank is the root of 4 MiB once."""
+    file.write_text(DEEP)
+    with Lab(parse(DEEP)) as machines:
+        run_on(machines, "00122", out, program=program, PACELINE_TOPOLOGY=str(file))
+        crossed = {traffic.name: getattr(traffic, way) / (4 << 20) for traffic in machines.traffic()}
+    # One crossing for every root elsewhere, and headers.
+    assert crossed == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
+
+
+@pytest.mark.parametrize("algorithm", ["", "flexreduce", "paceline"])
+def test_a_deeper_tree(algorithm: str, file: Path, out: Path) -> None:
+    file.write_text(DEEP)
+    env = {"PACELINE_TOPOLOGY": str(file), **({"PACELINE_ALGORITHM": algorithm} if algorithm else {})}
+    run(5, PROGRAM, "00122", output=out, env=env)
+
+
+def test_owners_that_hold_nothing_of_their_range(file: Path, out: Path) -> None:
+    """1 + 4 ranks: FlexReduce makes ranks owners of what they gave away, and their stale copies must not count."""
+    file.write_text(TWO_AND_THREE.replace("ranks: 2", "ranks: 1").replace("ranks: 3", "ranks: 4"))
+    plan = flexreduce(read(file))
+    assert any(step.owner not in step.holders for level in plan.levels for step in level)
+    env = {"PACELINE_TOPOLOGY": str(file), "PACELINE_ALGORITHM": "flexreduce"}
+    run(5, PROGRAM, "01111", output=out, env=env)
+
+
+def test_a_rank_that_runs_ahead_is_not_held_up(out: Path) -> None:
+    run(2, PROGRAMS / "early_rank.py", output=out)
+
+
+def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:
+    """What each rank's last line says when a job fails."""
+    program = (
+        "import os, sys; rank = int(os.environ['RANK']); "
+        f"os.environ.update({per_rank!r}.get(rank, {{}})); os.environ['PACELINE_MACHINE'] = {machines!r}[rank]; "
+        "import paceline, paceline.errors\n"
+        "try:\n    paceline.init(timeout=30)\n"
+        "except (paceline.errors.CommunicationError, ValueError) as error:\n    print(error)"
+    )
+    argv = [sys.executable, "-c", program]
+    with LocalJob(len(machines), argv, {**os.environ, **env}, threads=1, output=output) as job:
+        job.wait(60)
+    return [path.read_text().strip() for path in sorted(output.glob("*out*"))]
+
+
+def said_by_all(lines: list[str], *parts: str) -> bool:
+    assert len(lines) > 1
+    return all(part in line for line in lines for part in parts)
+
+
+def test_ranks_with_different_topologies_are_named_on_every_rank(file: Path, out: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(DEEP)
+    env = {"PACELINE_TOPOLOGY": str(file)}
+    lines = failure(out, "00111", env, {3: {"PACELINE_TOPOLOGY": str(other)}})
+    assert said_by_all(lines, "PACELINE_TOPOLOGY must mean the same on all ranks", "on ranks 0, 1, 2, 4", "on rank 3")
+    lines = failure(out, "00111", env, {2: {"PACELINE_TOPOLOGY": ""}})
+    assert said_by_all(lines, "not set on rank 2")
+
+
+def test_a_file_that_one_rank_cannot_read_is_named_on_every_rank(file: Path, out: Path) -> None:
+    env = {"PACELINE_TOPOLOGY": str(file)}
+    lines = failure(out, "00111", env, {4: {"PACELINE_TOPOLOGY": "/nowhere.yaml"}})
+    assert said_by_all(lines, "PACELINE_TOPOLOGY on rank 4 (host ", "cannot read /nowhere.yaml: No such file")
+
+
+def test_different_algorithms_are_named_on_every_rank(out: Path) -> None:
+    env = {"PACELINE_ALGORITHM": "ring"}
+    lines = failure(out, "01", env, {1: {"PACELINE_ALGORITHM": "flexreduce"}})
+    assert said_by_all(lines, "PACELINE_ALGORITHM must mean the same", "ring on rank 0", "flexreduce on rank 1")
+
+
+@pytest.mark.parametrize(
+    ("machines", "message"),
+    [
+        ("0011", "describes 5 ranks, but 4 have met"),
+        ("01111", "puts rank 0 (host "),
+        ("00000", "on beta, but it shares a machine with the ranks of alpha"),
+    ],
+)
+def test_a_topology_that_is_not_this_jobs_is_named_on_every_rank(
+    machines: str, message: str, file: Path, out: Path
+) -> None:
+    lines = failure(out, machines, {"PACELINE_TOPOLOGY": str(file)}, {})
+    assert said_by_all(lines, f"PACELINE_TOPOLOGY={file}", message)
+
+
+def member(rank: int, host: str, kernel: str = "", cpus: str = "1") -> Any:
+    from paceline.rendezvous import Member
+
+    text = {"process": f"{rank:032x}", "ticket": "", "machine": f"boot-{host}", "place": f"{kernel}-{host}"}
+    rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 3, "speed": 0}
+    return Member(rank=rank, size=5, host=host, cpus=cpus, version="", network="", algorithm="", **text, **rest)
+
+
+def test_places_follow_the_names_of_hosts(file: Path) -> None:
+    """Ranks numbered across machines find their places by the machines' names."""
+    from paceline.runtime.placement import Places, given
+
+    members = [member(rank, host) for rank, host in enumerate(("beta", "alpha", "beta", "alpha", "beta"))]
+    places = Places(given(str(file)), members)
+    assert places.of(members).ranks == (1, 3, 0, 2, 4)
+    part = places.of(members[1:4])
+    assert (part.ranks, part.topology.world) == ((0, 2, 1), 3)
+    assert [(node.name, len(ranks)) for node, ranks in part.topology.machines()] == [("alpha", 2), ("beta", 1)]
+
+
+@pytest.mark.parametrize("with_file", [True, False])
+def test_places_know_who_shares_cpus(file: Path, with_file: bool) -> None:
+    """Two containers of one host, whose ranks may run on CPUs 0 and 1, and on 1 and 2."""
+    from paceline.runtime.placement import Places, given
+    from paceline.topology import Cpus
+
+    facts = [("alpha", "one", "3"), ("alpha", "one", "3"), ("beta", "one", "6"), ("beta", "one", "4")]
+    members = [member(rank, *said) for rank, said in enumerate([*facts, ("beta", "one", "4")])]
+    places = Places(given(str(file) if with_file else None), members)
+    for group in (members, members[1:3]):
+        machines = places.of(group).topology.machines()
+        assert [node.cpus for node, _ in machines] == [Cpus("one", 3), Cpus("one", 3)]
+    apart = [member(rank, host, host, "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 3)]
+    machines = Places(None, apart).of(apart).topology.machines()
+    assert [node.cpus for node, _ in machines] == [Cpus("alpha", 2), Cpus("beta", 2)]
+
+
+def test_the_first_ranks_of_containers_that_share_cpus_are_spread_over_them() -> None:
+    """2+2+3 ranks on two CPUs: those who speak for their containers are not all at home on the same one."""
+    from paceline.cpu import budget
+    from paceline.runtime import cpu_sharing
+    from paceline.settings.settings import Settings
+
+    members = [member(rank, host, "one", "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 2 + ["gamma"] * 3)]
+    two = budget.budget({0, 1}, None)
+    homes = [cpu_sharing.home(members, me, two, Settings()) for me in members]
+    assert homes == [0, 1, 1, 0, 0, 1, 0]
+    assert cpu_sharing.home(members[1:3], members[1], two, Settings()) is None

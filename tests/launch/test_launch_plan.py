@@ -1,0 +1,240 @@
+"""What the launcher decides before it starts anything: arguments, threads, cores, the command line for torchrun."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.cpu.budget import ranges
+from paceline.launch import torchrun
+from paceline.launch.arguments import split
+from paceline.launch.resources import plan_resources, share
+from paceline.launch.run import Request, check, ranks_environment
+from paceline.launch.stderr import last_traceback
+
+
+@dataclass(frozen=True)
+class Cpus:
+    """A budget as `paceline.cpu.budget` would give it."""
+
+    cpus: float = 8.0
+    affinity: tuple[int, ...] = field(default=tuple(range(8)))
+    quota: float | None = None
+
+
+def test_arguments_are_sorted_by_owner() -> None:
+    line = "-n 4 --nnodes=2 --pin -r 3 --rdzv_endpoint host:1 -m train --lr 0.1 -n 7"
+    parts = split(line.split())
+    assert parts.own == ("-n", "4", "--pin")
+    assert parts.torchrun == ("--nnodes=2", "-r", "3", "--rdzv_endpoint", "host:1", "-m")
+    assert parts.program == ("train", "--lr", "0.1", "-n", "7")
+    assert parts.value("--rdzv-endpoint") == "host:1" and parts.value("--nnodes") == "2"
+    assert parts.gives("--redirects", "-r") and not parts.gives("--tee")
+
+
+def test_two_dashes_end_the_options() -> None:
+    assert split(["-n4", "--", "--strange.py", "--", "x"]).program == ("--strange.py", "--", "x")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("-n", "-n needs a value"),
+        ("-n 2 --nnodes", "--nnodes needs a value"),
+        ("-n 2 --epochs 3 train.py", "--epochs is an option of neither"),
+        ("-x train.py", "-x is an option of neither"),
+    ],
+)
+def test_arguments_that_nobody_understands(line: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        split(line.split())
+
+
+def test_options_of_a_newer_torchrun_can_be_passed() -> None:
+    assert split(["--from-the-future=1", "train.py"]).torchrun == ("--from-the-future=1",)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "budget", "threads"),
+    [(4, Cpus(), 2), (3, Cpus(), 2), (8, Cpus(), 1), (16, Cpus(), 1), (2, Cpus(cpus=3.5, quota=3.5), 1)],
+)
+def test_threads_share_the_cpus(ranks: int, budget: Cpus, threads: int) -> None:
+    plan = plan_resources(ranks, budget, {})
+    assert plan.threads == threads
+    assert plan.variables["OMP_NUM_THREADS"] == plan.variables["MKL_NUM_THREADS"] == str(threads)
+    assert f"{threads} per rank" in plan.reasons[0]
+
+
+def test_what_the_user_set_is_kept_and_said() -> None:
+    plan = plan_resources(4, Cpus(), {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "5"}, threads=7)
+    assert not plan.variables and plan.threads is None
+    assert "OMP_NUM_THREADS=3, MKL_NUM_THREADS=5 kept" in plan.reasons[0] and "--threads 7 ignored" in plan.reasons[0]
+    plan = plan_resources(4, Cpus(), {"MKL_NUM_THREADS": "5"})
+    assert plan.variables["OMP_NUM_THREADS"] == "2" and "MKL_NUM_THREADS" not in plan.variables
+    assert "MKL_NUM_THREADS=5 kept" in plan.reasons[0]
+
+
+def test_pinning_gives_each_rank_its_own() -> None:
+    assert plan_resources(4, Cpus(), {}, pin=True).cores == ((0, 1), (2, 3), (4, 5), (6, 7))
+    assert plan_resources(4, Cpus(), {}).cores == ()
+    with pytest.raises(ValueError, match="9 ranks, 8 CPUs"):
+        plan_resources(9, Cpus(), {}, pin=True)
+    with pytest.raises(ValueError, match="--pin needs a number"):
+        plan_resources(None, Cpus(), {}, pin=True)
+
+
+@given(st.sets(st.integers(0, 400), min_size=1), st.integers(1, 64))
+def test_shares_cover_the_cpus_evenly(cpus: set[int], ranks: int) -> None:
+    shares = share(tuple(cpus), ranks)
+    if len(cpus) < ranks:
+        assert shares == ()
+        return
+    assert sorted(cpu for own in shares for cpu in own) == sorted(cpus)
+    sizes = [len(own) for own in shares]
+    assert len(sizes) == ranks and max(sizes) - min(sizes) <= 1 and min(sizes) >= 1
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_say_which_cpus(cpus: set[int]) -> None:
+    read: set[int] = set()
+    for part in filter(None, ranges(tuple(cpus)).split(",")):
+        first, _, last = part.partition("-")
+        read.update(range(int(first), int(last or first) + 1))
+    assert read == cpus
+
+
+def line_for(words: str, environ: dict[str, str] | None = None) -> str:
+    return " ".join(torchrun.command(split(words.split()), "4", environ or {}))
+
+
+def test_one_machine_meets_at_a_free_local_port() -> None:
+    line = line_for("train.py --lr 1")
+    assert "--nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0" in line
+    assert line.endswith(f"- {sys.executable} train.py --lr 1")
+
+
+@pytest.mark.parametrize(
+    "words", ["--standalone", "--rdzv-endpoint=a:1", "--master_port 29501", "--nnodes 2 --rdzv-endpoint a:1"]
+)
+def test_the_users_rendezvous_is_untouched(words: str) -> None:
+    line = line_for(f"{words} train.py")
+    assert "127.0.0.1:0" not in line and f"--nproc-per-node=4 {words} --no-python" in line
+    assert "127.0.0.1:0" not in line_for("train.py", {"PET_RDZV_ENDPOINT": "a:1"})
+
+
+def test_what_torchrun_keeps_goes_where_the_user_says() -> None:
+    words = split(["--log-dir", "mine", "train.py"])
+    assert torchrun.TorchrunJob(words, "2", {}).folder is None
+    assert torchrun.TorchrunJob(split(["train.py"]), "2", {"PET_LOG_DIR": "mine"}).folder is None
+    job = torchrun.TorchrunJob(split(["train.py"]), "2", {})
+    assert job.folder is not None and job.folder.is_dir()
+    job.terminate()
+    assert not job.folder.exists()
+
+
+def test_modules_and_programs() -> None:
+    assert line_for("-m pack.age x").endswith(f"- {sys.executable} -m pack.age x")
+    assert line_for("--no-python ./a.out x").endswith("- ./a.out x")
+    assert line_for("--run-path /a.py x").endswith("--run-path /a.py x")
+    assert line_for("sh -c true").endswith("- sh -c true")
+    assert line_for(f"{sys.executable} x.py").endswith(f"- {sys.executable} x.py")
+
+
+def test_a_file_that_starts_by_itself_is_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = {"wrap": "#!/bin/sh\n", "train": "#!/usr/bin/env python3\n", "plain.py": "pass\n", "notes": "#!/bin/sh\n"}
+    for name, text in texts.items():
+        Path(name).write_text(text)
+        Path(name).chmod(0o644 if name == "notes" else 0o755)
+    assert line_for("wrap x").endswith("- ./wrap x")
+    assert line_for(f"{tmp_path}/wrap x").endswith(f"- {tmp_path}/wrap x")
+    for name in ("train", "plain.py", "notes"):
+        assert line_for(name).endswith(f"- {sys.executable} {name}")
+
+
+def test_the_secret_is_made_for_one_machine_only() -> None:
+    plan = plan_resources(2, Cpus(), {})
+    one, notes = ranks_environment(Request(split(["a.py"]), "2"), {}, plan)
+    assert len(one["PACELINE_SECRET"]) == 64 and not notes
+    two, notes = ranks_environment(Request(split(["--nnodes=2", "a.py"]), "2"), {}, plan)
+    assert "PACELINE_SECRET" not in two and "PACELINE_SECRET" in notes[0]
+    kept, _ = ranks_environment(Request(split(["a.py"]), "2"), {"PACELINE_SECRET": "ours"}, plan)
+    assert kept["PACELINE_SECRET"] == "ours"
+
+
+def test_what_ranks_print_comes_at_once() -> None:
+    plan = plan_resources(2, Cpus(), {})
+    for set_by_user, expected in (({}, "1"), ({"PYTHONUNBUFFERED": ""}, "")):
+        environment, _ = ranks_environment(Request(split(["python", "a.py"]), "2"), set_by_user, plan)
+        assert environment["PYTHONUNBUFFERED"] == expected
+
+
+def test_without_a_place_for_temporary_files_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torchrun.tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="needs a folder for temporary files: No such file or directory; TMPDIR"):
+        torchrun.TorchrunJob(split(["train.py"]), "2", {})
+
+
+def test_torchruns_own_variables_say_how_many_ranks_are_here_and_elsewhere() -> None:
+    assert torchrun.ranks_here({"PET_NPROC_PER_NODE": "3"}) == "3"
+    assert torchrun.ranks_here({}) == ""
+    with pytest.raises(ValueError, match="several machines needs torchrun, and --direct was given"):
+        check(Request(split(["sh"]), "2", direct=True), {"PET_NNODES": "2"}, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "complaint"),
+    [
+        ("", {}, "name the program"),
+        ("no-such-file.py", {}, "there is no program no-such-file.py"),
+        ("-m x", {"ranks": "0"}, "at least one rank"),
+        ("-m x", {"ranks": "many"}, "must be a number"),
+        ("--nnodes 2 -m x", {"direct": True}, "--nnodes is an option of torchrun"),
+        ("-m x", {"direct": True, "ranks": "auto"}, "without torchrun"),
+    ],
+)
+def test_requests_that_cannot_be_carried_out(words: str, options: dict[str, object], complaint: str) -> None:
+    request = Request(split(words.split()), **{"ranks": "2", **options})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=complaint):
+        check(request, {}, request.direct)
+
+
+def test_settings_that_no_rank_would_take() -> None:
+    with pytest.raises(ValueError, match="PACELINE_PORTS='many' should be a port range"):
+        check(Request(split(["-m", "x"]), "2"), {"PACELINE_PORTS": "many"}, False)
+    check(Request(split(["-m", "x"]), "2", cores="static"), {"PACELINE_CORES": "overridden", "RANK": "none"}, False)
+
+
+SUMMARY = """
+Failures:
+[1]:
+  time      : 2026-01-01_00:00:00
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 13222)  (SIGTERM)
+Root Cause (first observed failure):
+[0]:
+  rank      : 1 (local_rank: 1)
+  exitcode  : 1 (pid: 13223)
+"""
+
+
+def test_torchruns_summary_is_understood() -> None:
+    assert [(f.name, f.code, f.pid) for f in torchrun.failures(SUMMARY)] == [
+        ("rank 0", 143, 13222),
+        ("rank 1", 1, 13223),
+    ]
+    assert torchrun.failures("rank : 1 (local_rank: 1) exitcode : 1 (pid: 3)") == []
+
+
+def test_the_last_traceback_brings_its_cause() -> None:
+    trace = "Traceback (most recent call last):\n  File x\n"
+    harmless = trace + "OSError: logged\nall is well\n"
+    cause = trace + "KeyError: 1\n\nThe above exception was the direct cause of the following exception:\n\n"
+    assert last_traceback(harmless + cause + trace + "RuntimeError: boo\n") == cause + trace + "RuntimeError: boo"
+    assert last_traceback("nothing") == ""
+    prefixed = "".join(f"[rank1]: {line}\n" for line in (trace + "E: 1").splitlines())
+    assert last_traceback("noise\n" + prefixed) == (trace + "E: 1")

@@ -1,0 +1,176 @@
+"""The observer's figures do not depend on when it looks, and it knows how much it missed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from stand_ins import FakeCoordinator, FakeCounters, FakeEngine, FakeRecord, operation
+
+from paceline.observe.figures import Figures, decode, encode
+from paceline.observe.news import News
+from paceline.observe.observer import Observer
+from paceline.observe.periodic import seconds_to_next
+from paceline.observe.rates import rates
+
+
+def observer(engine: FakeEngine, **coordinators: FakeCoordinator) -> Observer:
+    by_channel = {int(name.removeprefix("c")): one for name, one in coordinators.items()}
+    return Observer(engine, lambda: by_channel, lambda: {5: ("group 0", 2)}, 0, 2, engine.capacity)
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.data())
+def test_looking_often_or_seldom_finds_the_same(amounts: list[int], data: st.DataObject) -> None:
+    """Operations end in any order between looks; the ring never runs over."""
+    engine = FakeEngine(capacity=1000)
+    one, heard = observer(engine), []
+    one.follow(heard.append)
+    begun, running = 0, set()
+    for amount in amounts:
+        for _ in range(amount):
+            begun += 1
+            running.add(begun)
+            engine.rows.append(operation(begun, state="running", size=begun))
+        for number in sorted(running):
+            if data.draw(st.booleans()):
+                running.discard(number)
+                engine.rows[number - 1] = operation(number, size=number)
+        one.look()
+    found = one.figures()
+    done = set(range(1, begun + 1)) - running
+    assert (found.operations, found.unseen) == (begun, 0)
+    assert found.bytes == sum(done)
+    told = [event.id for news in heard for event in news.events]
+    assert sorted(told) == sorted(done)
+
+
+@given(st.integers(1, 50), st.lists(st.integers(1, 60), min_size=1, max_size=8))
+def test_what_went_by_is_counted(capacity: int, amounts: list[int]) -> None:
+    engine = FakeEngine(capacity=capacity, rows=[operation(1)])
+    one = observer(engine)
+    one.look()
+    for amount in amounts:
+        engine.rows += [operation(len(engine.rows) + 1 + n) for n in range(amount)]
+        one.look()
+    found = one.figures()
+    assert found.operations == 1 + sum(amounts)
+    assert found.unseen == sum(max(0, amount - capacity) for amount in amounts)
+    assert found.bytes == 4096 * (found.operations - found.unseen)
+
+
+def test_what_ended_before_the_first_look_is_not_missed() -> None:
+    engine = FakeEngine(capacity=10, rows=[operation(n) for n in range(1, 101)], exposed=7_000_000)
+    found = observer(engine).figures()
+    assert (found.operations, found.unseen, found.exposed_ns) == (10, 0, 0)
+    engine = FakeEngine(rows=[operation(1)], exposed=7_000_000)
+    assert observer(engine).figures().exposed_ns == 7_000_000
+
+
+@given(st.lists(st.integers(0, 30), max_size=8), st.integers(1, 40))
+def test_each_record_is_taken_once(amounts: list[int], capacity: int) -> None:
+    """Also one of the same name and batch: names come back, and many records end at the same moment."""
+    source, heard = FakeCoordinator(capacity), []
+    one = observer(FakeEngine(), c9=source)
+    one.look()
+    one.follow(heard.append)
+    number = missed = 0
+    for amount in amounts:
+        for _ in range(amount):
+            number += 1
+            last = number % 3 == 0
+            source.add(FakeRecord(f"t{number % 4}", submitted_ns=number, done_ns=10 * (number // 7), last=last))
+        one.look()
+        missed += max(0, amount - capacity)
+    found = one.figures()
+    assert found.requests == number - missed
+    if number and next(filter(None, amounts)) <= capacity:  # from then on it knows where it was
+        assert found.passed == missed
+    if not missed:
+        assert found.last_count == number // 3 == sum(found.last.values())
+    assert sum(len(news.requests) for news in heard) == found.requests
+
+
+def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
+    source = FakeCoordinator(counted=FakeCounters(cache_hits=30, cache_misses=10, oversleep_ns=8_000_000))
+    coordinators = {9: source}
+    one = Observer(FakeEngine(), lambda: coordinators, dict, 0, 2)
+    for step in range(5):
+        for place, name in enumerate("abc"):
+            source.add(FakeRecord(name, submitted_ns=10**9 * step + place, done_ns=10**9 * step + 10))
+    source.counted.negotiation_ns, source.counted.negotiations = 30_000, 3
+    before = one.figures()
+    coordinators.clear()
+    after = one.figures()
+    assert after.coordinators == before.coordinators
+    found = rates(after)
+    assert (found.steps, found.cache_hits, found.oversleep_us, found.negotiation_us) == (4, 0.75, 2000.0, 10.0)
+    assert after.step_ns == 10**9
+
+
+def test_the_policy_is_the_one_in_use() -> None:
+    coordinator = FakeCoordinator()
+    one = observer(FakeEngine(), c5=coordinator)
+    assert one.figures().policies == {5: "board"}
+    coordinator.policy = "cycle"  # as tuning does it
+    assert one.figures().policies == {5: "cycle"}
+
+
+def test_ids_that_are_no_operations_are_not_missed() -> None:
+    engine = FakeEngine(capacity=100)
+    one = observer(engine)
+    for begin in range(0, 5000, 50):
+        engine.rows += [operation(number) for number in range(begin + 7, begin + 50, 10)]
+        one.look()
+    found = one.figures()
+    assert (found.operations, found.unseen) == (500, 0)
+
+
+def test_a_rate_is_of_what_happened_between() -> None:
+    engine = FakeEngine(capacity=100, rows=[operation(n) for n in range(1, 51)])
+    one = observer(engine)
+    before = one.figures()
+    engine.rows += [operation(n) for n in range(51, 451)]  # 300 go by
+    engine.exposed += 2_000_000
+    after = one.figures()
+    found = rates(after, before)
+    assert found.steps == 400
+    assert found.bytes_per_second * found.seconds == pytest.approx(4096 * 400)
+    assert abs(found.exposed_ms - 0.005) < 1e-12
+
+
+def test_figures_survive_their_journey() -> None:
+    engine = FakeEngine(rows=[operation(1), operation(2, state="running")])
+    engine.waiting = [(2, 61.5, 0, "all_reduce #2", [("rank 1 (host b, pid 5)", "all_reduce #1")])]
+    source = FakeCoordinator()
+    source.add(FakeRecord("w", last=True, submitted_ns=5, done_ns=9))
+    figures = observer(engine, c5=source).figures()
+    assert isinstance(figures, Figures)
+    assert decode(encode(figures)) == figures
+    (wait,) = figures.waits
+    assert (wait.seconds, wait.missing) == (61.5, ("rank 1 (host b, pid 5)",))
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_refused(data: bytes) -> None:
+    for text in (data, b'{"rank":0}', encode(observer(FakeEngine()).figures()).replace(b"figures 1", b"figures 0")):
+        with pytest.raises(ValueError, match=r"^not figures: "):
+            decode(text)
+
+
+def test_news_go_to_those_who_follow() -> None:
+    heard: list[News] = []
+    engine = FakeEngine(rows=[operation(1)])
+    one = observer(engine)
+    one.follow(heard.append)
+    one.look()
+    one.unfollow(heard.append)
+    engine.rows.append(operation(2))
+    one.look()
+    assert [event.id for news in heard for event in news.events] == [1]
+
+
+@given(st.floats(0, 1), st.floats(0.25, 1))
+def test_it_looks_again_before_a_ring_is_full(full: float, before: float) -> None:
+    seconds = seconds_to_next(full, before)
+    assert 0.25 <= seconds <= 1.0
+    assert full * seconds / before <= 1 or seconds == 0.25

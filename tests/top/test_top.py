@@ -1,0 +1,179 @@
+"""`paceline top` on real jobs: what it shows, that it leaves the job alone, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from jobs import PROGRAMS
+from rich.console import Console
+
+from paceline.launch.local import LocalJob
+from paceline.observe.figures import Figures, Waiting
+from paceline.observe.rates import rates
+from paceline.observe.stragglers import Last
+from paceline.top.look import Picture, Row
+from paceline.top.show import render
+
+WATCHED = str(PROGRAMS / "watched_job.py")
+TOP = [sys.executable, "-m", "paceline", "top"]
+DEADLINE = 60.0
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A job of two ranks that trains until the tests are over; the pid of one of them."""
+    output = tmp_path_factory.mktemp("output")
+    argv = [sys.executable, WATCHED, "0", "-", "end"]
+    with LocalJob(2, argv, dict(os.environ), threads=1, output=output) as job:
+        deadline = time.monotonic() + DEADLINE
+        while not (found := pids(job)) and job.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert found, (output / "rank-0.err").read_text()
+        yield found[0]
+        assert job.poll() is None, (output / "rank-0.err").read_text()
+
+
+def pids(job: LocalJob) -> list[int]:
+    """Of this test's own ranks, once both can be asked and have begun to train."""
+    from paceline.trace import live
+
+    started = {process.pid for process in job.processes}
+    mine = started | {child.pid for pid in started for child in descendants(pid)}
+    names = [name for name in live.listening() if name.pid in mine]
+    if len(names) < 2:
+        return []
+    try:
+        dumps, _ = live.everyone(names, lambda name: live.ask(name, 5.0))
+    except ValueError:  # they have just begun, or ended
+        return []
+    return [dump.pid for dump in dumps] if all(len(dump.requests) > 50 for dump in dumps) else []
+
+
+def descendants(pid: int) -> list:
+    import psutil
+
+    return psutil.Process(pid).children(recursive=True)
+
+
+def top(*arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "COLUMNS": "150"}
+    return subprocess.run([*TOP, *arguments], capture_output=True, text=True, timeout=DEADLINE, env=env)
+
+
+def test_once_as_json(running: int) -> None:
+    done = top("--once", "--json", "--interval", "0.5", "--pid", str(running))
+    assert done.returncode == 0, done.stderr
+    picture = json.loads(done.stdout)
+    assert [row["figures"]["rank"] for row in picture["rows"]] == [0, 1]
+    for row in picture["rows"]:
+        assert row["rates"]["steps"] > 0
+        assert row["rates"]["bytes_per_second"] > 0
+        assert 0 < row["rates"]["exposed"] < 1.5
+        assert row["rates"]["cache_hits"] is not None
+    assert sum(row["last"]["share"] for row in picture["rows"]) == pytest.approx(1)
+    assert picture["rows"][1]["last"]["share"] > 0.5, "it sleeps before each step"
+
+
+def test_once_as_tables(running: int) -> None:
+    done = top("--once", "--interval", "0.3", "--pid", str(running))
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks; the last " in done.stdout
+    for word in ("steps/s", "exposed", "arrived", "agreeing on an order", "negotiation"):
+        assert word in done.stdout
+
+
+def test_live_until_ctrl_c_leaves_the_terminal_as_it_was(running: int) -> None:
+    master, slave = pty.openpty()
+    argv = [*TOP, "--interval", "0.2", "--pid", str(running)]
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150", "LINES": "40"}
+    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True)
+    os.close(slave)
+    shown = b""
+    deadline = time.monotonic() + DEADLINE
+    try:
+        while shown.count(b"steps/s") < 3 and time.monotonic() < deadline:
+            shown += _read(master, 1.0)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None and time.monotonic() < deadline:
+            shown += _read(master, 0.1)
+        shown += _read(master, 0.1)
+        assert process.wait(DEADLINE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    assert shown.count(b"steps/s") >= 3
+    for on, off in ((b"\x1b[?1049h", b"\x1b[?1049l"), (b"\x1b[?25l", b"\x1b[?25h")):
+        assert shown.rfind(on) < shown.rfind(off), "the screen and the cursor come back"
+    assert b"Traceback" not in shown
+
+
+def _read(fd: int, seconds: float) -> bytes:
+    ready, _, _ = select.select([fd], [], [], seconds)
+    try:
+        return os.read(fd, 65536) if ready else b""
+    except OSError:  # the other end is closed
+        return b""
+
+
+def test_a_wrong_pid_is_answered_in_one_sentence(running: int) -> None:
+    done = top("--once", "--pid", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("paceline top: process 1 is not one of the ranks that run here: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_without_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from paceline.cli.main import main
+    from paceline.trace import live
+
+    monkeypatch.setattr(live, "listening", list)
+    with pytest.raises(SystemExit) as ended:
+        main(["top", "--once"])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("paceline top: no Paceline job of this user runs on this machine")
+    assert said.err.count("\n") == 1
+
+
+def test_a_stopped_rank_is_not_waited_for_long(tmp_path: Path) -> None:
+    program = "import os, signal, time, paceline\ngroup = paceline.init()\ngroup.barrier()\n" + (
+        "print(os.getpid(), flush=True)\nos.kill(os.getpid(), signal.SIGSTOP) if group.rank else time.sleep(600)\n"
+    )
+    with LocalJob(2, [sys.executable, "-c", program], dict(os.environ), threads=1, output=tmp_path) as job:
+        files = [tmp_path / f"rank-{rank}.out" for rank in range(2)]
+        deadline = time.monotonic() + DEADLINE
+        while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        start = time.monotonic()
+        done = top("--once", "--interval", "0.1", "--pid", files[0].read_text().strip())
+        assert time.monotonic() - start < 20
+        assert job.poll() is None
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks; the last " in done.stdout
+    assert "rank 1 (pid " in done.stdout and "did not answer within 2 s" in done.stdout.replace("\n", " ")
+
+
+def test_who_waits_for_whom() -> None:
+    waiting = Waiting('all_reduce "layer3.weight" float32[2000]', 61.0, ("rank 1 (host b, pid 9)",))
+    figures = Figures(0, 2, "a", 8, 0, 10**9, operations=3, waits=(waiting,))
+    rows = (Row(figures, rates(figures), Last(0.1, 10)), Row(figures, rates(figures), Last(0.9, 10)))
+    console = Console(width=150, record=True, file=StringIO())
+    console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"})))
+    text = console.export_text()
+    assert "3 of 4 ranks are on this machine" in text
+    assert 'all_reduce "layer3.weight" float32[2000] has waited 61 s for rank 1 (host b, pid 9)' in text
+    assert "rank 3 (pid 7) did not answer; not shown" in text
+    assert "90.0 %" in text

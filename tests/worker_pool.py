@@ -1,0 +1,167 @@
+"""Runs functions on several real processes: forked from one that has imported torch, and kept between tests."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+START = 180.0
+"""Seconds for processes to start and import torch; no test's own time."""
+GRACE = 5.0
+"""Seconds that the other ranks get to report after the first one failed."""
+PRELOAD = [
+    "numpy",
+    "paceline.horovod.torch",
+    "paceline.torch",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+]
+"""Imported before forking. There is one fork server for all tests, which knows what the first pool says."""
+
+Around = Callable[..., AbstractContextManager[None]]
+
+
+class WorkerPools:
+    """`run` calls a function on each process of a pool, inside `around(rank, size, **context)`.
+
+    around: a function of a module, as the processes import it by name.
+    """
+
+    def __init__(self, around: Around) -> None:
+        self._around = around
+        self._pools: dict[Any, _Pool] = {}
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        size: int,
+        arguments: Mapping[str, Any],
+        *,
+        deadline: float,
+        context: Mapping[str, Any],
+        environment: Mapping[str, str],
+        fresh: bool,
+    ) -> list[Any]:
+        """What `function(rank, size, **arguments)` returns on each rank; raises with the traceback of who failed first.
+
+        environment: added to the processes'. fresh: the processes end with the call.
+        """
+        key = (size, tuple(sorted(environment.items())))
+        pool = self._pools.pop(key, None)
+        if pool is None:
+            pool = _Pool(size, dict(environment), self._around)
+        job = (function.__module__, function.__qualname__, deadline, dict(context), dict(arguments))
+        clean = False
+        try:
+            results = pool.run(job, deadline)
+            clean = not fresh
+        finally:
+            if clean:
+                self._pools[key] = pool
+            else:
+                pool.kill()
+        return results
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.kill()
+
+
+class _Pool:
+    def __init__(self, size: int, environment: dict[str, str], around: Around) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(PRELOAD)
+        self.pipes: list[Connection] = []
+        self.processes: list[BaseProcess] = []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, size, environment, around), daemon=True)
+            process.start()
+            theirs.close()
+            self.pipes.append(ours)
+            self.processes.append(process)
+
+    def run(self, job: tuple[Any, ...], deadline: float) -> list[Any]:
+        self._collect(START)
+        for pipe in self.pipes:
+            pipe.send(job)
+        return self._collect(deadline)
+
+    def _collect(self, deadline: float) -> list[Any]:
+        end = time.monotonic() + deadline
+        waiting = dict(zip(self.pipes, range(len(self.pipes)), strict=True))
+        results: dict[int, Any] = {}
+        failures: list[tuple[float, int, str]] = []
+        while waiting and time.monotonic() < end:
+            for pipe in wait(list(waiting), timeout=max(0.0, end - time.monotonic())):
+                assert isinstance(pipe, Connection)
+                rank = waiting.pop(pipe)
+                try:
+                    succeeded, when, outcome = pipe.recv()
+                except EOFError:
+                    succeeded, when, outcome = False, time.time(), self._end_of(rank)
+                if succeeded:
+                    results[rank] = outcome
+                else:
+                    failures.append((when, rank, outcome))
+                    end = min(end, time.monotonic() + GRACE)
+        if failures:
+            (_, rank, text), *others = sorted(failures)
+            then = [f"rank {other}: {words.strip().splitlines()[-1]}" for _, other, words in others]
+            raise AssertionError("\n".join([f"rank {rank} failed first:", text, *then]))
+        if waiting:
+            raise AssertionError(
+                f"ranks {sorted(waiting.values())} did not finish within {deadline:g} s (stacks above)"
+            )
+        return [results[rank] for rank in sorted(results)]
+
+    def _end_of(self, rank: int) -> str:
+        process = self.processes[rank]
+        process.join(GRACE)
+        return f"the process died with exit code {process.exitcode}"
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for pipe in self.pipes:
+            pipe.close()
+
+
+def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], around: Around) -> None:
+    faulthandler.enable(sys.stderr)
+    os.environ.update(environment)
+    import torch
+
+    torch.set_num_threads(1)
+    while True:
+        pipe.send((True, time.time(), None))
+        try:
+            module, name, deadline, context, arguments = pipe.recv()
+        except EOFError:
+            return
+        faulthandler.dump_traceback_later(max(1.0, deadline - 1.0), exit=False, file=sys.stderr)
+        try:
+            function = importlib.import_module(module)
+            for part in name.split("."):
+                function = getattr(function, part)
+            with around(rank, size, **context):
+                result = function(rank, size, **arguments)  # type: ignore[operator]
+            answer = (True, time.time(), result)
+        except BaseException:
+            answer = (False, time.time(), traceback.format_exc())
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        pipe.send(answer)
