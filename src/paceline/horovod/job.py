@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import logging
 import os
@@ -18,6 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.horovod.channel import Channel
 from paceline.horovod.handles import Handles
 from paceline.horovod.rank_layout import place
+from paceline.runtime import at_exit
 from paceline.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -103,12 +103,14 @@ class Job:
         """Write the timeline and leave. A forked child, a data loader's worker say, leaves the links to its parent."""
         if self._pid != os.getpid():
             return
-        self.stop_timeline()
-        for process_set in list(self.sets):
-            self.remove(process_set)
-        self._channels.pop(GLOBAL).coordinator.close()
-        self._world.close()
-        self.handles.clear()
+        try:
+            self.stop_timeline()
+        finally:
+            for process_set in list(self.sets):
+                self.remove(process_set)
+            self._channels.pop(GLOBAL).coordinator.close()
+            self._world.close()
+            self.handles.clear()
 
     def _agree(self, ranks: Sequence[int]) -> None:
         mine = np.zeros(self.size, np.uint8)
@@ -127,6 +129,7 @@ class _Home:
     def __init__(self) -> None:
         self.job: Job | None = None
         self.worker: Worker | None = None  # of an elastic job's driver, for the life of this process
+        self.stay: Callable[[], None] = lambda: None  # takes back that `stop` is called at exit
         self.lock = threading.Lock()
 
 
@@ -143,7 +146,7 @@ def start(comm: Sequence[int] | None, prepare: Callable[[Job], None] = lambda _:
         if _home.job is not None:
             return False
         _home.job = _meet(comm or (), prepare)
-        atexit.register(stop)
+        _home.stay = at_exit.register(stop)
         return True
 
 
@@ -152,7 +155,7 @@ def stop() -> None:
     with _home.lock:
         job, _home.job = _home.job, None
     if job is not None:
-        atexit.unregister(stop)
+        _home.stay()
         job.close()
 
 

@@ -72,10 +72,13 @@ class Server:
                 log.debug("cannot take a request for metrics: %s", error)
                 time.sleep(1.0)  # out of descriptors, perhaps
                 continue
-            if self._places.acquire(blocking=False):
-                threading.Thread(target=self._answer, args=(client,), name="paceline-metrics", daemon=True).start()
-            else:
+            if not self._places.acquire(blocking=False):
                 client.close()
+                continue
+            try:
+                threading.Thread(target=self._answer, args=(client,), name="paceline-metrics", daemon=True).start()
+            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+                self._answer(client)
 
     def _answer(self, client: socket.socket) -> None:
         try:

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.source_line import users_line
@@ -149,14 +150,15 @@ class Lookout:
 
     def close(self) -> None:
         """Nobody sees this rank any more. May be called while another thread is in any of this."""
-        self._watch.close()
-        self.stop_timeline()
-        if self._looker is not None:
-            self._looker.close()
-        if self._server is not None:
-            self._server.close()
-        if self._gathering is not None:
-            self._report(self._gathering)
+        with ExitStack() as each:  # also after one that fails; the last is done first
+            if self._gathering is not None:
+                each.callback(self._report, self._gathering)
+            if self._server is not None:
+                each.callback(self._server.close)
+            if self._looker is not None:
+                each.callback(self._looker.close)
+            each.callback(self.stop_timeline)
+            each.callback(self._watch.close)
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report
@@ -211,17 +213,17 @@ class Lookout:
 
     def _whereabouts(self, who: str) -> str:
         """Where in its program a rank of this machine is now; empty for one that is elsewhere."""
-        from paceline.trace import live
+        from paceline.trace.asking import Silence, question
 
         found = _RANK.search(who)
         if found is None:
             return ""
         name = Name(os.geteuid(), self._job, int(found[1]), int(found[2]))
         try:
-            answer = live.question(name, "line", bytes.decode, _PATIENCE, _LONGEST_LINE)
+            answer = question(name, "line", bytes.decode, _PATIENCE, _LONGEST_LINE)
         except OSError:  # there may be no such sockets here
             return ""
-        if isinstance(answer, live.Silence):
+        if isinstance(answer, Silence):
             return f"which {answer.reason}"
         return f"now at {answer}" if answer else ""
 

@@ -67,9 +67,12 @@ class Stalls:
 
         # Two ranks may be missing to each other: both have to answer while they ask.
         if missing and self._whereabouts is not None:
-            threading.Thread(target=say, name="paceline-stall", daemon=True).start()
-        else:
-            say()
+            try:
+                threading.Thread(target=say, name="paceline-stall", daemon=True).start()
+                return
+            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+                pass
+        say()
 
     def _missing(self, missing: Sequence[Missing]) -> str:
         if not missing:

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from paceline.observe.hand_ins import MAX_BYTES, HandIn, decode
+from paceline.observe.hand_ins import MAX_BYTES, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.periodic import Regularly
 from paceline.trace import live
+from paceline.trace.asking import questions
 from paceline.trace.chrome import operation
 from paceline.trace.listener import Name
 from paceline.trace.phases import Tensors, Turns, slices
@@ -54,15 +55,17 @@ class Timeline:
 
     def close(self) -> None:
         """Write what there is and end the file."""
-        if self._thread is not None:
-            self._thread.close()
-            self._thread = None
-            try:
-                self._round()
-                self._ask(_LAST_PATIENCE)
-                self._stream.write(self._of_requests(len(self._waiting)))
-            except OSError as error:
-                log.warning("the timeline %s is not complete: %s", self._path, error)
+        if self._thread is None:
+            return
+        self._thread.close()
+        self._thread = None
+        try:
+            self._round()
+            self._ask(_LAST_PATIENCE)
+            self._stream.write(self._of_requests(len(self._waiting)))
+        except OSError as error:
+            log.warning("the timeline %s is not complete: %s", self._path, error)
+        finally:
             self._observer.unfollow(self._news.append)
             self._stream.close()
 
@@ -115,17 +118,9 @@ class Timeline:
             return
         moment, self._asked = self._asked, time.time_ns()
         wanted = {request.key for request in self._waiting}
-
-        def ask(name: Name) -> tuple[Name, list[HandIn]] | live.Silence | None:
-            found = live.question(name, f"ready {moment - 10**9}", decode, patience, MAX_BYTES)
-            return found if found is None or isinstance(found, live.Silence) else (name, found)
-
-        try:
-            answers, _ = live.everyone(names, ask)
-        except ValueError:  # nobody answered: then their ticks are missing
-            return
+        answers = questions(names, f"ready {moment - 10**9}", decode, patience, MAX_BYTES)
         self._ready = {key: ranks for key, ranks in self._ready.items() if key in wanted}
-        for name, hand_ins in answers:
-            for channel, batch, tensor, submitted in hand_ins:
+        for name, answer in zip(names, answers, strict=True):
+            for channel, batch, tensor, submitted in answer if isinstance(answer, list) else ():
                 if (channel, batch, tensor) in wanted:
                     self._ready.setdefault((channel, batch, tensor), {})[name.rank] = submitted

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import socket
 import threading
+from collections.abc import Callable
 
+from paceline.runtime import at_exit
 from paceline.runtime.runtime import Runtime
 from paceline.settings.settings import Settings
 
@@ -20,6 +21,7 @@ class _Home:
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
         self.inherited: list[Runtime] = []  # kept, so that no destructor speaks to the parent's peers
+        self.let_go: Callable[[], None] = lambda: None
         self.lock = threading.Lock()
         os.register_at_fork(after_in_child=self.forget)
 
@@ -42,10 +44,9 @@ def runtime() -> Runtime:
 
             settings = Settings.from_environment()
             set_up_logging(settings)
-            if _home.runtime is not None:
-                atexit.unregister(_home.runtime.close)  # else it would be kept, and its arena with it
+            _home.let_go()  # else the one before would be kept, and its arena with it
             made = Runtime(settings, _engine, plans)
-            atexit.register(made.close)
+            _home.let_go = at_exit.register(made.close)
             _home.runtime = made
         return _home.runtime
 

@@ -154,14 +154,16 @@ class Runtime:
             self._closed = True
             serving, lookout = self._serving, self._lookout
             self._groups.clear()
-        if lookout is not None:
-            lookout.close()
-        if serving is not None:
-            serving.close()
-        if self.partition is not None:
-            pinning.release_compute(self.partition, self._process.cpus.affinity)
-        self._arena = None
-        self._dump()
+        try:
+            if lookout is not None:
+                lookout.close()
+        finally:
+            if serving is not None:
+                serving.close()
+            if self.partition is not None:
+                pinning.release_compute(self.partition, self._process.cpus.affinity)
+            self._arena = None
+            self._dump()
 
     def allocate(self, size: int) -> Any:
         """`size` bytes that the peers on this machine see, as a buffer; they outlive this runtime.

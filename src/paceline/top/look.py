@@ -9,7 +9,7 @@ from paceline.observe.figures import MAX_BYTES, Figures, decode
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
 from paceline.trace import live
-from paceline.trace.listener import Name
+from paceline.trace.asking import Silence
 
 PATIENCE = 2.0
 """Seconds that a rank may take to answer."""
@@ -55,9 +55,6 @@ class Job:
         rows = tuple(Row(one, rates(one, before.get(one.rank)), last.get(one.rank)) for one in figures)
         return Picture(figures[0].size, rows, {one.name.rank: str(one) for one in silent})
 
-    def _ask(self) -> tuple[Sequence[Figures], Sequence[live.Silence]]:
-        def ask(name: Name) -> Figures | live.Silence | None:
-            return live.question(name, "figures", decode, PATIENCE, MAX_BYTES)
-
-        figures, silent = live.everyone(self._names, ask)
-        return sorted(figures, key=lambda one: one.rank), silent
+    def _ask(self) -> tuple[Sequence[Figures], Sequence[Silence]]:
+        figures, silent = live.everyone(self._names, "figures", decode, PATIENCE, MAX_BYTES)
+        return sorted(figures.values(), key=lambda one: one.rank), silent

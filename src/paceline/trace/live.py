@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from paceline.trace.asking import Silence, question, questions
 from paceline.trace.dump import MAX_FILE_BYTES, Dump, decode
 from paceline.trace.event import Event
-from paceline.trace.listener import LENGTH, Name, user_of
+from paceline.trace.listener import Name
 from paceline.trace.seconds import shown
 
 SECONDS = 5.0
@@ -22,18 +19,6 @@ SECONDS = 5.0
 T = TypeVar("T")
 
 _LISTENS = 0x10000  # __SO_ACCEPTCON in /proc/net/unix
-_AT_ONCE = 64
-
-
-@dataclass(frozen=True)
-class Silence:
-    """A rank that gave no trace, and why."""
-
-    name: Name
-    reason: str
-
-    def __str__(self) -> str:
-        return f"rank {self.name.rank} (pid {self.name.pid}) {self.reason}"
 
 
 def job(pid: int | None, seconds: float = SECONDS) -> tuple[list[Dump], list[Silence]]:
@@ -41,18 +26,27 @@ def job(pid: int | None, seconds: float = SECONDS) -> tuple[list[Dump], list[Sil
 
     Raises ValueError, one sentence, if there is none or the choice is not clear.
     """
-    return everyone(choose(listening(), pid), lambda name: ask(name, seconds))
+    dumps, silent = everyone(choose(listening(), pid), "trace", decode, seconds, MAX_FILE_BYTES)
+    return list(dumps.values()), silent
 
 
-def everyone(names: Sequence[Name], ask: Callable[[Name], T | Silence | None]) -> tuple[list[T], list[Silence]]:
-    """What these ranks answer, all asked at once, and who did not. Raises ValueError if nobody did."""
-    with ThreadPoolExecutor(min(len(names), _AT_ONCE)) as pool:
-        answers = [answer for answer in pool.map(ask, names) if answer is not None]
-    silent = [answer for answer in answers if isinstance(answer, Silence)]
-    answered = [answer for answer in answers if not isinstance(answer, Silence)]
-    if not answered:
+def everyone(
+    names: Sequence[Name], words: str, decode: Callable[[bytes], T], seconds: float, most: int
+) -> tuple[dict[Name, T], list[Silence]]:
+    """What these ranks answer within `seconds`, in `most` bytes each, all asked at once, and who did not.
+
+    decode: raises ValueError, "not a …", for what can't be an answer. Raises ValueError if nobody answered.
+    """
+    found: dict[Name, T] = {}
+    silent: list[Silence] = []
+    for name, answer in zip(names, questions(names, words, decode, seconds, most), strict=True):
+        if isinstance(answer, Silence):
+            silent.append(answer)
+        elif answer is not None:
+            found[name] = answer
+    if not found:
         raise ValueError("; ".join(map(str, silent)) or "the job has just ended")
-    return answered, silent
+    return found, silent
 
 
 def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
@@ -92,34 +86,6 @@ def ask(name: Name, seconds: float) -> Dump | Silence | None:
     return question(name, "trace", decode, seconds, MAX_FILE_BYTES)
 
 
-def question(name: Name, words: str, decode: Callable[[bytes], T], seconds: float, most: int) -> T | Silence | None:
-    """What the rank with this socket answers within `seconds`, in `most` bytes; None if it has ended meanwhile.
-
-    decode: raises ValueError, "not a …", for what can't be an answer.
-    """
-    deadline = time.monotonic() + seconds
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        try:
-            sock.settimeout(seconds)
-            sock.connect(name.address)
-            if user_of(sock) not in (name.uid, 0):
-                return Silence(name, "is a process of another user that took its name")
-            sock.sendall(f"{words}\n".encode("ascii"))
-            (length,) = LENGTH.unpack(_receive(sock, LENGTH.size, deadline))
-            if length > most:
-                return Silence(name, f"offers {length} bytes, more than the answer can have")
-            return decode(_receive(sock, length, deadline))
-        except (TimeoutError, BlockingIOError):  # the second: too many wait for it already
-            return Silence(
-                name,
-                f"did not answer within {seconds:g} s: it is stopped, or in code that lets no other thread run",
-            )
-        except (ConnectionError, EOFError):
-            return None
-        except ValueError as error:
-            return Silence(name, f"sent something that is {error}")
-
-
 def summary(dump: Dump) -> str:
     """One line: where this rank is."""
     where = f"; at {dump.line}" if dump.line else ""
@@ -149,14 +115,3 @@ def _since(moment_ns: int, dump: Dump) -> str:
 
 def _pids(jobs: Mapping[int, Sequence[Name]]) -> str:
     return "; ".join(", ".join(str(name.pid) for name in ranks) for ranks in jobs.values())
-
-
-def _receive(sock: socket.socket, size: int, deadline: float) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        sock.settimeout(max(0.001, deadline - time.monotonic()))
-        part = sock.recv(min(size - len(data), 2**20))
-        if not part:
-            raise EOFError
-        data += part
-    return bytes(data)

@@ -1,0 +1,50 @@
+"""Scripts that end without leaving their job: what is written at exit is written, and nobody waits for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from paceline.launch.local import LocalJob
+from paceline.trace import dump
+
+LEAVING = str(Path(__file__).with_name("leaving.py"))
+DEADLINE = 100.0
+STEPS = 20
+
+
+@pytest.mark.parametrize(
+    ("face", "how"),
+    [("raw", "end"), ("raw", "raise"), ("raw", "talk"), ("raw", "child"), ("raw", "alone"), ("horovod", "alone")],
+)
+def test_what_is_written_at_exit_is_written(face: str, how: str, tmp_path: Path) -> None:
+    timeline, report, output = tmp_path / "timeline.json", tmp_path / "report.json", tmp_path / "output"
+    output.mkdir()
+    own = {"PACELINE_TRACE": str(tmp_path / "trace"), "PACELINE_TIMEOUT": "60"}
+    if how != "alone":  # rank 0 would wait for rank 1's figures
+        own["PACELINE_REPORT"] = "-" if how == "raise" else str(report)
+    argv = [sys.executable, LEAVING, face, str(STEPS), str(timeline), how]
+    with LocalJob(2, argv, {**os.environ, **own}, threads=1, output=output) as job:
+        codes = [process.wait(DEADLINE) for process in job.processes]
+    told = [(output / f"rank-{rank}.err").read_text() for rank in range(2)]
+    assert codes == [1 if how == "raise" else 0, 0], told
+    assert "Exception ignored" not in "".join(told)
+    assert told[0].count("Traceback") == (how == "raise") and "Traceback" not in told[1], told
+
+    records = json.loads(timeline.read_text())
+    names = Counter(record["name"] for record in records)
+    assert names["NEGOTIATE_ALLREDUCE"] == names["ALLREDUCE"] == STEPS + (how == "talk")
+    assert [len(one.requests) >= STEPS for one in dump.read(tmp_path / "trace")] == [True, True]
+    if how == "alone":
+        assert names["1"] == STEPS
+        assert "rank 0 (host " in (output / "rank-1.out").read_text()
+    elif how == "raise":
+        assert re.search(r"^ +1 \S+ .* %", told[0], re.MULTILINE), told[0]
+    else:
+        assert [rank["figures"]["rank"] for rank in json.loads(report.read_text())["ranks"]] == [0, 1]
