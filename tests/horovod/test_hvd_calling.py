@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,58 @@ def test_results_come_in_rank_order() -> None:
     assert horovod.run(summed, args=(2.0,), np=2, hosts="localhost:2", use_mpi=True) == [(0, 6.0), (1, 6.0)]
 
 
+def test_what_only_this_process_knows_can_be_called() -> None:
+    import threading
+
+    base = [1, 2]
+
+    class Answer:
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+    def nested(extra: int) -> Answer:
+        return Answer(sum(base) + extra + int(os.environ["RANK"]))
+
+    answers = horovod.run(nested, (10,), num_proc=2)
+    assert [(type(answer), answer.rank) for answer in answers] == [(Answer, 13), (Answer, 14)]
+    assert horovod.run(lambda: os.environ["HOROVOD_LOCAL_RANK"], num_proc=1) == ["0"]
+
+    lock = threading.Lock()
+    with pytest.raises(ValueError, match=r"^the call of .*<lambda> cannot be sent to other processes: .*lock"):
+        horovod.run(lambda: lock)
+    with pytest.raises(RuntimeError, match=r"^rank 0 failed: what it returned cannot be sent back: .*lock"):
+        horovod.run(lambda: threading.Lock())
+
+
+SCRIPT = """
+import paceline.horovod.run, os, sys
+from paceline import horovod
+assert not hasattr(horovod.run, "main") and horovod.run is paceline.horovod.run
+def work():
+    import paceline.horovod.torch as hvd
+    hvd.init()
+    hvd.allreduce(__import__("torch").ones(3), name="x")
+    return hvd.rank(), sys.argv[1:]
+print(horovod.run(work, num_proc=1))
+"""
+
+
+def test_a_script_calls_its_own_function_and_the_timeline_is_written(tmp_path: Path) -> None:
+    script, timeline = tmp_path / "script.py", tmp_path / "timeline.json"
+    script.write_text(SCRIPT)
+    env = {**os.environ, "HOROVOD_TIMELINE": str(timeline)}
+    command = [sys.executable, str(script), "--an-option"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
+    assert done.stdout == "[(0, ['--an-option'])]\n", done.stderr
+    assert any(record["name"] == "ALLREDUCE" for record in json.loads(timeline.read_text()))
+
+
 @pytest.mark.parametrize(
-    ("fail", "words"), [("raise", "rank 1 failed: (?s:.*)KeyError: 'of rank 1'"), ("die", "rank [01] failed: ")]
+    ("fail", "words"),
+    [
+        ("raise", "rank 1 failed: (?s:.*)KeyError: 'of rank 1'"),
+        ("die", "rank [01] failed: (?s:.*rank 1 |its process was killed by SIGKILL)"),
+    ],
 )
 def test_a_failure_is_raised_here(fail: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):

@@ -5,6 +5,8 @@ Names, arguments, defaults and errors are those of Horovod 0.28.1; docs/horovod.
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 __all__ = ["run"]
@@ -18,3 +20,14 @@ def run(func: Any, *args: Any, **kwargs: Any) -> list[Any]:
     from paceline.horovod import run_function
 
     return run_function.run(func, *args, **kwargs)
+
+
+class _Package(ModuleType):
+    """Keeps `run` the function: to import the launcher, `paceline.horovod.run`, would bind its module to that name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "run" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import math
 import os
-import secrets
-import socket
+import pickle
 import sys
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from signal import Signals
+from subprocess import Popen, TimeoutExpired
+from typing import IO, Any
 
+import cloudpickle
+
+from paceline.horovod import called
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text
 from paceline.horovod.rank_layout import told
+from paceline.launch.job import SURVIVORS_GRACE_SECONDS
+from paceline.launch.local import LocalJob
 from paceline.launch.prefixed_output import rank_folder
 
-_GRACE = 10.0
-"""Seconds that the other ranks get, after one failed, to end with an error of their own."""
+_TICK = 0.5
+"""Seconds between two looks at whether a rank has ended without a word."""
 
 
 def run(
@@ -52,13 +60,13 @@ def run(
 ) -> list[Any]:
     """Call `func(*args, **kwargs)` on `num_proc` ranks, new processes of this machine; returns their results in order.
 
-    The function, its arguments and results go between this process and its children by multiprocessing, so the function
-    is one of a module, and a script calls this under `if __name__ == "__main__":`. Arguments are Horovod's, in its
-    order; `np` is the older name of `num_proc`. start_timeout: seconds in which the ranks must have met.
+    The function, its arguments and results go between this process and its children as cloudpickle writes them: it may
+    be a lambda, a nested function or one of the script itself. Arguments are Horovod's, in its order; `np` is the older
+    name of `num_proc`. start_timeout: seconds in which the ranks must have met.
     output_filename: a folder in which each rank's output goes to files, rank.0/stdout, rank.0/stderr and so on.
     What is about ssh, MPI, Gloo or a cache of checks is accepted and means nothing. Raises RuntimeError with the
-    traceback of the rank that failed first; ValueError for hosts that are not this machine, another interpreter, and
-    what would make the job elastic.
+    traceback of the rank that failed first; ValueError for a function that cannot be sent, hosts that are not this
+    machine, another interpreter, and what would make the job elastic.
     """
     ranks = num_proc if np is None else np
     if ranks < 1:
@@ -82,104 +90,99 @@ def run(
             "`python -m paceline.horovod.run -H HOSTS PROGRAM`"
         )
     interfaces = [*(network_interface.split(",") if network_interface else ()), *(network_interfaces or ())]
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as reservation:
-        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reservation.bind(("127.0.0.1", 0))  # and not listening: rank 0 still can
-        shared = {
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(reservation.getsockname()[1]),
-            "PACELINE_SECRET": secrets.token_hex(32),
-        }
-        if interfaces:
-            shared["PACELINE_INTERFACE"] = ",".join(interfaces)
-        if start_timeout is not None:
-            shared["HOROVOD_START_TIMEOUT"] = str(start_timeout)
-        if verbose:
-            shared["PACELINE_LOG"] = "INFO"
-        environments = [
-            {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), **place}
-            for rank, place in enumerate(told(["localhost"] * ranks))
-        ]
-        folders = [
-            rank_folder(Path(output_filename), rank, ranks) if output_filename else None for rank in range(ranks)
-        ]
-        return _collect(environments, folders, (func, tuple(args), dict(kwargs or {})))
+    env = dict(os.environ)
+    if interfaces:
+        env["PACELINE_INTERFACE"] = ",".join(interfaces)
+    if start_timeout is not None:
+        env["HOROVOD_START_TIMEOUT"] = str(start_timeout)
+    if verbose:
+        env["PACELINE_LOG"] = "INFO"
+    with _in_memory(_words(func, tuple(args), dict(kwargs or {}))) as call:
+        return _collect(ranks, call, env, Path(output_filename) if output_filename else None)
 
 
 def _hosts(text: str | None, file: str | None) -> Slots:
     return from_text(text) if text else from_file(Path(file)) if file else {}
 
 
-def _collect(
-    environments: Sequence[Mapping[str, str]], folders: Sequence[Path | None], call: tuple[Any, ...]
-) -> list[Any]:
-    context = multiprocessing.get_context("spawn")
-    pipes: list[Connection] = []
-    processes = []
+def _words(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The call, as `called` reads it. ValueError, one sentence, if it cannot be sent."""
     try:
-        for environment, folder in zip(environments, folders, strict=True):
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(theirs, dict(environment), folder, *call), daemon=True)
-            process.start()
-            theirs.close()
-            pipes.append(ours)
-            processes.append(process)
-        return _results(pipes)
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-        for pipe in pipes:
-            pipe.close()
+        call = cloudpickle.dumps((func, args, kwargs))
+    except Exception as error:
+        name = getattr(func, "__qualname__", repr(func))
+        raise ValueError(f"the call of {name} cannot be sent to other processes: {error}") from None
+    return pickle.dumps((sys.path, sys.argv, call))
 
 
-def _results(pipes: Sequence[Connection]) -> list[Any]:
-    results: dict[int, Any] = {}
-    waiting = {pipe: rank for rank, pipe in enumerate(pipes)}
-    failure = ""
-    while waiting:
-        ready = wait(list(waiting), timeout=_GRACE if failure else None)
-        if not ready:
-            break
-        for pipe in ready:
-            assert isinstance(pipe, Connection)
-            rank = waiting.pop(pipe)
-            try:
-                succeeded, outcome = pipe.recv()
-            except EOFError:
-                succeeded, outcome = False, "its process ended without a word"
-            if succeeded:
-                results[rank] = outcome
-            elif not failure:
-                failure = f"rank {rank} failed: {outcome}"
+@contextmanager
+def _in_memory(data: bytes) -> Iterator[int]:
+    with os.fdopen(os.memfd_create("paceline call"), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield file.fileno()
+
+
+class _Ranks(LocalJob):
+    """Output goes to the files that horovodrun makes."""
+
+    def _files(self, number: int) -> tuple[IO[bytes] | None, IO[bytes] | None]:
+        if self._output is None:
+            return None, None
+        folder = rank_folder(self._output, number, len(self._commands))
+        return (folder / "stdout").open("wb"), (folder / "stderr").open("wb")
+
+
+def _collect(ranks: int, call: int, env: Mapping[str, str], output: Path | None) -> list[Any]:
+    with ExitStack() as pipes:
+        ours, theirs = zip(*(Pipe(duplex=False) for _ in range(ranks)), strict=True)
+        for pipe in (*ours, *theirs):
+            pipes.enter_context(pipe)
+        answers = [pipe.fileno() for pipe in theirs]
+        program = [sys.executable, "-m", called.__name__, str(call), ",".join(map(str, answers))]
+        job = _Ranks(ranks, program, env, output=output, told=told(["localhost"] * ranks), descriptors=(call, *answers))
+        with job:
+            for pipe in theirs:
+                pipe.close()
+            results, failure = _results(job, ours)
+            if len(results) == ranks:  # what they do when they end is theirs to do
+                with suppress(TimeoutError):
+                    job.wait(SURVIVORS_GRACE_SECONDS)
     if failure:
         raise RuntimeError(failure)
-    return [results[rank] for rank in range(len(pipes))]
+    return [results[rank] for rank in range(ranks)]
 
 
-def _work(
-    pipe: Connection,
-    environment: dict[str, str],
-    folder: Path | None,
-    func: Callable[..., Any],
-    args: Any,
-    kwargs: dict[str, Any],
-) -> None:
-    os.environ.update(environment)
-    if folder is not None:
-        _write_into(folder)
+def _results(job: LocalJob, pipes: Sequence[Connection]) -> tuple[dict[int, Any], str]:
+    """What each rank said, and who failed first, if anybody did: the others then get time for an error of their own."""
+    results: dict[int, Any] = {}
+    failure, end = "", math.inf
+    while len(results) < len(pipes) and time.monotonic() < end:
+        waiting = {pipe: rank for rank, pipe in enumerate(pipes) if rank not in results}
+        over = [pipe for pipe, rank in waiting.items() if job.processes[rank].poll() is not None]
+        for pipe in dict.fromkeys([*wait(list(waiting), timeout=0 if over else _TICK), *over]):
+            assert isinstance(pipe, Connection)
+            rank = waiting[pipe]
+            succeeded, results[rank] = _answer(job.processes[rank], pipe)
+            if not succeeded and not failure:
+                failure, end = f"rank {rank} failed: {results[rank]}", time.monotonic() + SURVIVORS_GRACE_SECONDS
+    return results, failure
+
+
+def _answer(process: Popen[bytes], pipe: Connection) -> tuple[bool, Any]:
+    """Of a rank that has said something, or ended, or both."""
     try:
-        answer = (True, func(*args, **kwargs))
-    except BaseException:
-        answer = (False, traceback.format_exc())
-    pipe.send(answer)
-
-
-def _write_into(folder: Path) -> None:
-    """From here on both outputs of this process go to files."""
-    for name, stream in (("stdout", sys.stdout), ("stderr", sys.stderr)):
-        stream.flush()
-        with (folder / name).open("wb") as file:
-            os.dup2(file.fileno(), stream.fileno())
+        said = pipe.recv_bytes() if pipe.poll() else b""
+    except EOFError:
+        said = b""
+    if said:
+        try:
+            succeeded, outcome = pickle.loads(said)
+            return succeeded, outcome
+        except Exception as error:
+            return False, f"what it returned cannot be read here: {error}"
+    try:
+        code = process.wait(SURVIVORS_GRACE_SECONDS)
+    except TimeoutExpired:
+        return False, "its process closed the pipe for its answer"
+    return False, f"its process {f'was killed by {Signals(-code).name}' if code < 0 else f'exited with code {code}'}"

@@ -31,12 +31,14 @@ class Command:
     """One process to start: its program and arguments, and its whole environment.
 
     message: what it reads on stdin, which then stays open until the process or the launcher ends; None: no stdin.
+    descriptors: open files that it inherits, under the same numbers.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     name: str
     message: bytes | None = None
+    descriptors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,7 @@ class Job:
                 stdout=out or self._stdout,
                 stderr=err or self._stderr,
                 pipesize=LONGEST_MESSAGE + 8 if told else -1,
+                pass_fds=command.descriptors,
             )
         finally:
             for file in (out, err):

@@ -23,6 +23,7 @@ class LocalJob(Job):
     threads: threads per rank for numeric libraries; never replaces what `env` sets. None: left alone.
     output: a folder where each rank's output goes (`rank-0.out`, `rank-0.err`, …); None: the caller's own.
     report, cores: see `child.py`. told: what each rank's environment has beside all that, if anything.
+    descriptors: see `Command`.
 
     When the context is left, every process that the job started has ended, also after an exception; if the launching
     process itself is killed, the kernel ends the ranks. `poll`, `wait`, `terminate`: see `Job`.
@@ -39,6 +40,7 @@ class LocalJob(Job):
         report: str = "-",
         cores: str = "-",
         told: Sequence[Mapping[str, str]] = (),
+        descriptors: Sequence[int] = (),
     ) -> None:
         if ranks < 1:
             raise ValueError(f"a job needs at least one rank, not {ranks}")
@@ -57,7 +59,12 @@ class LocalJob(Job):
         base.setdefault("PACELINE_SECRET", secrets.token_hex(32))
         program = wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid(), report=report, cores=cores)
         commands = [
-            Command(program, {**base, "RANK": str(rank), "LOCAL_RANK": str(rank), **extra}, f"rank {rank}")
+            Command(
+                program,
+                {**base, "RANK": str(rank), "LOCAL_RANK": str(rank), **extra},
+                f"rank {rank}",
+                descriptors=tuple(descriptors),
+            )
             for rank, extra in enumerate(told or [{}] * ranks)
         ]
         super().__init__(commands, tree.new_mark(env), output=output)

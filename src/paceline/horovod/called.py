@@ -1,0 +1,51 @@
+"""What each rank of `horovod.run(function)` runs: the call that its launcher left in memory.
+
+    python -m paceline.horovod.called CALL ANSWERS
+
+CALL     descriptor of that memory, which all ranks share
+ANSWERS  descriptors of the pipes for what each rank returns, as "5,6"; RANK says which is ours
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import sys
+import traceback
+from multiprocessing.connection import Connection
+
+import cloudpickle
+
+
+def main(call: int, answers: list[int]) -> int:
+    """Make the call and send back what it returned, or why it did not; returns the exit code."""
+    mine = answers.pop(int(os.environ["RANK"]))
+    for other in answers:
+        os.close(other)
+    os.set_inheritable(mine, False)
+    with Connection(mine, readable=False) as pipe:
+        succeeded, outcome = _outcome(call)
+        if succeeded:
+            try:
+                pipe.send_bytes(cloudpickle.dumps((True, outcome)))
+                return 0
+            except Exception as error:
+                outcome = f"what it returned cannot be sent back: {error}"
+        pipe.send_bytes(pickle.dumps((False, outcome)))
+        return 1
+
+
+def _outcome(call: int) -> tuple[bool, object]:
+    try:
+        with mmap.mmap(call, 0, access=mmap.ACCESS_READ) as memory:
+            os.close(call)
+            sys.path[:], sys.argv[:], words = pickle.loads(memory)
+        function, args, kwargs = pickle.loads(words)
+        return True, function(*args, **kwargs)
+    except BaseException:
+        return False, traceback.format_exc()
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), [int(descriptor) for descriptor in sys.argv[2].split(",")]))
