@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -146,3 +147,80 @@ def test_modules_that_scripts_import_from(module: str, names: str) -> None:
     for name in names.split():
         home = elastic if module.startswith("elastic") else hvd
         assert getattr(found, name) is getattr(home, name)
+
+
+COMMON = {
+    "exceptions": {
+        "HorovodInternalError": "args kwargs",
+        "HostsUpdatedInterrupt": "skip_sync",
+        "HorovodVersionMismatchError get_version_mismatch_message": "name version installed_version",
+    },
+    "process_sets": {
+        "ProcessSet": "ranks_or_comm",
+        "add_process_set remove_process_set": "process_set",
+        "global_process_set": "",
+    },
+    "elastic": {
+        "State": "bcast_object get_rank",
+        "ObjectState": "bcast_object get_rank **kwargs",
+        "run_fn": "func reset",
+    },
+    "util": {
+        "mpi_built gloo_built nccl_built ddl_built ccl_built": "verbose=False",
+        "extension_available gpu_available": "ext_base_name verbose=False",
+        "check_extension": "ext_name ext_env_var pkg_path args",
+        "env": "**kwargs",
+        "get_average_backwards_compatibility_fun": "reduce_ops",
+        "num_rank_is_power_2": "num_rank",
+        "split_list": "l n",
+        "check_installed_version": "name version exception=None",
+        "is_iterable": "x",
+        "is_version_greater_equal_than": "ver target",
+        "EXTENSIONS": "",
+    },
+}
+
+
+@pytest.mark.parametrize("module", COMMON)
+def test_what_scripts_import_from_common(module: str) -> None:
+    found = importlib.import_module(f"paceline.horovod.common.{module}")
+    for names, theirs in COMMON[module].items():
+        for name in names.split():
+            ours = getattr(found, name)
+            if callable(ours) and name != "HorovodInternalError":
+                check(ours, theirs)
+            if hasattr(hvd, name) and module != "util":
+                assert ours is getattr(hvd, name)
+
+
+def test_runner() -> None:
+    from paceline.horovod import runner
+    from paceline.horovod.runner.launch import run_commandline
+
+    check(runner.run, RUN)
+    check(run_commandline, "")
+
+
+def test_helpers_of_common(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paceline.horovod.common import exceptions, util
+
+    assert [util.split_list(list(range(7)), parts) for parts in (3, 1)] == [[[0, 1, 2], [3, 4], [5, 6]], [[*range(7)]]]
+    assert [number for number in range(9) if util.num_rank_is_power_2(number)] == [1, 2, 4, 8]
+    assert (util.is_iterable(""), util.is_iterable(3)) == (True, False)
+    versions = {"2.13.0": True, "2.13.1a0": True, "2.13.0+cpu": True, "2.13": True, "2.13.0rc1": False, "2.9.9": False}
+    assert {ver: util.is_version_greater_equal_than(ver, "2.13.0") for ver in versions} == versions
+    for wrong in ((2, "2.13.0"), ("2.13.0", "2.13"), ("new", "2.13.0")):
+        with pytest.raises(ValueError, match="version"):
+            util.is_version_greater_equal_than(*wrong)
+    monkeypatch.setenv("HERE", "before")
+    monkeypatch.delenv("NEW", raising=False)
+    with util.env(HERE="now", NEW="new", NONE=None):
+        assert (os.environ["HERE"], os.environ["NEW"], "NONE" in os.environ) == ("now", "new", False)
+    assert (os.environ["HERE"], "NEW" in os.environ) == ("before", False)
+    assert util.get_average_backwards_compatibility_fun(None)(None, None) == hvd.Average
+    assert (util.extension_available("torch"), util.extension_available("mxnet")) == (True, False)
+    util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__)
+    with pytest.raises(ImportError, match="mxnet is not there"):
+        util.check_extension("horovod.mxnet", "HOROVOD_WITH_MXNET", __file__)
+    mismatch = exceptions.HorovodVersionMismatchError("torch", "2.13", "2.12")
+    assert (mismatch.name, mismatch.version, mismatch.installed_version) == ("torch", "2.13", "2.12")

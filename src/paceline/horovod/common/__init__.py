@@ -1,0 +1,1 @@
+"""The modules that scripts import from `horovod.common`: public names, at the places that Horovod has them."""

@@ -1,0 +1,7 @@
+"""State that survives a failure, where `horovod.common` has it."""
+
+from __future__ import annotations
+
+from paceline.horovod.elastic import ObjectState, State, run_fn
+
+__all__ = ["ObjectState", "State", "run_fn"]

@@ -1,0 +1,7 @@
+"""What scripts import from `horovod.runner`."""
+
+from __future__ import annotations
+
+from paceline.horovod.run_function import run
+
+__all__ = ["run"]
