@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from paceline.horovod import run_function
 from paceline.horovod.config_file import words
 from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
+from paceline.horovod.options import check
 from paceline.horovod.rank_layout import told as told_of
 
 TELL = (
@@ -101,12 +103,28 @@ def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
         ("-np 4 --config-file none true", "cannot read the config file none: No such file"),
         ("-np 4 --output-filename /proc/x true", "--output-filename: cannot make the folder /proc/x: "),
         ("-np 4 --jsrun true", "--jsrun is not there: use jsrun itself"),
+        (
+            "-np 2 --fusion-threshold-mb -1 true",
+            "no rank can take --fusion-threshold-mb: HOROVOD_FUSION_THRESHOLD='-10",
+        ),
+        ("-np 2 --log-level loud true", "no rank can take --log-level: HOROVOD_LOG_LEVEL='loud' should be one of"),
+        ("-np 2 --min-np 1 --cycle-time-ms -1 true", "no rank can take --cycle-time-ms: HOROVOD_CYCLE_TIME='-1.0'"),
+        ("-np 2 --min-np 1 --reset-limit -1 true", "--reset-limit -1 should not be less than 0"),
     ],
 )
 def test_a_bad_request_gets_one_sentence(arguments: str, words: str) -> None:
     done = launch(*arguments.split())
     assert done.returncode == 2
     assert words in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("name", ["HOROVOD_CACHE_CAPACITY", "PACELINE_SPIN_US"])
+def test_a_variable_that_no_rank_can_take_is_refused_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "-3")
+    with pytest.raises(ValueError, match=f"^{name}='-3' should be "):
+        check({}, os.environ)
+    with pytest.raises(ValueError, match=f"^{name}='-3' should be "):
+        run_function.run(print, num_proc=2)
 
 
 def test_what_ranks_print_is_kept_too(tmp_path: Path) -> None:
@@ -126,14 +144,17 @@ autotune: {enabled: true, log_file: tried.csv}
 timeline: {filename: t.json, mark_cycles: true}
 stall_check: {enabled: false, warning_time_seconds: 20, shutdown_time_seconds: null}
 library_options: {mpi_threads_disable: false}
-logging: {level: INFO, with_timestamp: false}
+stall_check_too:
+logging:
+  level: INFO
+  with_timestamp: false
 """
 
 
 def test_a_config_file_says_what_the_command_line_does_not(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text(CONFIG)
     own = "--cycle-time-ms 3 --no-autotune --stall-check".split()
+    file.write_text(f"{CONFIG}  hide_timestamp: true\nhere: {{nothing: 1}}\n")
     done = launch("-np", "1", "--config-file", str(file), *own, sys.executable, "-c", TELL)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -152,15 +173,17 @@ def test_a_config_file_says_what_the_command_line_does_not(tmp_path: Path) -> No
         "HOROVOD_LOG_LEVEL": "INFO",
     }
     assert "--gloo has no effect" in done.stderr
+    assert (
+        f"paceline: the config file {file}: logging.hide_timestamp has no effect: logging has the keys" in done.stderr
+    )
+    assert f"paceline: the config file {file}: here has no effect: there is no such section" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("[1, 2]", "it should have the sections controller, params, "),
-        ("parameters: {}", "there is no section 'parameters'; there are controller, params, "),
         ("params: 3", "params should have the keys fusion_threshold_mb, cycle_time_ms, "),
-        ("timeline: {file: x}", "timeline has no key 'file'; it has filename, mark_cycles"),
         ("timeline: {filename: [x]}", "filename should be a number, a text, true or false, not ['x']"),
         ("controller: nccl", "controller should be one of gloo, mpi, not 'nccl'"),
         ("params: {", "is not YAML: "),

@@ -29,8 +29,11 @@ _KEYS = {
 _CONTROLLERS = ("gloo", "mpi")
 
 
-def words(path: Path) -> list[str]:
-    """The options that the file stands for. ValueError, one sentence, for a file that is none."""
+def words(path: Path) -> tuple[list[str], list[str]]:
+    """The options that the file stands for, and a sentence for each key of it that means nothing here.
+
+    Raises ValueError, one sentence, for a file that is none.
+    """
     try:
         found = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -39,38 +42,50 @@ def words(path: Path) -> list[str]:
     except yaml.YAMLError as error:
         raise ValueError(f"the config file {path} is not YAML: {' '.join(str(error).split())}") from None
     try:
-        return list(_words({} if found is None else found))
+        options: list[str] = []
+        unknown: list[str] = []
+        for section, key, value in _entries({} if found is None else found):
+            if section == "controller":
+                options.append(_controller(value))
+            elif section not in _KEYS:
+                unknown.append(f"the config file {path}: {section} has no effect: there is no such section")
+            elif key not in _KEYS[section].split():
+                keys = _KEYS[section].replace(" ", ", ")
+                unknown.append(f"the config file {path}: {section}.{key} has no effect: {section} has the keys {keys}")
+            else:
+                options.append(_option(_PREFIXES[section], key, value))
+        return options, unknown
     except ValueError as error:
         raise ValueError(f"the config file {path}: {error}") from None
 
 
-def _words(found: Any) -> Iterator[str]:
-    known = ", ".join(["controller", *_KEYS])
+def _entries(found: Any) -> Iterator[tuple[str, str, Any]]:
+    """Section, key, value. What has no value says nothing."""
     if not isinstance(found, dict):
-        raise ValueError(f"it should have the sections {known}")
+        raise ValueError(f"it should have the sections {', '.join(['controller', *_KEYS])}")
     for section, values in found.items():
-        if section == "controller":
-            if values not in _CONTROLLERS:
-                raise ValueError(f"controller should be one of {', '.join(_CONTROLLERS)}, not {values!r}")
-            yield f"--{values}"
-            continue
         if section not in _KEYS:
-            raise ValueError(f"there is no section {section!r}; there are {known}")
-        if not isinstance(values, dict):
+            if values is not None:
+                yield str(section), "", values
+        elif isinstance(values, dict):
+            yield from ((section, str(key), value) for key, value in values.items() if value is not None)
+        elif values is not None:
             raise ValueError(f"{section} should have the keys {_KEYS[section].replace(' ', ', ')}")
-        for key, value in values.items():
-            if key not in _KEYS[section].split():
-                raise ValueError(f"{section} has no key {key!r}; it has {_KEYS[section].replace(' ', ', ')}")
-            if value is not None:
-                yield from _option(_PREFIXES[section], key, value)
 
 
-def _option(prefix: str, key: str, value: Any) -> list[str]:
+def _controller(value: Any) -> str:
+    name = str(value).lower()
+    if name not in _CONTROLLERS:
+        raise ValueError(f"controller should be one of {', '.join(_CONTROLLERS)}, not {value!r}")
+    return f"--{name}"
+
+
+def _option(prefix: str, key: str, value: Any) -> str:
     name = prefix.rstrip("-") if key == "enabled" else prefix + key.replace("_", "-")
     if isinstance(value, bool):
-        return [f"--{name}" if value else f"--{_opposite(name)}"]
+        return f"--{name}" if value else f"--{_opposite(name)}"
     if isinstance(value, (int, float, str)):
-        return [f"--{name}={value}"]
+        return f"--{name}={value}"
     raise ValueError(f"{key} should be a number, a text, true or false, not {value!r}")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from paceline.settings.settings import ConfigurationError, Settings
 from paceline.version import VERSION
 
 VARIABLES = {
@@ -126,6 +128,24 @@ _SWITCHES = frozenset(
     "disable_cache hierarchical_allreduce hierarchical_allgather torus_allreduce "
     "mpi_threads_disable use_mpi use_gloo use_jsrun tcp_flag log_with_timestamp prefix_output_with_timestamp".split()
 )
+
+
+def check(added: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Refuse here, once, what every rank would refuse: ValueError, which names the option or the variable.
+
+    added: what the options add to the ranks' environment, which is `environ` else.
+    """
+    options = {variable: flag(name) for name, variable in VARIABLES.items()}
+    options |= {"HOROVOD_FUSION_THRESHOLD": "--fusion-threshold-mb", "PACELINE_INTERFACE": "--network-interfaces"}
+    for variable, value in added.items():
+        try:
+            Settings.from_environment({variable: value})
+        except ConfigurationError as error:
+            raise ValueError(f"no rank can take {options.get(variable, variable)}: {error}") from None
+    behaviour = {"HOROVOD_FUSION_THRESHOLD", "HOROVOD_ELASTIC_TIMEOUT", "HOROVOD_GLOO_IFACE", *VARIABLES.values()}
+    Settings.from_environment(
+        {name: value for name, value in environ.items() if name.startswith("PACELINE_") or name in behaviour}
+    )
 
 
 def output_folder(options: argparse.Namespace) -> Path | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from paceline.errors import RendezvousError
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
-from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, flag, output_folder, parser
+from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, check, flag, output_folder, parser
 from paceline.horovod.rank_layout import told
 from paceline.launch.job import Job
 from paceline.launch.run import Request, run, say, watch
@@ -30,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.config_file is not None:
             from paceline.horovod.config_file import words
 
-            said = words(Path(options.config_file))
+            said, unknown = words(Path(options.config_file))
+            for line in unknown:
+                say(line)
             options = reader.parse_args([*said, *(sys.argv[1:] if argv is None else argv)])
         return _run(options)
     except (ValueError, RendezvousError) as error:
@@ -47,7 +49,9 @@ def _run(options: argparse.Namespace) -> int:
     for name in WITHOUT_EFFECT:
         if name in given:
             say(f"{flag(name)} has no effect: {WITHOUT_EFFECT[name]}")
-    env = {**os.environ, **environment(options)}
+    added = environment(options)
+    check(added, os.environ)
+    env = {**os.environ, **added}
     if {"host_discovery_script", "min_num_proc"} & given:
         from paceline.horovod.driver.command import elastic
 

@@ -20,6 +20,7 @@ import cloudpickle
 
 from paceline.horovod import called
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text
+from paceline.horovod.options import check
 from paceline.horovod.rank_layout import told
 from paceline.launch.job import SURVIVORS_GRACE_SECONDS
 from paceline.launch.local import LocalJob
@@ -65,8 +66,8 @@ def run(
     name of `num_proc`. start_timeout: seconds in which the ranks must have met.
     output_filename: a folder in which each rank's output goes to files, rank.0/stdout, rank.0/stderr and so on.
     What is about ssh, MPI, Gloo or a cache of checks is accepted and means nothing. Raises RuntimeError with the
-    traceback of the rank that failed first; ValueError for a function that cannot be sent, hosts that are not this
-    machine, another interpreter, and what would make the job elastic.
+    traceback of the rank that failed first; ValueError for a function that cannot be sent, what no rank could
+    take, hosts that are not this machine, another interpreter, and what would make the job elastic.
     """
     ranks = num_proc if np is None else np
     if ranks < 1:
@@ -97,6 +98,7 @@ def run(
         env["HOROVOD_START_TIMEOUT"] = str(start_timeout)
     if verbose:
         env["PACELINE_LOG"] = "INFO"
+    check({}, env)
     with _in_memory(_words(func, tuple(args), dict(kwargs or {}))) as call:
         return _collect(ranks, call, env, Path(output_filename) if output_filename else None)
 

@@ -30,5 +30,7 @@ class Limits:
             raise ValueError(f"--min-np {self.least} should be from 1 to -np, which is {self.ranks}")
         if self.most is not None and self.most < self.ranks:
             raise ValueError(f"--max-np {self.most} should not be less than -np, which is {self.ranks}")
+        if self.resets is not None and self.resets < 0:
+            raise ValueError(f"--reset-limit {self.resets} should not be less than 0")
         if not self.patience > 0:
             raise ValueError(f"--elastic-timeout {self.patience:g} should be more than 0 seconds")
