@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 # Each rank starts a helper that opens a session of its own and then a grandchild that nobody is the parent of any more;
 # all of them write their pids to the folder, then sleep. With "stubborn" they ignore polite requests.

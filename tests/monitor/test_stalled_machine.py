@@ -37,7 +37,8 @@ def test_a_stall_tells_where_a_rank_of_another_machine_is(tmp_path: Path) -> Non
     where = 1 + next(number for number, line in enumerate(program) if line.endswith("# async"))
     found = re.search(
         rf"missing rank 1 \(host beta, pid {ranks[1].pid}\), last heard of in all_reduce #\d+ float32\[4096\] AVG, "
-        rf"(\S+) s ago at \S*absent_rank\.py:{where}; rank 0 \(host alpha, pid {ranks[0].pid}\) waits at \S*absent_rank\.py",
+        rf"(\S+) s ago at \S*absent_rank\.py:{where}; rank 0 \(host alpha, pid {ranks[0].pid}\) "
+        r"waits at \S*absent_rank\.py",
         line,
     )
     assert found and float(found[1]) < 60, line
