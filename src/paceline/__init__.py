@@ -7,30 +7,33 @@ copy; `paceline.torch` is the same for PyTorch. Nothing here imports a framework
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
     from paceline.cpu.pinning import InputWorkers
-    from paceline.group.group import Group, Operation
+    from paceline.group.group import Group
+    from paceline.group.operation import Operation
     from paceline.runtime.arena import empty
 
 __all__ = ["Group", "Operation", "empty", "init", "worker_init"]
 
 __version__ = VERSION
 
+_HOMES = {
+    "Group": "paceline.group.group",
+    "Operation": "paceline.group.operation",
+    "empty": "paceline.runtime.arena",
+}
+"""Loaded when they are first asked for."""
+
 
 def __getattr__(name: str) -> Any:
-    if name == "empty":
-        from paceline.runtime.arena import empty
-
-        return empty
-    if name not in ("Group", "Operation"):
+    if name not in _HOMES:
         raise AttributeError(f"module 'paceline' has no attribute {name!r}")
-    from paceline.group import group
-
-    return getattr(group, name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:

@@ -15,9 +15,10 @@ from jobs import run
 
 from paceline import _engine
 from paceline.coordinate import Options, tuner
-from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes, written
+from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes
 from paceline.coordinate.tuner import Tuner
 from paceline.coordinate.tuning import Tuning
+from paceline.formats.sizes import show_bytes
 from paceline.settings.settings import Settings
 
 FIRST = 64 << 20
@@ -48,7 +49,7 @@ def test_any_times_come_to_an_end_and_nothing_worse_is_chosen(
     again = made(first, itertools.cycle(times), itertools.cycle(counts))
     assert (again.outcome, again.turns) == (tuned.outcome, tuned.turns)
     if tuned.choice == first:
-        assert f"{written(first)} stay" in tuned.outcome
+        assert f"{show_bytes(first)} stay" in tuned.outcome
         return
     assert tuned.choice in SIZES
     for rounds in (range(1, tuner.ROUNDS + 1), range(tuner.ROUNDS + 1, 2 * tuner.ROUNDS + 1)):
@@ -87,7 +88,7 @@ def test_what_is_clearly_better_is_found_in_noise(best: int, seed: int) -> None:
     costs = {size: 0.8 if size == best else 1.0 for size in SIZES}
     tuned = trial(sizes(FIRST), costs, 0.1, seed)
     assert tuned.choice == best
-    assert f"{written(best)} instead of 64 MiB" in tuned.outcome
+    assert f"{show_bytes(best)} instead of 64 MiB" in tuned.outcome
 
 
 @pytest.mark.parametrize(("cost", "rounds"), [(1.4, 1), (1.1, tuner.FIRST_LOOK)])

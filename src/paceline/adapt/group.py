@@ -20,8 +20,8 @@ import numpy.typing as npt
 from paceline import _engine
 from paceline.adapt.replanner import WINDOW, Call, Keeper
 from paceline.group.buffers import write
-from paceline.group.group import Operation
-from paceline.runtime.runtime import Runtime
+from paceline.group.host import Host
+from paceline.group.operation import Operation
 from paceline.trace.event import Event
 
 LARGE = 1 << 20
@@ -48,7 +48,7 @@ class _Agreement(NamedTuple):
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
-    def __init__(self, home: Runtime, native: Any, keeper: Keeper, events: Events) -> None:
+    def __init__(self, home: Host, native: Any, keeper: Keeper, events: Events) -> None:
         self._home = home
         self._native = native
         native.at_once_below = LARGE

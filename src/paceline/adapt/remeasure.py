@@ -9,9 +9,9 @@ import numpy as np
 
 from paceline import topology
 from paceline.group.group import Group
+from paceline.group.host import Host
 from paceline.measure.links import measure
 from paceline.rendezvous import Member
-from paceline.runtime.runtime import Runtime
 from paceline.topology.discover import Placement, RankFacts, by_machine
 from paceline.topology.infer import infer
 from paceline.topology.measured import Load
@@ -20,7 +20,7 @@ LONGEST_STREAM = 0.2
 """Seconds for each direction between two machines: the job waits meanwhile."""
 
 
-def links(home: Runtime, native: Any, members: Sequence[Member], timeout: float) -> tuple[Placement, Sequence[Load]]:
+def links(home: Host, native: Any, members: Sequence[Member], timeout: float) -> tuple[Placement, Sequence[Load]]:
     """What the links between the members' machines are now, and what was measured when all sent at once.
 
     Collective, and the same on all ranks: rank 0 concludes, for processors differ in the last digits.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paceline.coordinate.tuner import Subject, Tuner
+from paceline.formats.sizes import show_bytes
 
 SIZES = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Bytes of a batch."""
@@ -11,19 +12,11 @@ OTHERS = (GRAPH, CYCLE)
 """Those that can win: `graph` asks nobody, `cycle` gathers more; its other forms wake up as often and take longer."""
 
 
-def written(size: int) -> str:
-    """For example: 4 MiB."""
-    for unit, shift in (("MiB", 20), ("KiB", 10)):
-        if size >= 1 << shift and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}"
-    return f"{size} bytes"
-
-
 def _policy_hint(policy: str) -> str:
     return "PACELINE_POLICY=graph" if policy == GRAPH else ""
 
 
-_BATCHES = Subject[int]("size", "stay", "batches of at most", written, lambda size: f"PACELINE_FUSION_BYTES={size}")
+_BATCHES = Subject[int]("size", "stay", "batches of at most", show_bytes, lambda size: f"PACELINE_FUSION_BYTES={size}")
 # In the first step `graph` negotiates and `cycle` fills its cache; from the second on nothing is said any more.
 _POLICY = Subject[str]("policy", "stays", "policy", str, _policy_hint, settling=2)
 

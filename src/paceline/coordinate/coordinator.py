@@ -18,7 +18,7 @@ from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Tuning
 from paceline.group.arguments import OPS, reduction
 from paceline.group.group import Group
-from paceline.runtime.runtime import Runtime
+from paceline.group.host import Host
 
 if TYPE_CHECKING:
     from paceline.adapt.batches import AdaptiveBatches
@@ -54,7 +54,7 @@ class Coordinator:
     Raises ValueError for what cannot be meant, and as `Group` does once the coordinator has failed.
     """
 
-    def __init__(self, home: Runtime, native: Any, options: Options, timeout: float) -> None:
+    def __init__(self, home: Host, native: Any, options: Options, timeout: float) -> None:
         """Collective over the ranks of `native`, a native group of `home`. `timeout`: seconds, for every request.
 
         Raises ValueError, on all ranks, if their options differ.
@@ -91,8 +91,7 @@ class Coordinator:
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
         self._following = self._follow(native.channel, channel + _AGREEING, data, timeout)
-        if home.lookout is not None:
-            home.lookout.show(self._channels[-1], self)
+        home.show(self._channels[-1], self)
         self._listen()
 
     def all_reduce(
@@ -222,8 +221,7 @@ class Coordinator:
         if self._following is not None:
             self._following.close()
             self._home.forget(self._channels[0] + _AGREEING)
-        if self._home.lookout is not None:
-            self._home.lookout.hide(self._channels[-1])
+        self._home.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
             self._home.forget(channel)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from paceline.settings.parsers import POLICIES
 from paceline.settings.settings import Settings
 
-POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
 WAITS = ("spin", "yield")
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cpu.partition import Partition
-from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline")
 
@@ -84,11 +83,11 @@ def _move_all(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, OSE
     return len(others), None
 
 
-def say(partition: Partition, notes: str, settings: Settings) -> None:
+def say(partition: Partition, notes: str, rank: int, thread_count: str | None) -> None:
     """Rank 0 prints what was done, and why; the others do so in the log, at level INFO."""
-    threads = f"; {advice}" if (advice := thread_advice(partition, settings.thread_count)) else ""
+    threads = f"; {advice}" if (advice := thread_advice(partition, thread_count)) else ""
     line = f"cores: {partition.parts} ({partition.reason}){threads}{'; ' * bool(notes)}{notes}"
-    if settings.rank == 0:
+    if rank == 0:
         print(f"paceline: rank 0 on {socket.gethostname()}: {line}", file=sys.stderr, flush=True)
     else:
         log.info("%s", line)

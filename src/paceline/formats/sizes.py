@@ -29,3 +29,8 @@ def show_seconds(seconds: float) -> str:
         if seconds >= least:
             return f"{seconds / least:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
+
+
+def show_duration(seconds: float) -> str:
+    """Three digits, always in seconds and never with a power of ten: "0.0517 s", "31.2 s", "1920 s"."""
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"

@@ -10,48 +10,12 @@ from typing import Any
 import numpy as np
 
 from paceline import _engine
-from paceline.group.arguments import blocks, matched, needed, real, reduction, refuse, whole
+from paceline.group.arguments import blocks, matched, needed, reduction, refuse, whole
 from paceline.group.buffers import Buffer, read, write
-from paceline.runtime.runtime import Runtime
+from paceline.group.host import Host
+from paceline.group.operation import Operation
 
 _CHANNEL_BITS = 63
-
-
-class Operation:
-    """A collective under way. Its arrays stay untouched, and alive, until it is done, also if nobody keeps it."""
-
-    def __init__(self, home: Runtime, native: Any, buffers: Sequence[Buffer]) -> None:
-        self._home = home
-        self._native = native
-        self._buffers = buffers
-        self._given_back = False
-
-    def __del__(self) -> None:
-        self._home.dropped(self)
-
-    def done(self) -> bool:
-        """Whether it is over, well or not; never waits."""
-        return bool(self._native.done())
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Wait until it is over, `timeout` seconds at most (default: the group's).
-
-        Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
-        """
-        try:
-            self._native.wait(-1.0 if timeout is None else timeout)
-        except TypeError:
-            real(timeout, "timeout")
-            raise
-        if not self._given_back:
-            self._given_back = True
-            for buffer in self._buffers:
-                buffer.give_back()
-
-    @property
-    def source(self) -> int:
-        """The rank that a `recv` heard from."""
-        return int(self._native.source)
 
 
 class Group:
@@ -63,7 +27,7 @@ class Group:
     With `async_op=True` a collective returns an `Operation` at once, otherwise it returns when it is over.
     """
 
-    def __init__(self, home: Runtime, native: Any, timeout: float) -> None:
+    def __init__(self, home: Host, native: Any, timeout: float) -> None:
         self._home = home
         self._native = native
         self._timeout = timeout
@@ -72,8 +36,8 @@ class Group:
         self.channel: int = native.channel
 
     @property
-    def home(self) -> Runtime:
-        """The runtime that this group lives in."""
+    def home(self) -> Host:
+        """The process's runtime, which this group lives in."""
         return self._home
 
     @property

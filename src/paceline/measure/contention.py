@@ -9,7 +9,8 @@ from threading import Thread
 
 import numpy as np
 
-from paceline.group.group import Group, Operation
+from paceline.group.group import Group
+from paceline.group.operation import Operation
 from paceline.topology.measured import Load, Matrix
 
 _PIECES = 64

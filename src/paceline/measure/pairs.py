@@ -8,7 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from paceline.group.group import Group, Operation
+from paceline.group.group import Group
+from paceline.group.operation import Operation
 
 ROUND_TRIPS = 16
 _WARM_UP = 2

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from paceline.formats.sizes import show_duration
 from paceline.monitor.source_line import users_line
-from paceline.trace.seconds import shown
 
 DEFAULT_SECONDS = 60.0
 """Before the first warning; PACELINE_STALL_SECONDS replaces it."""
@@ -55,7 +55,7 @@ class Stalls:
                 self._tell(users_line().encode("ascii", "backslashreplace").decode())
         for operation, seconds, thread, what, missing in waits:
             if seconds >= self._due[operation]:
-                self._warn(f"stalled {shown(seconds)}: {what}", missing, _place(thread, self._rank))
+                self._warn(f"stalled {show_duration(seconds)}: {what}", missing, _place(thread, self._rank))
                 while self._due[operation] <= seconds:
                     self._due[operation] *= 2
             soonest = min(soonest, self._due[operation] - seconds)
@@ -84,7 +84,7 @@ class Stalls:
     def _named(self, who: str, last: str, line: str, ago: float) -> str:
         where = self._whereabouts(who) if self._whereabouts is not None else ""
         if line and not where:
-            where = f"{shown(ago)} ago at {line}"
+            where = f"{show_duration(ago)} ago at {line}"
         return ", ".join(filter(None, [who, f"last heard of in {last}" if last else "not heard of yet", where]))
 
 

@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Callable
 
+from paceline.formats.sizes import show_duration
 from paceline.monitor.stalls import DEFAULT_SECONDS
-from paceline.trace.seconds import shown
 
 log = logging.getLogger("paceline.rendezvous")
 
@@ -28,4 +28,4 @@ class Reminder:
         while self._due <= waited:
             self._due *= 2
         if words := problem():
-            log.warning("stalled %s: %s", shown(waited), words)
+            log.warning("stalled %s: %s", show_duration(waited), words)

@@ -9,11 +9,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.formats.sizes import show_duration
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
 from paceline.report.numbers import DASH, number, percent, size
 from paceline.report.report import Report
-from paceline.trace.seconds import shown
 
 _COORDINATION = (
     "negotiation\nµs",
@@ -46,7 +46,7 @@ def render(report: Report) -> RenderableType:
 def _head(report: Report) -> Text:
     longest = max((rank.figures.seconds for rank in report.ranks), default=0.0)
     steps = max((rank.rates.steps for rank in report.ranks), default=0.0)
-    return Text(f"{report.size} ranks, {shown(longest)}, {steps:.0f} steps", "bold")
+    return Text(f"{report.size} ranks, {show_duration(longest)}, {steps:.0f} steps", "bold")
 
 
 def _steps(report: Report) -> Table:

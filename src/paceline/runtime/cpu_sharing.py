@@ -21,7 +21,7 @@ def divide_cores(members: Sequence[Member], me: Member, mine: budget.CpuBudget, 
     affinities, place = _on_kernel(members, me, settings)
     parts = partition(settings.cores, mine, budget.physical_cores(mine.affinity), affinities, place)
     notes = pinning.place_compute(parts, mine.affinity, settings.bound_by)
-    pinning.say(parts, notes, settings)
+    pinning.say(parts, notes, settings.rank, settings.thread_count)
     return parts
 
 

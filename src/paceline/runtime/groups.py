@@ -6,20 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paceline.errors import CommunicationError
+from paceline.group.host import Plans
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import Engine
 from paceline.runtime.placement import Places, given
 from paceline.settings.settings import Settings
-from paceline.topology import Topology
 from paceline.topology.discover import Placement
 
 if TYPE_CHECKING:
     from paceline.adapt.replanner import Keeper, Measure
-
-Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
-"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.runtime.plans.plans` makes them."""
 
 
 class Groups:

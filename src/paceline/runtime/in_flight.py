@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol
 
-
-class Ending(Protocol):
-    """What is over at some time."""
-
-    def done(self) -> bool: ...
+from paceline.group.host import Ending
 
 
 class Unheld:

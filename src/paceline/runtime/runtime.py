@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
 from paceline.errors import CommunicationError
+from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Lookout
 from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
 from paceline.runtime import cpu_sharing
 from paceline.runtime.engine_thread import Serving
 from paceline.runtime.flight_recorder import Records
-from paceline.runtime.groups import Groups, Plans
-from paceline.runtime.in_flight import Ending, Unheld
+from paceline.runtime.groups import Groups
+from paceline.runtime.in_flight import Unheld
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import Arena, EngineModule
 from paceline.settings.settings import Settings
@@ -31,6 +32,7 @@ from paceline.version import VERSION
 
 if TYPE_CHECKING:
     from paceline.adapt.replanner import Keeper
+    from paceline.observe.observer import Source
     from paceline.topology.discover import Placement
     from paceline.topology.measured import Load
 
@@ -200,6 +202,16 @@ class Runtime:
     def lookout(self) -> Lookout | None:
         """From where others see this rank; None before its first group."""
         return self._lookout
+
+    def show(self, channel: int, coordinator: Source) -> None:
+        """Let others see a coordinator. channel: of the group that carries its data."""
+        if self._lookout is not None:
+            self._lookout.show(channel, coordinator)
+
+    def hide(self, channel: int) -> None:
+        """The coordinator on this channel closes."""
+        if self._lookout is not None:
+            self._lookout.hide(channel)
 
     @property
     def usable(self) -> bool:

@@ -7,6 +7,8 @@ import math
 import re
 from dataclasses import dataclass
 
+POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
+"""Coordination policies, see `paceline.coordinate.options.Options`."""
 TEN_DAYS = 864000.0
 """Seconds; longer than anything is waited for."""
 
@@ -190,8 +192,6 @@ def algorithm(text: str) -> str:
 
 def policy(text: str) -> str:
     """One of the coordination policies."""
-    from paceline.coordinate.options import POLICIES
-
     if text in POLICIES:
         return text
     raise ValueError(f"should be one of {', '.join(POLICIES)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +12,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.formats.sizes import show_duration
 from paceline.report.numbers import DASH, number, percent, size
 from paceline.report.show import coordination
 from paceline.top.look import Picture, Row
-from paceline.trace.seconds import shown
 
 _LATE = 0.5
 _WAITS_SHOWN = 4
@@ -42,7 +43,7 @@ def to_json(picture: Picture) -> str:
 def _head(picture: Picture) -> Text:
     here = len(picture.rows) + len(picture.silent)
     ranks = f"{picture.size} ranks" if here == picture.size else f"{here} of {picture.size} ranks are on this machine"
-    return Text(f"{ranks}; the last {shown(picture.rows[0].rates.seconds)}", "bold")
+    return Text(f"{ranks}; the last {show_duration(picture.rows[0].rates.seconds)}", "bold")
 
 
 def _ranks(picture: Picture) -> Table:
@@ -86,6 +87,13 @@ def _waits(picture: Picture) -> list[Text]:
             if wait.seconds >= _LONG and wait.seconds > found.get(wait.what, (0.0, ()))[0]:
                 found[wait.what] = wait.seconds, wait.missing
     return [
-        Text(f"{what} has waited {shown(seconds)}{' for ' + ' and '.join(who[:_WAITS_SHOWN]) if who else ''}", "yellow")
+        Text(
+            f"{what} has waited {show_duration(seconds)}{_for(who)}",
+            "yellow",
+        )
         for what, (seconds, who) in sorted(found.items(), key=lambda item: -item[1][0])
     ]
+
+
+def _for(who: Sequence[str]) -> str:
+    return f" for {' and '.join(who[:_WAITS_SHOWN])}" if who else ""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from paceline.formats.sizes import show_duration
 from paceline.trace.asking import Silence, question, questions
 from paceline.trace.dump import MAX_FILE_BYTES, Dump, decode
 from paceline.trace.event import Event
 from paceline.trace.listener import Name
-from paceline.trace.seconds import shown
 
 SECONDS = 5.0
 """How long a rank may take to answer. All are asked at once."""
@@ -110,7 +110,7 @@ def _named(event: Event) -> str:
 
 
 def _since(moment_ns: int, dump: Dump) -> str:
-    return shown(max(0, dump.written_ns - moment_ns) / 1e9)
+    return show_duration(max(0, dump.written_ns - moment_ns) / 1e9)
 
 
 def _pids(jobs: Mapping[int, Sequence[Name]]) -> str:

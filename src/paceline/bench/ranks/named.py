@@ -21,6 +21,7 @@ from paceline import _engine
 from paceline.coordinate import Options, Span, coordinator
 from paceline.group.group import Group
 from paceline.order import Collective, order, parallel, scheme
+from paceline.runtime.process import runtime
 
 from .input_worker import InputWorker
 from .load import Load
@@ -165,7 +166,7 @@ class Training:
         """Some steps that aren't timed and `steps` that are: wall seconds and what the way has to tell of them."""
         with ExitStack() as stack:
             worker = stack.enter_context(InputWorker(self._input_units))
-            partition = self._group.home.partition
+            partition = runtime().partition
             if partition is not None and partition.parts.input:
                 os.sched_setaffinity(worker.pid, partition.parts.input)
             way = self._way()

@@ -1,0 +1,77 @@
+"""What a group needs of the process that it lives in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from paceline.rendezvous import Member
+from paceline.settings.settings import Settings
+from paceline.topology import Topology
+
+Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
+"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.runtime.plans.plans` makes them."""
+
+
+class Ending(Protocol):
+    """An operation that may still be under way."""
+
+    def done(self) -> bool: ...
+
+
+class Members(Protocol):
+    """Who is in a group, in rank order."""
+
+    @property
+    def members(self) -> Sequence[Member]: ...
+
+
+class Host(Protocol):
+    """The owner of the engine that groups share, `paceline.runtime.runtime.Runtime`. A test may have its own."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def plans(self) -> Plans:
+        """How groups are planned where nobody says otherwise."""
+        ...
+
+    @property
+    def usable(self) -> bool:
+        """Whether groups can be made: not closed, and not inherited by a fork."""
+        ...
+
+    def membership(self, channel: int) -> Members:
+        """Who is in the group with this channel. CommunicationError if there is none."""
+        ...
+
+    def subgroup(
+        self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
+    ) -> Any:
+        """A native group of these ranks of the group with channel `parent`. timeout: seconds for each collective."""
+        ...
+
+    def keeper(self, native: Any, timeout: float) -> Any:
+        """What keeps the plans of this group to its network; None on one machine."""
+        ...
+
+    def forget(self, channel: int) -> None:
+        """The group with this channel was closed."""
+        ...
+
+    def notify(self, operation: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once when this NOTIFY operation has finished, well or not."""
+        ...
+
+    def dropped(self, operation: Ending) -> None:
+        """Keep alive what an operation uses, which nobody holds any more, until it is over."""
+        ...
+
+    def show(self, channel: int, coordinator: Any) -> None:
+        """Let others see a coordinator. channel: of the group that carries its data."""
+        ...
+
+    def hide(self, channel: int) -> None:
+        """The coordinator on this channel closes."""
+        ...

@@ -1,0 +1,50 @@
+"""A collective under way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paceline.group.arguments import real
+from paceline.group.buffers import Buffer
+from paceline.group.host import Host
+
+
+class Operation:
+    """A collective under way.
+
+    Do not touch its arrays until it is done. They stay alive even if you drop this object.
+    """
+
+    def __init__(self, home: Host, native: Any, buffers: Sequence[Buffer]) -> None:
+        self._home = home
+        self._native = native
+        self._buffers = buffers
+        self._given_back = False
+
+    def __del__(self) -> None:
+        self._home.dropped(self)
+
+    def done(self) -> bool:
+        """Whether it is over, well or not; never waits."""
+        return bool(self._native.done())
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it is over, `timeout` seconds at most (default: the group's).
+
+        Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
+        """
+        try:
+            self._native.wait(-1.0 if timeout is None else timeout)
+        except TypeError:
+            real(timeout, "timeout")
+            raise
+        if not self._given_back:
+            self._given_back = True
+            for buffer in self._buffers:
+                buffer.give_back()
+
+    @property
+    def source(self) -> int:
+        """The rank that a `recv` heard from."""
+        return int(self._native.source)
