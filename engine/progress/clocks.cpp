@@ -36,6 +36,7 @@ void Engine::time_out(Operation& operation) {
     reason.append(separator).append(group.name_of(rank));
     separator = ", ";
   }
+  if (const auto note = notes_.find(urgent.id); note != notes_.end()) reason.append("; ").append(note->second);
   fail_group(group, {ErrorKind::timeout, reason});
 }
 

@@ -64,12 +64,24 @@ std::vector<Wait> Engine::waits() {
       Wait& wait = found.emplace_back();
       wait.operation = waiting->id;
       wait.time = now - waiting->started;
+      wait.left = waiting->deadline - now;
       wait.thread = waiting->waiter;
       wait.what = waiting->description() + (more > 0 ? " and " + std::to_string(more) + " more" : "");
       for (const int rank : absent(*waiting)) wait.missing.push_back(missed(group, rank, waiting->started));
     }
   }
   return found;
+}
+
+void Engine::annotate(std::uint64_t operation, std::string words) {
+  const auto lock = enter();
+  const auto waits = [this](std::uint64_t id) {
+    return std::ranges::any_of(active_, [id](const auto& active) {
+      return std::ranges::any_of(active->waiting(), [id](const auto& one) { return one.operation->id == id; });
+    });
+  };
+  std::erase_if(notes_, [&](const auto& note) { return !waits(note.first); });
+  if (waits(operation)) notes_[operation] = std::move(words);
 }
 
 Missing Engine::missed(const Group& group, int rank, Clock::time_point since) const {

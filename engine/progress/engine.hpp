@@ -46,7 +46,8 @@ struct Missing {
 struct Wait {
   std::uint64_t operation = 0;
   std::chrono::duration<double> time{};
-  std::uint64_t thread = 0;  // of the caller that waits, see Operation::waiter
+  std::chrono::duration<double> left{};  // until its deadline
+  std::uint64_t thread = 0;              // of the caller that waits, see Operation::waiter
   std::string what;
   std::vector<Missing> missing;
 };
@@ -102,6 +103,8 @@ class Engine final : private Inbox {
   std::chrono::nanoseconds exposed();
   // Of each group the oldest collective and the oldest point-to-point operation: what is behind them waits for them.
   std::vector<Wait> waits();
+  // What is said beside the reason if this operation, one of `waits`, reaches its deadline: where the ranks are.
+  void annotate(std::uint64_t operation, std::string words);
   // Who has nothing under way does not read, and cannot be asked where it is: if a peer on another machine has sent it
   // something, it says by itself at which line its program is. Cut to 255 bytes.
   void tell_line(std::string_view line);
@@ -218,6 +221,7 @@ class Engine final : private Inbox {
   std::vector<std::uint64_t> finished_;  // to be reported by serve
   EventRing events_;
   std::uint64_t last_id_ = 0;
+  std::unordered_map<std::uint64_t, std::string> notes_;  // see annotate
   Descriptor epoll_;
   Descriptor wake_;
   Descriptor alarm_;  // ends the sleep of an idle listener once there is an operation to watch

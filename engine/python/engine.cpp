@@ -64,7 +64,7 @@ nb::list waits(Engine& self) {
     nb::list missing;
     for (const Missing& one : wait.missing)
       missing.append(nb::make_tuple(one.who, one.last, one.line, one.ago.count()));
-    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.thread, wait.what, missing));
+    rows.append(nb::make_tuple(wait.operation, wait.time.count(), wait.left.count(), wait.thread, wait.what, missing));
   }
   return rows;
 }
@@ -105,6 +105,7 @@ void bind_engine(nb::module_& m) {
       .def(
           "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
       .def("waits", &waits)
+      .def("annotate", &Engine::annotate, "operation"_a, "words"_a, Release())
       .def("tell_line", &Engine::tell_line, "line"_a, Release());
 }
 

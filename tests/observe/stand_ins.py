@@ -77,6 +77,9 @@ class FakeEngine:
     def waits(self) -> list[Any]:
         return self.waiting
 
+    def annotate(self, operation: int, words: str) -> None:
+        raise AssertionError("nobody watches here")
+
     def tell_line(self, line: str) -> None:
         raise AssertionError("nobody watches here")
 

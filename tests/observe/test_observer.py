@@ -140,7 +140,7 @@ def test_a_rate_is_of_what_happened_between() -> None:
 
 def test_figures_survive_their_journey() -> None:
     engine = FakeEngine(rows=[operation(1), operation(2, state="running")])
-    engine.waiting = [(2, 61.5, 0, "all_reduce #2", [("rank 1 (host b, pid 5)", "all_reduce #1")])]
+    engine.waiting = [(2, 61.5, 9.0, 0, "all_reduce #2", [("rank 1 (host b, pid 5)", "all_reduce #1")])]
     source = FakeCoordinator()
     source.add(FakeRecord("w", last=True, submitted_ns=5, done_ns=9))
     figures = observer(engine, c5=source).figures()

@@ -101,6 +101,22 @@ TEST(a_timeout_names_who_is_missing) {
   });
 }
 
+TEST(a_timeout_says_what_was_noted_of_the_operation) {
+  World world(2, [](int, int) { return Wire::shm; });
+  world.run([&](Rank& r) {
+    if (r.rank == 1) return;
+    std::vector<float> data(10);
+    const auto late =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    CHECK(r.engine->waits()[0].left.count() > 0);
+    r.engine->annotate(late->id, "before: late.py:7");
+    r.engine->annotate(late->id + 1, "nobody");
+    const auto error = failure_of([&] { r.engine->wait(*late, std::chrono::milliseconds(50)); });
+    CHECK(error.kind == ErrorKind::timeout);
+    CHECK(error.message.ends_with("waits for rank 1 (thread); before: late.py:7"));
+  });
+}
+
 TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
   on_every_wire([](Wire wire) {
     World world(3, [=](int, int) { return wire; });

@@ -49,7 +49,7 @@ class Lookout:
     """Of one rank, from its first group on. Costs nothing until something is asked for.
 
     me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
-    this rank, for `paceline trace`.
+    this rank, for `paceline trace`. timeout: seconds that the job's operations may take, if they are told no others.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Lookout:
         rank: int,
         me: str,
         trace: Callable[[], bytes],
+        timeout: float,
     ) -> None:
         self._job, world = next(iter(groups.items()))
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
@@ -78,7 +79,7 @@ class Lookout:
         self._ready: Ready | None = None
         patience = settings.stall_seconds
         patience = DEFAULT_SECONDS if patience is None else patience
-        stalls = Stalls(engine.waits, me, patience, self._whereabouts, engine.tell_line)
+        stalls = Stalls(engine, me, patience, timeout, self._whereabouts)
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
         self._watch = Watch(self._name, stalls, self._answer)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from paceline.formats.sizes import show_duration
 from paceline.monitor.source_line import users_line
@@ -14,65 +16,91 @@ DEFAULT_SECONDS = 60.0
 
 Missing = tuple[str, str, str, float]
 """Who, in what it was last heard of, at which line it said it was, how many seconds ago; words may be empty."""
-Wait = tuple[int, float, int, str, Sequence[Missing]]
-"""As `Engine.waits()` gives them: operation, seconds, waiting thread or 0, description, who is missing."""
+Wait = tuple[int, float, float, int, str, Sequence[Missing]]
+"""As `Engine.waits()` gives them: operation, seconds, seconds to its deadline, waiting thread or 0, description, who is
+missing."""
 
 _NAMED = 4
+_LEAD = 5.0  # seconds before its deadline in which where the ranks are is found out for the error
 
 log = logging.getLogger("paceline")
+
+
+class Engine(Protocol):
+    """What is asked of the engine."""
+
+    def waits(self) -> Sequence[Wait]: ...
+    def annotate(self, operation: int, words: str, /) -> None: ...
+    def tell_line(self, line: str, /) -> None: ...
 
 
 class Stalls:
     """Warns of an operation once it has waited `seconds` (0: never), and again each time its wait has doubled.
 
+    Shortly before an operation's deadline it notes for the error where the ranks are; `timeout` is how many seconds
+    operations may take as a rule. While nothing waits here it lets the engine tell others, who may wait for this rank
+    and wonder, where its main thread is: three times in `seconds`, or in `timeout` where that is less.
+
     rank: what to call this rank. whereabouts: where a rank that is missing, by its name, is now, in words or not at
-    all; it may take its time, and is asked in a thread of its own. tell: is told at which line this rank's main thread
-    is while nothing waits here, three times in `seconds`: others may wait for this rank, and wonder.
+    all; it may take its time, and is asked in a thread of its own.
     """
 
     def __init__(
         self,
-        waits: Callable[[], Sequence[Wait]],
+        engine: Engine,
         rank: str,
         seconds: float,
+        timeout: float,
         whereabouts: Callable[[str], str] | None = None,
-        tell: Callable[[str], None] | None = None,
     ) -> None:
-        self._waits, self._rank, self._seconds = waits, rank, seconds
-        self._whereabouts, self._tell = whereabouts, tell
+        self._engine, self._rank, self._seconds = engine, rank, seconds or math.inf
+        self._whereabouts = whereabouts
+        self._period = min(self._seconds, timeout) / 3
         self._due: dict[int, float] = {}
+        self._noted: set[int] = set()
 
-    def check(self) -> float | None:
-        """Warn of what is due. Returns after how many seconds the next could be, None for never."""
-        if not self._seconds:
-            return None
-        waits = self._waits()
+    def check(self) -> float:
+        """Do what is due. Returns after how many seconds something could be, at the latest."""
+        waits = self._engine.waits()
         self._due = {operation: self._due.get(operation, self._seconds) for operation, *_ in waits}
-        soonest = self._seconds
-        if self._tell is not None:
-            soonest /= 3
-            if not waits:
-                self._tell(users_line().encode("ascii", "backslashreplace").decode())
-        for operation, seconds, thread, what, missing in waits:
+        self._noted.intersection_update(self._due)
+        if not waits:
+            self._engine.tell_line(users_line().encode("ascii", "backslashreplace").decode())
+        soonest = self._period
+        for operation, seconds, left, thread, what, missing in waits:
             if seconds >= self._due[operation]:
                 self._warn(f"stalled {show_duration(seconds)}: {what}", missing, _place(thread, self._rank))
                 while self._due[operation] <= seconds:
                     self._due[operation] *= 2
+            lead = min(_LEAD, (seconds + left) / 2)
+            if left > lead:
+                soonest = min(soonest, left - lead)
+            elif operation not in self._noted:
+                self._noted.add(operation)
+                self._note(operation, left, missing, _place(thread, self._rank))
             soonest = min(soonest, self._due[operation] - seconds)
         return soonest
 
     def _warn(self, what: str, missing: Sequence[Missing], place: str) -> None:
-        def say() -> None:
-            log.warning("%s; %s; %s", what, self._missing(missing), place)
+        self._ask(missing, lambda: log.warning("%s; %s; %s", what, self._missing(missing), place))
 
+    def _note(self, operation: int, left: float, missing: Sequence[Missing], place: str) -> None:
+        def note() -> None:
+            known = [(who, self._where(who, line, ago)) for who, _, line, ago in missing[:_NAMED]]
+            words = [*(f"{who}, {where}" for who, where in known if where), place]
+            self._engine.annotate(operation, f"{show_duration(max(left, 0.0))} before: {'; '.join(words)}")
+
+        self._ask(missing, note)
+
+    def _ask(self, missing: Sequence[Missing], then: Callable[[], None]) -> None:
         # Two ranks may be missing to each other: both have to answer while they ask.
         if missing and self._whereabouts is not None:
             try:
-                threading.Thread(target=say, name="paceline-stall", daemon=True).start()
+                threading.Thread(target=then, name="paceline-stall", daemon=True).start()
                 return
             except RuntimeError:  # the interpreter is ending, and starts no thread any more
                 pass
-        say()
+        then()
 
     def _missing(self, missing: Sequence[Missing]) -> str:
         if not missing:
@@ -82,10 +110,12 @@ class Stalls:
         return "missing " + " and ".join([*named, *more])
 
     def _named(self, who: str, last: str, line: str, ago: float) -> str:
-        where = self._whereabouts(who) if self._whereabouts is not None else ""
-        if line and not where:
-            where = f"{show_duration(ago)} ago at {line}"
-        return ", ".join(filter(None, [who, f"last heard of in {last}" if last else "not heard of yet", where]))
+        heard = f"last heard of in {last}" if last else "not heard of yet"
+        return ", ".join(filter(None, [who, heard, self._where(who, line, ago)]))
+
+    def _where(self, who: str, line: str, ago: float) -> str:
+        now = self._whereabouts(who) if self._whereabouts is not None else ""
+        return now or (f"{show_duration(ago)} ago at {line}" if line else "")
 
 
 def _place(thread: int, rank: str) -> str:

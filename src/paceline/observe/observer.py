@@ -40,6 +40,7 @@ class Engine(Protocol):
     def events(self, after: int = 0, /) -> list[Any]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> Sequence[Wait]: ...
+    def annotate(self, operation: int, words: str, /) -> None: ...
     def tell_line(self, line: str, /) -> None: ...
 
 
@@ -132,7 +133,7 @@ class Observer:
                 policies=dict(self._policies),
                 waits=tuple(
                     Waiting(what, round(seconds, 6), tuple(who for who, *_ in missing))
-                    for _, seconds, _, what, missing in self._engine.waits()
+                    for _, seconds, _, _, what, missing in self._engine.waits()
                 ),
                 arrivals=tuple(self._arrivals),
                 groups={

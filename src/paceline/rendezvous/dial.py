@@ -176,6 +176,16 @@ def _unreached(
     return f"cannot reach {who} from {here}{within}: {'; '.join(troubles.values())}"
 
 
+def wait_for_name(host: str, deadline: Deadline, reminder: Reminder) -> None:
+    """Return once `host` resolves here. Raises RendezvousError at the deadline."""
+    problem = f"DNS: the name {host} of rank 0 does not resolve on its own machine"
+    while not resolve(host):
+        if deadline.passed:
+            raise RendezvousError(f"{problem} within {deadline.seconds:g} s")
+        reminder.check(lambda: problem)
+        time.sleep(min(_LONGEST_PAUSE, deadline.remaining()))
+
+
 def resolve(host: str) -> list[str]:
     """Addresses of a host name (or address), IPv4 first; empty where it does not resolve."""
     try:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from paceline.errors import ConfigurationError
 from paceline.group.arguments import real, whole
 from paceline.group.group import Group
+from paceline.limits import Limits
 from paceline.rendezvous import OwnStore, open_store
 from paceline.rendezvous.deadline import Deadline
 from paceline.runtime.process import runtime
-from paceline.runtime.runtime import DEFAULT_TIMEOUT
 from paceline.settings.settings import Settings
 
 
@@ -18,8 +18,8 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     """Join this process to its job; returns the group of all ranks.
 
     Who this rank is comes from the launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) unless
-    `rank` and `size` are given. timeout: seconds for the meeting and then for every collective; without it these are
-    PACELINE_START_TIMEOUT and PACELINE_TIMEOUT, or 1800. Raises ConfigurationError for arguments or an environment
+    `rank` and `size` are given. timeout: seconds for the meeting and then for every collective; see `Limits` for what
+    holds without it. Raises ConfigurationError for arguments or an environment
     that make no sense, RendezvousError if the ranks cannot meet.
     """
     if (rank is None) != (size is None):
@@ -31,25 +31,15 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     settings = runtime().settings
     if rank is not None and size is not None:
         settings = replace(settings, rank=rank, size=size, local_size=None)
-    return join(open_store(settings, _meeting(settings, timeout)), settings, timeout)
+    return join(open_store(settings, Limits.of(settings, timeout).meeting), settings, timeout)
 
 
 def join(store: OwnStore, settings: Settings, timeout: float | None = None) -> Group:
     """As `init`, through a store that is closed afterwards."""
     home = runtime()
-    patience, meeting = _patience(settings, timeout), _meeting(settings, timeout)
+    limits = Limits.of(settings, timeout)
     try:
-        native = home.group(store, settings.rank, settings.size, meeting)
-        if meeting != patience:
-            native.set_timeout(patience)
+        native = home.group(store, settings.rank, settings.size, limits.operation, meeting=limits.meeting)
     finally:
-        store.close(Deadline(meeting))
-    return Group(home, native, patience)
-
-
-def _patience(settings: Settings, timeout: float | None) -> float:
-    return timeout or settings.timeout or DEFAULT_TIMEOUT
-
-
-def _meeting(settings: Settings, timeout: float | None) -> float:
-    return timeout or settings.start_timeout or _patience(settings, timeout)
+        store.close(Deadline(limits.meeting))
+    return Group(home, native, limits.operation)

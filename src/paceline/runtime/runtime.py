@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("paceline")
 
-DEFAULT_TIMEOUT = 1800.0
-"""Seconds, as in torch.distributed; PACELINE_TIMEOUT and the faces' arguments replace it."""
-
 
 class Runtime:
     """Owns the engine of this process. Thread-safe; groups are made one at a time."""
@@ -67,19 +64,28 @@ class Runtime:
         self.partition: Partition | None = None
         """The CPUs of engine, input workers and compute, and why; known after the first group was made."""
 
-    def group(self, store: Store | None, rank: int, size: int, timeout: float, plans: Plans | None = None) -> Any:
+    def group(
+        self,
+        store: Store | None,
+        rank: int,
+        size: int,
+        timeout: float,
+        plans: Plans | None = None,
+        *,
+        meeting: float | None = None,
+    ) -> Any:
         """Meet the other ranks of a new group through `store`, and make the `_engine.Group`.
 
-        Collective: all processes make their groups in the same order. `timeout` (seconds) is for the meeting
-        and then for every collective. Raises RendezvousError.
+        Collective: all processes make their groups in the same order. `timeout` is the seconds for every collective,
+        `meeting` those for the meeting (default: as many). Raises RendezvousError.
         """
         self._check()
         with self._meeting:
-            meeting = meet(
+            met = meet(
                 store,
                 rank,
                 size,
-                timeout,
+                timeout if meeting is None else meeting,
                 process=self._process,
                 settings=self.settings,
                 native=self._native,
@@ -89,13 +95,11 @@ class Runtime:
                 check=self._groups.check,
             )
             with self._lock:
-                links = self._adopt(meeting, rank).links
-                handles = tuple(-1 if m.rank == rank else links[m.process] for m in meeting.members)
-                group = self._make(meeting.channel, Membership(rank, meeting.members, handles), timeout, plans)
+                links = self._adopt(met, rank).links
+                handles = tuple(-1 if m.rank == rank else links[m.process] for m in met.members)
+                group = self._make(met.channel, Membership(rank, met.members, handles), timeout, plans)
             assert self._lookout is not None
-            self._lookout.begin(
-                lambda pair, channel: self.subgroup(meeting.channel, pair, channel, timeout, self.plans)
-            )
+            self._lookout.begin(lambda pair, channel: self.subgroup(met.channel, pair, channel, timeout, self.plans))
             return group
 
     def subgroup(
@@ -264,7 +268,8 @@ class Runtime:
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
-            self._lookout = Lookout(self.settings, engine, self._records.groups, membership.rank, me, self._trace)
+            groups = self._records.groups
+            self._lookout = Lookout(self.settings, engine, groups, membership.rank, me, self._trace, timeout)
         keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
         if keeper is None:
             return group

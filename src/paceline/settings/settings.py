@@ -43,6 +43,8 @@ class Settings:
     """The variable that told the rank: what every rank's environment has and the launcher's own has not."""
     master_address: str | None = None
     master_port: int | None = None
+    master_port_taken: bool = False
+    """The launcher itself listens on `master_port`, as torchrun's agent does."""
     store_ports: tuple[int, ...] = ()
     """Where rank 0 may listen for the raw face's store, in the order to try."""
     job: str = ""
@@ -123,6 +125,7 @@ class Settings:
             rank_variable=view.rank_variable,
             master_address=view.master_address,
             master_port=view.master_port,
+            master_port_taken=view.master_port_taken,
             store_ports=_store_ports(view, ports),
             job=view.job,
             secret=said(parsers.secret, "PACELINE_SECRET"),

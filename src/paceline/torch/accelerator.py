@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.limits import Limits
 from paceline.torch.opaque import opaque
 
 
@@ -19,7 +20,7 @@ class Accelerator:
     _store: dist.Store
     _rank: int
     _size: int
-    _timeout: float
+    _limits: Limits
     _inner: Any = None
 
     def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: Any) -> dist.Work:
@@ -36,7 +37,7 @@ class Accelerator:
                     "paceline moves CPU tensors and hands CUDA tensors to NCCL; "
                     f"it cannot move a {device.type} tensor here"
                 )
-            self._inner = _nccl_group(self._store, self._rank, self._size, self._timeout)
+            self._inner = _nccl_group(self._store, self._rank, self._size, self._limits.operation)
         return self._inner
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,9 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
+from paceline.limits import Limits
 from paceline.runtime.process import runtime
+from paceline.torch import timeouts
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
 from paceline.torch.movements import Movements
@@ -32,28 +35,33 @@ _alive: set[PacelineProcessGroup] = set()
 class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     """All ranks of one torch process group.
 
-    `store` is torch's rendezvous store for this group, `rank` and `size` are the group's own, `timeout` is in
-    seconds, `name` is torch's name of the group. Making one is a collective: it returns when all ranks have
-    met.
+    `store` is torch's rendezvous store for this group, `rank` and `size` are the group's own, `name` is torch's name of
+    the group. Making one is a collective: it returns when all ranks have met, within `limits.meeting` seconds.
     """
 
     supports_splitting = True
     supports_coalescing = False
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: float, name: str = "") -> None:
+    def __init__(self, store: dist.Store, rank: int, size: int, limits: Limits, name: str = "") -> None:
         super().__init__(rank, size)
         home = runtime()
         self._store = store
         self._rank = rank
         self._size = size
-        self._timeout = timeout
+        self._limits = limits
         self._name = name
         self._description = "undefined"
         self._window = None
         self._splits = 0
         self._home = home
         self._notify = home.notify
-        self._group = home.group(store, rank, size, timeout)  # type: ignore[arg-type]  # its stub knows no bytes
+        self._group = home.group(
+            store,  # type: ignore[arg-type]  # its stub knows no bytes
+            rank,
+            size,
+            limits.operation,
+            meeting=limits.meeting,
+        )
         self._second: _engine.Group | None = None
         self._returning = Returning()
         self._open = True
@@ -83,8 +91,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             self._inner.abort()
 
     def set_timeout(self, timeout: timedelta) -> None:
-        self._timeout = timeout.total_seconds()
-        self._group.set_timeout(self._timeout)
+        self._limits = replace(self._limits, operation=timeout.total_seconds())
+        self._group.set_timeout(self._limits.operation)
 
     setTimeout = _set_default_timeout = set_timeout
 
@@ -106,8 +114,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             return None
         first = min(new_ranks)
         store = dist.PrefixStore(f"{name}/{first}/", self._store)
-        seconds = self._timeout if timeout is None else timeout.total_seconds()
-        group = PacelineProcessGroup(store, list(new_ranks).index(self._rank), len(new_ranks), seconds, name)
+        given = self._limits if timeout is None else timeouts.limits(self._home.settings, timeout)
+        group = PacelineProcessGroup(store, list(new_ranks).index(self._rank), len(new_ranks), given, name)
         group._description = group_desc or f"{self._description}:split:{self._splits}"
         return group
 
@@ -124,7 +132,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             digest = hashlib.sha256(f"callbacks of {self._group.channel}".encode()).digest()
             channel = int.from_bytes(digest[:8], "big") >> 1
             members = range(self._size)
-            self._second = self._home.subgroup(self._group.channel, members, channel, self._timeout)
+            self._second = self._home.subgroup(self._group.channel, members, channel, self._limits.operation)
         return self._second
 
     # -- names and numbers ------------------------------------------------------------------------------------
@@ -162,7 +170,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     @property
     def options(self) -> Any:
-        return c10d.Backend.Options(NAME, timedelta(seconds=self._timeout))
+        return c10d.Backend.Options(NAME, timedelta(seconds=self._limits.operation))
 
     @property
     def _device_types(self) -> list[torch.device]:

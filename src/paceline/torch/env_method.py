@@ -1,41 +1,76 @@
-"""`env://`, torch's default way to meet, where the launcher says in its own words who a rank is: mpirun, mpiexec, srun.
+"""How a process group's ranks meet by `env://`, torch's default, and by `tcp://`.
 
-torch's own handler knows RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT only, and raises when one of them is missing.
+By `env://` torch's own handler knows RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT only, and raises when one of them is
+missing: here also what mpirun, mpiexec and srun say in their own words counts.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
 
 from paceline.errors import ConfigurationError
+from paceline.rendezvous.dial import TcpAddress
 from paceline.settings.settings import Settings
+from paceline.torch.registration import NAME
 
 Handler = Callable[..., Iterator[tuple[dist.Store, int, int]]]
 
 
 def extend() -> None:
-    """Let `env://` understand these launchers too. Does nothing where it does, or where torch has changed."""
+    """Put these handlers before torch's own. Does nothing where they are, or where torch has changed."""
     module = importlib.import_module("torch.distributed.rendezvous")  # torch.distributed hides it behind a function
     handlers: dict[str, Handler] = getattr(module, "_rendezvous_handlers", {})
-    known = handlers.get("env")
-    if known is not None and getattr(known, "func", None) is not _handler:
-        handlers["env"] = partial(_handler, known)
+    for scheme in ("env", "tcp"):
+        known = handlers.get(scheme)
+        if known is not None and getattr(known, "func", None) is not _handler:
+            handlers[scheme] = partial(_handler, known)
 
 
 def _handler(
     torchs: Handler, url: str, timeout: timedelta = dist.default_pg_timeout, **others: Any
 ) -> Iterator[tuple[dist.Store, int, int]]:
-    settings = None if "rank=" in url else _told_otherwise()
-    if settings is None:
+    ours = _ours()
+    by_launcher = None if url.startswith("tcp:") or "rank=" in url else _told_otherwise()
+    if by_launcher is not None:
+        yield _store(by_launcher, _seconds(by_launcher, timeout, ours)), by_launcher.rank, by_launcher.size
+        return
+    if not ours:
         yield from torchs(url, timeout=timeout, **others)
-    else:
-        yield _store(settings, timeout), settings.rank, settings.size
+        return
+    settings = Settings.from_environment()
+    seconds = _seconds(settings, timeout, ours)
+    known = None if settings.master_port_taken else _known(url, settings)
+    if known is None:
+        yield from torchs(url, timeout=timedelta(seconds=seconds), **others)
+        return
+    from paceline.torch.first_store import store_at
+
+    place, rank, size = known
+    yield store_at(place, rank, size, seconds, settings.stall_seconds), rank, size
+
+
+def _ours() -> bool:
+    """Whether the `init_process_group` that asks is for this backend: torch does not tell its handlers."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "init_process_group":
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and NAME in str(frame.f_locals.get("backend"))
+
+
+def _seconds(settings: Settings, timeout: timedelta, ours: bool) -> float:
+    if not ours:
+        return timeout.total_seconds()
+    from paceline.torch.timeouts import limits
+
+    return limits(settings, timeout).meeting
 
 
 def _told_otherwise() -> Settings | None:
@@ -47,17 +82,35 @@ def _told_otherwise() -> Settings | None:
     return None if settings.rank_variable in (None, "RANK") else settings
 
 
-def _store(settings: Settings, timeout: timedelta) -> dist.Store:
+def _known(url: str, settings: Settings) -> tuple[TcpAddress, int, int] | None:
+    """Where the store is, and who this rank is; None where torch should complain."""
+    parts = urlsplit(url)
+    asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    host, port = settings.master_address, settings.master_port
+    if parts.scheme == "tcp":
+        host, port = parts.hostname, parts.port
+    told = settings.rank_variable == "RANK"
+    try:
+        rank = int(asked["rank"]) if "rank" in asked or not told else settings.rank
+        size = int(asked["world_size"]) if "world_size" in asked or not told else settings.size
+    except (KeyError, ValueError):
+        return None
+    return (TcpAddress(host, port), rank, size) if host and port and 0 <= rank < size else None
+
+
+def _store(settings: Settings, seconds: float) -> dist.Store:
     rank, size, host = settings.rank, settings.size, settings.master_address
     if host is not None and settings.master_port is not None:
-        return dist.TCPStore(host, settings.master_port, size, rank == 0, timeout, multi_tenant=True)
+        from paceline.torch.first_store import store_at
+
+        return store_at(TcpAddress(host, settings.master_port), rank, size, seconds, settings.stall_seconds)
     from paceline.rendezvous import open_store
     from paceline.rendezvous.assembly import Assembly
     from paceline.rendezvous.deadline import Deadline
     from paceline.rendezvous.listener import listen_tcp
     from paceline.rendezvous.store_server import bind_addresses
 
-    deadline = Deadline(timeout.total_seconds())
+    deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline.seconds)  # raises where nothing says where rank 0 is
     store: dist.Store | None = None
     place: dict[str, Any] = {}

@@ -29,12 +29,14 @@ def _create(options: Any, backend_options: object) -> PacelineProcessGroup:
     from paceline.torch import compat
 
     compat.require_supported_torch()
+    from paceline.runtime.process import runtime
     from paceline.torch.backend import PacelineProcessGroup
+    from paceline.torch.timeouts import limits
 
     return PacelineProcessGroup(
         options.store,
         options.group_rank,
         options.group_size,
-        options.timeout.total_seconds(),
+        limits(runtime().settings, options.timeout),
         options.group_id,
     )

@@ -1,0 +1,15 @@
+"""Which limits hold in a process group of torch's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from paceline.limits import Limits
+from paceline.settings.settings import Settings
+
+
+def limits(settings: Settings, timeout: timedelta) -> Limits:
+    """timeout: as torch hands it on, which is its own half hour where the script names none."""
+    return Limits.of(settings, None if timeout == dist.default_pg_timeout else timeout.total_seconds())
