@@ -5,8 +5,10 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,12 +26,12 @@ from launched import (
     wait_until,
 )
 
+from paceline.launch import torchrun
+
 FILES = ["rank-0", "rank-1", "orphan-0", "orphan-1"]
 
 
 def launchers() -> list[object]:
-    from paceline.launch import torchrun
-
     skip = pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
     return [pytest.param(("--direct",), id="direct"), pytest.param((), id="torchrun", marks=skip)]
 
@@ -114,6 +116,31 @@ def test_after_a_timeout_the_rank_that_did_not_come_is_named(tmp_path: Path, lau
     assert re.search(r", pid \d+\), which did not come in time; rank [012] \(pid \d+\) exited with code 1, which", said)
     assert words.splitlines()[0] == "Traceback (most recent call last):" and "reached its timeout of " in words
     assert "first to fail" not in err
+
+
+@pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
+def test_a_machine_that_waits_for_another_says_so_and_where(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+    meeting = ("--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", place, "--rdzv-id", "alone")
+    env = environment(PACELINE_STALL_SECONDS="0.5")
+    run = paceline_run("-n", "1", "--grace", "1", *meeting, program(tmp_path, "never begins"), env=env)
+    deadline = threading.Timer(100, run.kill)
+    deadline.start()
+    words = (
+        f"no rank has started on {socket.gethostname()}: torchrun waits until 2 machines (--nnodes) have met at {place}"
+    )
+    try:
+        assert run.stderr is not None
+        line = next(line for line in run.stderr if "which answers" in line)
+        assert re.fullmatch(
+            rf"paceline: stalled \S+ s: {re.escape(words)}, which answers: start the same command on the others\n", line
+        )
+    finally:
+        deadline.cancel()
+        run.send_signal(signal.SIGINT)
+        code, _, _ = finish(run, 60)
+    assert code == 130
 
 
 @pytest.mark.parametrize("launcher", launchers())

@@ -97,6 +97,10 @@ def test_the_user_chooses_another_interface(lab: Lab) -> None:
     results = job(lab, {0: 0, 1: 1}, PACELINE_INTERFACE="10.78.0.0/16", MASTER_ADDR="10.78.0.1")
     assert [out for out, _ in results] == ["sum 2.0\n"] * 2
     assert "listens on eth0 10.78.0.1: PACELINE_INTERFACE" in results[0][1]
+    apart = job(lab, {0: 0, 1: 1}, PACELINE_INTERFACE="10.78.0.0/16")
+    assert [out for out, _ in apart] == ["sum 2.0\n"] * 2, apart
+    assert f"the store of rank 0 listens on eth0 {lab.machines[0].address}: MASTER_ADDR names it" in apart[0][1]
+    assert "listens on eth0 10.78.0.1: PACELINE_INTERFACE" in apart[0][1]
     wrong = job(lab, {0: 0, 1: 1}, timeout=3.0, PACELINE_INTERFACE="ib0")[0][0]
     assert "PACELINE_INTERFACE=ib0 fits no address" in wrong
     assert f"eth0 {lab.machines[0].address}" in wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,11 @@ from functools import partial
 import pytest
 from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
+from paceline.errors import RendezvousError
 from paceline.rendezvous import Meeting, meet, open_store, reminder
+from paceline.rendezvous.assembly import Assembly
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.meet import _introduction
 from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.store import MemoryStore, Store
 
@@ -45,12 +50,12 @@ def said() -> Iterator[Said]:
     reminder.log.removeHandler(handler)
 
 
-def join(store: Store, rank: int, size: int) -> Meeting:
+def join(store: Store, rank: int, size: int, seconds: float = DEADLINE) -> Meeting:
     return meet(
         store,
         rank,
         size,
-        DEADLINE,
+        seconds,
         process=process(host=f"node{rank}"),
         settings=settings(rank, size, stall_seconds=STALL),
         native=FakeNative(),
@@ -83,6 +88,41 @@ def test_who_is_missing_is_said_and_then_comes(said: Said, missing: int) -> None
     assert not any("did not answer" in line for line in said.lines)
 
 
+def test_every_rank_names_who_keeps_all_from_going_on(said: Said) -> None:
+    """Not rank 0, which waits as well."""
+    store, silent = MemoryStore(), threading.Event()
+
+    def rank(number: int) -> None:
+        one = Assembly(store, number, 3, Deadline(DEADLINE), STALL, "a store")
+        me = _introduction(number, 3, process(host=f"node{number}"), settings(number, 3))
+        one.introduce(me, set(), lambda members: {})
+        one.settle("meeting")
+        if number == 2:
+            assert silent.wait(DEADLINE)
+        one.gather("doors", {})
+
+    def speak() -> None:
+        with said.changed:
+            assert said.changed.wait_for(lambda: len(blamed()) >= 2, DEADLINE), said.lines
+        silent.set()
+
+    def blamed() -> list[str]:
+        return [line.partition(": ")[2] for line in said.lines if "then said nothing" in line]
+
+    good(in_threads([*(partial(rank, number) for number in range(3)), speak]))
+    assert {re.sub(r"pid \d+", "pid", line) for line in blamed()} == {
+        "rank 2 (host node2, pid) joined, but then said nothing"
+    }
+
+
+def test_in_a_large_job_rank_0_alone_looks_for_everybody(said: Said) -> None:
+    store = MemoryStore()
+    with pytest.raises(
+        RendezvousError, match=r"^rank 0 has not joined within 0.05 s \(rank 70 on node70 of 100 ranks\)"
+    ):
+        join(store, 70, 100, 0.05)
+
+
 def test_who_finds_no_store_says_so(said: Said) -> None:
     job = secrets.token_hex(8)
     alone = [settings(rank, 2, local_size=2, job=job, stall_seconds=STALL) for rank in range(2)]
@@ -105,6 +145,15 @@ def test_it_comes_again_when_the_wait_has_doubled(said: Said, monkeypatch: pytes
     for _ in range(8):
         one.check(lambda: "nobody comes")
     assert said.lines == [f"stalled {seconds} s: nobody comes" for seconds in (10, 20, 41)]
+
+
+def test_the_first_comes_after_five_seconds(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 104.9, 105.0])
+    monkeypatch.setattr(reminder.time, "monotonic", lambda: next(clock))
+    one = Reminder()
+    for _ in range(2):
+        one.check(lambda: "nobody comes")
+    assert said.lines == ["stalled 5 s: nobody comes"]
 
 
 def test_never_is_never(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

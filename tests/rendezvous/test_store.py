@@ -15,9 +15,10 @@ import pytest
 from rendezvous_fakes import good, in_threads, settings
 
 from paceline.errors import RendezvousError
-from paceline.rendezvous import open_store, store_server
+from paceline.rendezvous import dial, open_store, store_server
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
+from paceline.rendezvous.interfaces import Candidate
 from paceline.rendezvous.listener import bind_tcp
 from paceline.rendezvous.store import (
     LONGEST_VALUE,
@@ -301,7 +302,7 @@ def test_where_the_store_is() -> None:
 
 def test_rank_0_listens_on_its_own_address_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian: a machine's own name resolves to 127.0.1.1 at home, and to the network's address elsewhere."""
-    monkeypatch.setattr(store_server, "resolve", lambda host: ["127.0.1.1"])
+    monkeypatch.setattr(store_server, "resolve", lambda host, seconds: ["127.0.1.1"])
     monkeypatch.setattr("paceline.rendezvous.interfaces.source_address", lambda host: "127.0.0.1")
     names = [candidate.address for candidate in store_server.interfaces.addresses() if not candidate.loopback]
     if not names:
@@ -310,6 +311,37 @@ def test_rank_0_listens_on_its_own_address_only(monkeypatch: pytest.MonkeyPatch)
     assert found[0] in names
     assert found[1:] == ["127.0.1.1"]
     assert store_server.bind_addresses("127.0.1.1", settings(0, 2)) == ["127.0.1.1"]
+
+
+def test_a_resolver_without_a_server_does_not_lengthen_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes much longer to say so than the rank has."""
+    answer = threading.Event()
+
+    def ask(*arguments: Any, **more: Any) -> Any:
+        answer.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    job = {"job": "j", "master_address": "somewhere.invalid", "store_ports": (4711,), "secret": SECRET}
+    monkeypatch.setattr(dial.socket, "getaddrinfo", ask)
+    with pytest.raises(RendezvousError) as caught:
+        open_store(settings(1, 2, **job), 0.2)
+    assert not answer.is_set()
+    answer.set()
+    assert str(caught.value) == (
+        f"cannot reach the store of rank 0 from {socket.gethostname()} within 0.2 s: tcp somewhere.invalid port 4711: "
+        "DNS: the name somewhere.invalid does not resolve (the resolver does not answer)"
+    )
+
+
+def test_rank_0_listens_where_the_others_call_whatever_interface_the_data_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    candidates = [Candidate("eth0", "10.0.0.1", "10.0.0.0/8"), Candidate("ib0", "192.168.0.1", "192.168.0.0/16")]
+    monkeypatch.setattr(store_server.interfaces, "addresses", lambda: candidates)
+    monkeypatch.setattr(store_server, "resolve", lambda host, seconds: ["10.0.0.1"] if host == "master" else [])
+    wish = settings(0, 2, interface="ib0")
+    assert store_server.bind_addresses("master", wish) == ["10.0.0.1"]
+    assert store_server.bind_addresses("a name of a proxy", wish) == ["192.168.0.1"]
 
 
 def test_a_rank_that_never_came_is_not_waited_for_long() -> None:

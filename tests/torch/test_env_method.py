@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -58,6 +59,21 @@ def test_a_port_is_used_if_one_is_given() -> None:
 def test_without_an_address_the_error_says_what_to_set() -> None:
     ((_, error),) = finish([start(1, 2)])
     assert "nothing says where rank 0 of the 2 ranks is (launcher: Open MPI): set MASTER_ADDR" in error
+
+
+def test_every_rank_names_the_one_that_is_late() -> None:
+    """And not each other."""
+    variables = {"MASTER_ADDR": "127.0.0.1", "PACELINE_STALL_SECONDS": "0.5"}
+    early = [start(rank, 3, **variables) for rank in range(2)]
+    try:
+        for rank in early:
+            assert rank.stderr is not None
+            first = next(line for line in rank.stderr if "/3 joined, missing rank " in line)
+            assert "2/3 joined, missing rank 2 (joined: rank 0 on " in first
+            assert re.search(r", rank 1 on \S+\); they meet at tcp 127\.0\.0\.1 port \d+$", first), first
+    finally:
+        told = finish([*early, start(2, 3, **variables)])
+    assert [out for out, _ in told] == [f"{rank} 3 3.0\n" for rank in range(3)], told
 
 
 def test_one_rank_alone() -> None:

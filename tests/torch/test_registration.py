@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from paceline.limits import Limits
 from paceline.torch import compat, register
 
 
@@ -62,7 +63,7 @@ def test_cuda_tensors_go_to_an_inner_group(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(accelerator, "_nccl_group", make)
     group: Any = accelerator.Accelerator()
-    group._store, group._rank, group._size, group._timeout = "store", 0, 1, 30.0
+    group._store, group._rank, group._size, group._limits = "store", 0, 1, Limits(60.0, 30.0)
     for _ in range(2):
         assert group._hand_over("allreduce", torch.device("cuda", 0), ["tensor"], "options") == "work"
     assert made == [("store", 0, 1, 30.0)]

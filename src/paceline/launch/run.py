@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from paceline.cpu.budget import CpuBudget, physical_cores
@@ -18,7 +19,9 @@ from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources
 from paceline.launch.stderr import Collector, Voice
-from paceline.launch.supervise import Signals, supervise
+from paceline.launch.supervise import Listener, Signals, supervise
+from paceline.launch.unstarted import Unstarted, waits_for
+from paceline.rendezvous.reminder import Reminder
 from paceline.settings.settings import Settings
 
 
@@ -60,7 +63,11 @@ def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
                 return supervise(job, selector, signals, None, request.grace)
         collector = Collector(selector)
         job = make(request, environment, collector.address, cores)
-        return watch(job, selector, signals, collector, request.grace, by_torchrun=not direct)
+        listener: Listener = collector
+        if not direct and not torchrun.one_machine(request.arguments, environ):
+            reminder = Reminder(_settings(environ).stall_seconds, say)
+            listener = Unstarted(collector, reminder, partial(waits_for, request.arguments, environ))
+        return watch(job, selector, signals, collector, request.grace, by_torchrun=not direct, listener=listener)
 
 
 def watch(
@@ -71,11 +78,15 @@ def watch(
     grace: float = 10.0,
     *,
     by_torchrun: bool = False,
+    listener: Listener | None = None,
 ) -> int:
-    """Start the job, see it to its end, and print who failed first; returns the exit code to leave with."""
+    """Start the job, see it to its end, and print who failed first; returns the exit code to leave with.
+
+    listener: what stands before the collector.
+    """
     with job:
         agent = _listen_to_agent(job, collector) if by_torchrun else None
-        code = supervise(job, selector, signals, collector, grace)
+        code = supervise(job, selector, signals, listener or collector, grace)
     collector.close()
     if code and not signals.received:
         cause = first_failure(job, collector, agent)
@@ -88,8 +99,7 @@ def watch(
 def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
     """Raises ValueError, one sentence that says what would be right, if the request can't be carried out."""
     arguments = request.arguments
-    ours = {name for name in environ if name.startswith("PACELINE_") and name != "PACELINE_CORES"}  # see `division`
-    Settings.from_environment({name: environ[name] for name in ours})  # what each rank would refuse with a traceback
+    _settings(environ)  # what each rank would refuse with a traceback
     if not arguments.program:
         raise ValueError("name the program to run, for example: paceline run -n 4 train.py")
     if request.ranks.isdigit() and int(request.ranks) < 1:
@@ -188,6 +198,12 @@ def explain(cause: Cause) -> None:
 def say(line: str) -> None:
     """One line of the launcher's own, on stderr so that the program's stdout stays the program's."""
     print(f"paceline: {line}", file=sys.stderr, flush=True)
+
+
+def _settings(environ: Mapping[str, str]) -> Settings:
+    """What Paceline's own variables say, but for the one that `division` reads. Raises ConfigurationError."""
+    ours = {name for name in environ if name.startswith("PACELINE_") and name != "PACELINE_CORES"}
+    return Settings.from_environment({name: environ[name] for name in ours})
 
 
 def _direct_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:

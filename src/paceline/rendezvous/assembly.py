@@ -23,6 +23,8 @@ from paceline.rendezvous.store import Store
 
 _FIRST_PAUSE = 0.0005
 _LOOK = 0.1  # how often a rank that waits looks whether another one gave up
+_LOOKED_UP = 64  # the most ranks of a job in which each looks for itself who is there
+_NAMED = 20
 
 
 class FailedElsewhere(RendezvousError):
@@ -32,11 +34,14 @@ class FailedElsewhere(RendezvousError):
 class Assembly:
     """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed.
 
-    stall: see `Reminder`; rank 0 says who is missing, the others only if it is rank 0.
+    stall: see `Reminder`. place: where the store is, for messages.
     """
 
-    def __init__(self, store: Store, rank: int, size: int, deadline: Deadline, stall: float | None = None) -> None:
+    def __init__(
+        self, store: Store, rank: int, size: int, deadline: Deadline, stall: float | None = None, place: str = ""
+    ) -> None:
         self.rank, self.size, self.deadline = rank, size, deadline
+        self._meet_at = f"; they meet at {place}" if place else ""
         self._reminder = Reminder(stall)
         self._store = store
         self._prefix = "paceline/"
@@ -57,7 +62,7 @@ class Assembly:
             answer = self._preside(me, used, agree)
             self._set(everybody, answer)
         else:
-            answer = self._await_list(everybody, me)
+            answer = self._await_list(everybody, me, used)
         if "error" in answer:
             used.update(answer.get("tickets", []))
             raise RendezvousError(str(answer["error"]))
@@ -72,25 +77,25 @@ class Assembly:
         self._prefix = f"paceline/{name}/"
 
     def gather(self, what: str, mine: dict[str, Any], deadline: Deadline | None = None) -> list[dict[str, Any]]:
-        """One small JSON object from every rank, in rank order."""
+        """One small JSON object from every rank, in rank order. Before the ranks know each other: with its "host"."""
         deadline = deadline or self.deadline
         key, everybody = f"{self._prefix}{what}/", f"{self._prefix}{what}"
+        self._set(f"{key}{self.rank}", mine)
         if self.rank == 0:
             values = [mine]
             for rank in range(1, self.size):
-                self._await_key(f"{key}{rank}", deadline, rank)
+                self._await_key(f"{key}{rank}", deadline, what)
                 values.append(self._get(f"{key}{rank}", f"{what} of rank {rank}"))
             self._set(everybody, {"list": values})
             return values
-        self._set(f"{key}{self.rank}", mine)
-        self._await_key(everybody, deadline, 0)
+        self._await_key(everybody, deadline, what)
         values = _objects(self._get(everybody, what, LONGEST_RECORD * self.size), "list")
         if len(values) != self.size:
             raise RendezvousError(f"{what} in the store is malformed")
         return values
 
-    def _await_key(self, key: str, deadline: Deadline, rank: int) -> None:
-        self.wait(lambda: self._has(key), deadline, lambda within: self._silent(rank, within))
+    def _await_key(self, key: str, deadline: Deadline, what: str) -> None:
+        self.wait(lambda: self._has(key), deadline, lambda within: self._unsaid(what, within))
 
     def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[str], str]) -> None:
         """Poll until `ready`; RendezvousError with `problem` at the deadline, or with another rank's failure.
@@ -104,7 +109,7 @@ class Assembly:
                 next_look = Deadline(_LOOK)
             if deadline.passed:
                 raise RendezvousError(problem(f" within {self.deadline.seconds:g} s"))
-            self._reminder.check(lambda: problem("") if self._is_to_say() else "")
+            self._reminder.check(lambda: problem(""))
             time.sleep(min(pause, deadline.remaining()))
             pause = min(1.5 * pause, self._longest_pause)
 
@@ -124,9 +129,6 @@ class Assembly:
         for member in self._members:
             if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):
                 raise RendezvousError(f"{member} died while the ranks met")
-
-    def _is_to_say(self) -> bool:
-        return self.rank == 0 or not (self._members or self._has(f"{self._prefix}0"))
 
     def _look(self, ready: Callable[[], bool]) -> None:
         try:
@@ -158,7 +160,7 @@ class Assembly:
         key = f"paceline/{rank}"
         return Member.from_json(self._get(key, f"the record of rank {rank}"), rank) if self._has(key) else None
 
-    def _await_list(self, key: str, me: Member) -> dict[str, Any]:
+    def _await_list(self, key: str, me: Member, used: set[str]) -> dict[str, Any]:
         answers: list[dict[str, Any]] = []
 
         def ready() -> bool:
@@ -171,12 +173,12 @@ class Assembly:
             return bool(answers)
 
         # Rank 0's own deadline may end a moment later, and its answer is the better one.
-        self.wait(ready, self.deadline.later(1.0), lambda within: self._missing(me, set(), within))
+        self.wait(ready, self.deadline.later(1.0), lambda within: self._missing(me, used, within))
         return answers[0]
 
     def _joined(self, me: Member, used: set[str]) -> list[Member]:
         joined = []
-        for rank in range(self.size):
+        for rank in self._looked_up():
             try:
                 member = me if rank == self.rank else self._peek(rank)
             except RendezvousError:
@@ -185,19 +187,39 @@ class Assembly:
                 joined.append(member)
         return joined
 
-    def _missing(self, me: Member, used: set[str], within: str) -> str:
-        here = self._joined(me, used)
-        missing = sorted(set(range(self.size)) - {member.rank for member in here})
-        listed = ", ".join(map(str, missing[:20])) + (", ..." if len(missing) > 20 else "")
-        came = ", ".join(f"rank {m.rank} on {m.host}" for m in here[:20]) + (", ..." if len(here) > 20 else "")
-        if not missing:
-            return f"all {self.size} ranks joined, but rank 0 did not answer{within}: {came}"
-        plural = "rank" if len(missing) == 1 else "ranks"
-        return f"{len(here)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came})"
+    def _looked_up(self) -> Sequence[int]:
+        """Whose records this rank looks at for a message: rank 0 answers all who look, and looks itself."""
+        return range(self.size) if self.rank == 0 or self.size <= _LOOKED_UP else (0, self.rank)
 
-    def _silent(self, rank: int, within: str) -> str:
-        who = str(self._members[rank]) if self._members else f"rank {rank}"
-        return f"{who} joined, but then said nothing{within}"
+    def _missing(self, me: Member, used: set[str], within: str) -> str:
+        return self._who_is_here({member.rank: member.host for member in self._joined(me, used)}, within)
+
+    def _unsaid(self, what: str, within: str) -> str:
+        """Who has not said `what`; before the ranks know each other that is who has not come."""
+        keys = {rank: f"{self._prefix}{what}/{rank}" for rank in self._looked_up()}
+        said = {rank: key for rank, key in keys.items() if self._has(key)}
+        if not self._members:
+            hosts = {rank: str(self._get(key, what).get("host")) for rank, key in said.items()}
+            return self._who_is_here(hosts, within)
+        late = [str(self._members[rank]) for rank in keys if rank not in said]
+        if not late:
+            return f"{self._members[0]} has not passed on what the ranks said{within}"
+        more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
+        return f"{', '.join(late[:_NAMED])}{more} joined, but then said nothing{within}"
+
+    def _who_is_here(self, hosts: dict[int, str], within: str) -> str:
+        here = ", ".join(f"rank {rank} on {hosts[rank]}" for rank in sorted(hosts)[:_NAMED])
+        came = here + (", ..." if len(hosts) > _NAMED else "")
+        if len(self._looked_up()) < self.size:
+            lacking = "rank 0 has not joined" if 0 not in hosts else "rank 0 joined and knows who is missing"
+            return f"{lacking}{within} ({came} of {self.size} ranks){self._meet_at}"
+        missing = sorted(set(range(self.size)) - hosts.keys())
+        if not missing:
+            silence = "but rank 0 did not answer" if within else "and rank 0 has yet to answer"
+            return f"all {self.size} ranks joined, {silence}{within}: {came}{self._meet_at}"
+        listed = ", ".join(map(str, missing[:_NAMED])) + (", ..." if len(missing) > _NAMED else "")
+        plural = "rank" if len(missing) == 1 else "ranks"
+        return f"{len(hosts)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came}){self._meet_at}"
 
     def _has(self, key: str) -> bool:
         with _naming_the_store():

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
 import math
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous.congestion import avoid_bbr
@@ -26,6 +29,8 @@ T = TypeVar("T")
 _ATTEMPT = 3.0  # a dropped SYN is repeated by the kernel after 1 s; then a new attempt may take another route
 _TELLING = 1.0  # the deadline cuts the last attempt short: a silence shorter than this says nothing
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
+LOOKUP = 3.0
+"""Seconds that a name may take to resolve; a resolver that reaches no server takes 10 to 30 to say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> so
 def _connect_tcp(to: TcpAddress, timeout: float, source: str | None) -> socket.socket:
     """To the first address of the host that answers; raises what is wrong with the last one."""
     trouble = OSError(f"{to.host} has no address")
-    for family, kind, protocol, _, address in socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _, address in _look_up(to.host, to.port, timeout):
         sock = socket.socket(family, kind, protocol)
         try:
             avoid_bbr(sock)
@@ -95,6 +100,41 @@ def _connect_tcp(to: TcpAddress, timeout: float, source: str | None) -> socket.s
             sock.close()
             raise
     raise trouble
+
+
+class _Unanswered(socket.gaierror):
+    """The resolver does not answer."""
+
+
+def _look_up(host: str, port: int | None, seconds: float) -> list[tuple[Any, ...]]:
+    """`socket.getaddrinfo`, which knows no time limit. Raises gaierror."""
+    answers: SimpleQueue[list[tuple[Any, ...]] | Exception] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
+        except Exception as error:
+            answers.put(error)
+
+    if _is_address(host):
+        ask()
+    else:
+        threading.Thread(target=ask, name="paceline-lookup", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(0.0, seconds))
+    except Empty:
+        raise _Unanswered(socket.EAI_AGAIN, "the resolver does not answer") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def explain(error: Exception, endpoint: Endpoint) -> str:
@@ -144,7 +184,9 @@ def reach(
                 sock = connect(endpoint, max(0.01, min(_ATTEMPT, deadline.remaining())), source)
                 return converse(sock, conversation(sock), deadline), sock
             except (OSError, HungUp, Stranger, Refused) as error:
-                cut_short = isinstance(error, TimeoutError | Silent) and time.monotonic() - begin < _TELLING
+                cut_short = (
+                    isinstance(error, TimeoutError | Silent | _Unanswered) and time.monotonic() - begin < _TELLING
+                )
                 if endpoint not in troubles or not cut_short:
                     troubles[endpoint] = f"{endpoint}: {explain(error, endpoint)}"
                 if sock is not None:
@@ -154,7 +196,8 @@ def reach(
                 elif refused_since is None:
                     refused_since = Deadline(refusal)
                 gone = refused_since is not None and refused_since.passed
-                problem = partial(_unreached, who, source, endpoint, troubles)
+                here = socket.gethostname() if isinstance(error, socket.gaierror) else source
+                problem = partial(_unreached, who, here, endpoint, troubles)
                 if deadline.passed or gone or (isinstance(error, Refused) and len(endpoints) == 1):
                     limit = f" within {deadline.seconds:g} s" if deadline.passed else ""
                     raise RendezvousError(problem(limit)) from None
@@ -179,17 +222,17 @@ def _unreached(
 def wait_for_name(host: str, deadline: Deadline, reminder: Reminder) -> None:
     """Return once `host` resolves here. Raises RendezvousError at the deadline."""
     problem = f"DNS: the name {host} of rank 0 does not resolve on its own machine"
-    while not resolve(host):
+    while not resolve(host, min(LOOKUP, deadline.remaining())):
         if deadline.passed:
             raise RendezvousError(f"{problem} within {deadline.seconds:g} s")
         reminder.check(lambda: problem)
         time.sleep(min(_LONGEST_PAUSE, deadline.remaining()))
 
 
-def resolve(host: str) -> list[str]:
-    """Addresses of a host name (or address), IPv4 first; empty where it does not resolve."""
+def resolve(host: str, seconds: float = LOOKUP) -> list[str]:
+    """Addresses of a host name (or address), IPv4 first; empty where it does not resolve within this time."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = _look_up(host, None, seconds)
     except (OSError, UnicodeError):
         return []
     known = (socket.AF_INET, socket.AF_INET6)

@@ -91,6 +91,15 @@ def choose(
     )
 
 
+def own(candidates: Sequence[Candidate], meant: Sequence[str]) -> Choice | None:
+    """The first of the addresses `meant`, those of MASTER_ADDR, that is of this machine and no loopback, if one is."""
+    here = {c.address: c for c in candidates if c.up and not c.loopback}
+    for address in meant:
+        if address in here:
+            return Choice(address, here[address].interface, "MASTER_ADDR names it")
+    return None
+
+
 def report(choice: Choice, who: str) -> None:
     """Log where `who` listens and why; a public address is worth a warning."""
     level = logging.WARNING if choice.public else logging.INFO

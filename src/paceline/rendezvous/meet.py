@@ -70,18 +70,19 @@ def meet(
     linked: Collection[str],
     used: set[str],
     check: Callable[[Sequence[Member]], None] = lambda members: None,
+    place: str = "",
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
 
     `linked` are the processes that a link exists to, `used` the tickets of earlier meetings, which this one
     joins; `arena` is the descriptor of what this process shows its machine, and stays the caller's. `check` raises
-    RendezvousError for members who cannot work together; rank 0's word counts. The sockets and memory in the result are
-    the caller's. Raises RendezvousError, the same on every rank if it can.
+    RendezvousError for members who cannot work together; rank 0's word counts. `place` says where the store is. The
+    sockets and memory in the result are the caller's. Raises RendezvousError, the same on every rank if it can.
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
     assembly = Assembly(
-        MemoryStore() if store is None else store, rank, size, Deadline(timeout), settings.stall_seconds
+        MemoryStore() if store is None else store, rank, size, Deadline(timeout), settings.stall_seconds, place
     )
     me = _introduction(rank, size, process, settings)
     members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings, check))

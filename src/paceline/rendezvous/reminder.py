@@ -8,15 +8,21 @@ import time
 from collections.abc import Callable
 
 from paceline.formats.sizes import show_duration
-from paceline.monitor.stalls import DEFAULT_SECONDS
+
+DEFAULT_SECONDS = 5.0
+"""Before the first reminder of a meeting; PACELINE_STALL_SECONDS replaces it."""
 
 log = logging.getLogger("paceline.rendezvous")
 
 
 class Reminder:
-    """Warns once a wait has lasted `seconds` (None: as `Stalls` does, 0: never), and whenever it has doubled."""
+    """Warns once a wait has lasted `seconds` (None: DEFAULT_SECONDS, 0: never), and whenever it has doubled.
 
-    def __init__(self, seconds: float | None = None) -> None:
+    say: takes the warning, in place of the log.
+    """
+
+    def __init__(self, seconds: float | None = None, say: Callable[[str], object] = log.warning) -> None:
+        self._say = say
         self._begin = time.monotonic()
         self._due = (DEFAULT_SECONDS if seconds is None else seconds) or math.inf
 
@@ -28,4 +34,4 @@ class Reminder:
         while self._due <= waited:
             self._due *= 2
         if words := problem():
-            log.warning("stalled %s: %s", show_duration(waited), words)
+            self._say(f"stalled {show_duration(waited)}: {words}")

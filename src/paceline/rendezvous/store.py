@@ -53,7 +53,9 @@ class Store(Protocol):
 
 
 class OwnStore(Store, Protocol):
-    """A store that this package opened and must close."""
+    """A store that this package opened and must close. `place` says where it is, empty where no other process is."""
+
+    place: str
 
     def close(self, deadline: Deadline | None = None) -> None: ...
 
@@ -63,6 +65,7 @@ class MemoryStore:
 
     MOST_KEYS = 1 << 16
     MOST_BYTES = 256 << 20
+    place = ""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -121,6 +124,8 @@ class StoreClient:
 
         self._owner = owner
         _, self._sock = reach(endpoints, join, deadline, who=f"the store of {owner}", reminder=Reminder(stall))
+        is_tcp = self._sock.family != socket.AF_UNIX
+        self.place = str(TcpAddress(*self._sock.getpeername()[:2]) if is_tcp else endpoints[0])
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:

@@ -13,7 +13,7 @@ from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import Acceptor, peer_credentials
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
 from paceline.rendezvous.deadline import Deadline
-from paceline.rendezvous.dial import Endpoint, UnixName, resolve
+from paceline.rendezvous.dial import LOOKUP, Endpoint, TcpAddress, UnixName, resolve
 from paceline.rendezvous.handshake import Role, answer
 from paceline.rendezvous.listener import bind_tcp, listen_unix
 from paceline.rendezvous.store import (
@@ -117,7 +117,8 @@ class SharedStore(MemoryStore):
 class StoreServer(SharedStore):
     """A store that the clients of ranks 1 to size-1 share with its own process, rank 0. Owns `doors`."""
 
-    def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int) -> None:
+    def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int, place: str = "") -> None:
+        self.place = place
         self._size = size
         self._present: set[int] = set()
         self._gone: set[int] = set()
@@ -174,22 +175,24 @@ def open_store(settings: Settings, timeout: float) -> OwnStore:
             " or ".join(map(str, endpoints)),
         )
     if settings.rank == 0:
-        return StoreServer(_open_doors(endpoints, settings), store_key(settings), settings.size)
+        doors, place = _open_doors(endpoints, settings, min(LOOKUP, timeout / 4))
+        return StoreServer(doors, store_key(settings), settings.size, place)
     who = (settings.rank, settings.size)
     return StoreClient(endpoints, store_key(settings), *who, deadline, stall=settings.stall_seconds)
 
 
-def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.socket]:
-    """Listen on the first endpoint whose port is free."""
+def _open_doors(endpoints: list[Endpoint], settings: Settings, seconds: float) -> tuple[list[socket.socket], str]:
+    """Listen on the first endpoint whose port is free; also where that is. seconds: for names to resolve."""
     troubles: list[str] = []
     for endpoint in endpoints:
         doors: list[socket.socket] = []
         try:
             if isinstance(endpoint, UnixName):
-                return [listen_unix(endpoint)]
-            for address in bind_addresses(endpoint.host, settings):
+                return [listen_unix(endpoint)], str(endpoint)
+            addresses = bind_addresses(endpoint.host, settings, seconds)
+            for address in addresses:
                 doors.append(bind_tcp(address, endpoint.port))
-            return doors
+            return doors, str(TcpAddress(addresses[0], endpoint.port))
         except OSError as error:
             for door in doors:
                 door.close()
@@ -197,19 +200,25 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings) -> list[socket.so
     raise RendezvousError("rank 0 cannot open the store: " + "; ".join(troubles))
 
 
-def bind_addresses(host: str, settings: Settings) -> list[str]:
+def bind_addresses(host: str, settings: Settings, seconds: float = LOOKUP) -> list[str]:
     """What the other ranks mean by MASTER_ADDR: an address of this machine, and loopback where the name says so here.
 
-    The first is the one that ranks elsewhere reach, if there are any. Raises RendezvousError.
+    The first is the one that ranks elsewhere reach, if there are any. That PACELINE_INTERFACE names another network
+    counts only where `host` is no address of this machine: the others call there. seconds: for `host` to resolve.
+    Raises RendezvousError.
 
     Debian lets a machine's own name resolve to 127.0.1.1 on that machine only: ranks here then call there,
     others do not.
     """
-    loopback = [a for a in resolve(host) if ipaddress.ip_address(a).is_loopback]
+    meant = resolve(host, seconds)
+    loopback = [a for a in meant if ipaddress.ip_address(a).is_loopback]
     if loopback and host in (*loopback, "localhost"):
         return loopback[:1]
+    candidates = interfaces.addresses()
     try:
-        choice = interfaces.choose(interfaces.addresses(), settings.interface, host, not settings.one_machine)
+        choice = interfaces.own(candidates, meant) or interfaces.choose(
+            candidates, settings.interface, host if meant else None, not settings.one_machine
+        )
     except RendezvousError:
         if settings.interface is None and loopback:
             return loopback[:1]

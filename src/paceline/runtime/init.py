@@ -39,7 +39,9 @@ def join(store: OwnStore, settings: Settings, timeout: float | None = None) -> G
     home = runtime()
     limits = Limits.of(settings, timeout)
     try:
-        native = home.group(store, settings.rank, settings.size, limits.operation, meeting=limits.meeting)
+        native = home.group(
+            store, settings.rank, settings.size, limits.operation, meeting=limits.meeting, place=store.place
+        )
     finally:
         store.close(Deadline(limits.meeting))
     return Group(home, native, limits.operation)

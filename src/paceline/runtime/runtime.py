@@ -73,11 +73,12 @@ class Runtime:
         plans: Plans | None = None,
         *,
         meeting: float | None = None,
+        place: str = "",
     ) -> Any:
         """Meet the other ranks of a new group through `store`, and make the `_engine.Group`.
 
         Collective: all processes make their groups in the same order. `timeout` is the seconds for every collective,
-        `meeting` those for the meeting (default: as many). Raises RendezvousError.
+        `meeting` those for the meeting (default: as many). `place` says where the store is. Raises RendezvousError.
         """
         self._check()
         with self._meeting:
@@ -93,6 +94,7 @@ class Runtime:
                 linked=self._serving.links if self._serving is not None else (),
                 used=self._used,
                 check=self._groups.check,
+                place=place,
             )
             with self._lock:
                 links = self._adopt(met, rank).links

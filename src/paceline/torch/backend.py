@@ -15,6 +15,7 @@ from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
 from paceline.limits import Limits
+from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
 from paceline.torch import timeouts
 from paceline.torch.compat import Base
@@ -61,6 +62,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             size,
             limits.operation,
             meeting=limits.meeting,
+            place=_place(store),
         )
         self._second: _engine.Group | None = None
         self._returning = Returning()
@@ -179,6 +181,13 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     def _get_backend(self, device: torch.device) -> Any:
         return self if device.type == "cpu" else self._accelerator_group(device)._get_backend(device)
+
+
+def _place(store: dist.Store) -> str:
+    """Where torch's store is, if it is at a place."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    return f"torch's store, {TcpAddress(store.host, store.port)}" if isinstance(store, dist.TCPStore) else ""
 
 
 def _announce(rank: int) -> None:

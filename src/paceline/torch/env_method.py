@@ -7,6 +7,7 @@ missing: here also what mpirun, mpiexec and srun say in their own words counts.
 from __future__ import annotations
 
 import importlib
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -113,16 +114,19 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline.seconds)  # raises where nothing says where rank 0 is
     store: dist.Store | None = None
-    place: dict[str, Any] = {}
+    place: dict[str, Any] = {"host": socket.gethostname()}
     try:
         if rank == 0:
             door, at = listen_tcp(bind_addresses(host or "127.0.0.1", settings)[0], settings.ports)
-            place = {"host": at.host, "port": at.port}
+            place |= {"address": at.host, "port": at.port}
             listening = door.detach()
             store = dist.TCPStore(
                 at.host, at.port, size, True, timeout, wait_for_workers=False, master_listen_fd=listening
             )
-        place = Assembly(board, rank, size, deadline, settings.stall_seconds).gather("torch", place)[0]
-        return store or dist.TCPStore(place["host"], int(place["port"]), size, False, timeout, wait_for_workers=False)
+        assembly = Assembly(board, rank, size, deadline, settings.stall_seconds, board.place)
+        first = assembly.gather("torch", place)[0]
+        return store or dist.TCPStore(
+            str(first["address"]), int(first["port"]), size, False, timeout, wait_for_workers=False
+        )
     finally:
         board.close(deadline)

@@ -58,6 +58,7 @@ class RoundStore:
 
     def __init__(self, client: StoreClient, number: int) -> None:
         self._client = client
+        self.place = client.place
         self._prefix, self._broken = round_prefix(number), broken_key(number)
         self._looked = time.monotonic()
 
