@@ -92,6 +92,19 @@ def test_garbage_is_refused_counted_and_logged(door: Door, caplog: pytest.LogCap
     assert who in caplog.text
 
 
+def test_a_stranger_that_tries_every_protocol_makes_no_long_line(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+    tried = 40
+    for protocol in range(1000, 1000 + tried):
+        with door.knock() as sock:
+            sock.sendall(b"PACELINE" + protocol.to_bytes(2, "big") + bytes([Role.LINK, 0]) + bytes(64))
+            assert sock.recv(100)
+            assert sock.recv(100) == b""
+    door.acceptor.close()
+    assert sum(door.acceptor.refused.values()) == tried
+    assert len(door.acceptor.refused) <= 20
+    assert len(caplog.records) <= 12 and all(len(record.getMessage()) < 2000 for record in caplog.records)
+
+
 def test_a_wrong_secret_is_refused(door: Door) -> None:
     with pytest.raises(Refused, match="secrets differ"):
         door.enter(key=b"x" * 32)

@@ -39,21 +39,28 @@ def finish(ranks: list[subprocess.Popen[str]]) -> list[tuple[str, str]]:
             rank.kill()
 
 
-def check_meeting(**more: str) -> list[list[str]]:
-    """Two ranks meet; on which addresses each listens then."""
-    told = finish([start(rank, 2, MASTER_ADDR="127.0.0.1", **more) for rank in range(2)])
+def meet(*machines: str, **more: str) -> list[str]:
+    """Two ranks meet; what each writes to stderr. machines: their names, where they are to share no memory."""
+    names = [{"PACELINE_MACHINE": name} for name in machines] or [{}, {}]
+    told = finish([start(rank, 2, MASTER_ADDR="127.0.0.1", **names[rank], **more) for rank in range(2)])
     assert [out for out, _ in told] == ["0 2 2.0\n", "1 2 2.0\n"], told
-    return [error.splitlines()[-1].split() for _, error in told]
+    return [error for _, error in told]
 
 
 def test_several_machines_need_only_the_address_of_the_first() -> None:
-    assert check_meeting() == [["127.0.0.1"], []]  # torch's store, on this address alone
+    errors = meet("a", "b", PACELINE_SECRET="s" * 16)
+    # torch's store, on this address alone
+    assert [error.splitlines()[-1].split() for error in errors] == [["127.0.0.1"], []]
+    assert not any("PACELINE_SECRET" in error for error in errors)
 
 
-def test_a_port_is_used_if_one_is_given() -> None:
+def test_a_port_is_used_if_one_is_given_and_between_machines_rank_0_warns_that_anybody_may_come() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    check_meeting(MASTER_PORT=str(port))
+    first, second = meet("a", "b", MASTER_PORT=str(port))
+    store = f"torch's store, tcp 127.0.0.1 port {port}"
+    assert first.count(f"PACELINE_SECRET is not set: any process that reaches {store} can ") == 1
+    assert "PACELINE_SECRET" not in second
 
 
 def test_without_an_address_the_error_says_what_to_set() -> None:

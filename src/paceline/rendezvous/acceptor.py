@@ -29,6 +29,7 @@ PATIENCE = 5.0
 STRANGERS = 256
 """How many callers may be in the middle of proving themselves."""
 _LOGGED = 10
+_REASONS = 16  # a caller may have a say in the words, such as the number of its protocol
 
 
 class Acceptor(Generic[T]):
@@ -48,7 +49,7 @@ class Acceptor(Generic[T]):
         strangers: int = STRANGERS,
     ) -> None:
         self.refused: Counter[str] = Counter()
-        """How many callers were refused, by reason."""
+        """How many callers were refused, by reason: the first few, and all others together."""
         self.stuck: tuple[float, OSError] | None = None
         """Since when (monotonic) nobody got through, and why: descriptors are lacking. None while that goes well."""
         self._doors = list(doors)
@@ -184,7 +185,8 @@ class Acceptor(Generic[T]):
         self._trusted.discard(exchange)
 
     def _refuse(self, who: str, reason: str) -> None:
-        self.refused[reason] += 1
+        known = reason in self.refused or len(self.refused) < _REASONS
+        self.refused[reason if known else "other reasons"] += 1
         if sum(self.refused.values()) <= _LOGGED:
             log.warning("refused a connection from %s: %s", who, reason)
 

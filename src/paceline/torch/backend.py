@@ -17,6 +17,7 @@ from paceline import _engine
 from paceline.limits import Limits
 from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
+from paceline.runtime.runtime import Runtime
 from paceline.torch import timeouts
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
@@ -68,7 +69,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._returning = Returning()
         self._open = True
         _alive.add(self)
-        _announce(rank)
+        if rank == 0:
+            _announce(home, self._group.channel, _place(store))
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -190,8 +192,16 @@ def _place(store: dist.Store) -> str:
     return f"torch's store, {TcpAddress(store.host, store.port)}" if isinstance(store, dist.TCPStore) else ""
 
 
-def _announce(rank: int) -> None:
+def _announce(home: Runtime, channel: int, place: str) -> None:
+    """Once in a process: what runs here, and whether strangers could join."""
     global _announced
-    if rank == 0 and not _announced:
-        _announced = True
-        _log.info("paceline %s on torch %s", VERSION, torch.__version__)
+    if _announced:
+        return
+    _announced = True
+    _log.info("paceline %s on torch %s", VERSION, torch.__version__)
+    if home.settings.secret is None and not home.membership(channel).one_machine:
+        _log.warning(
+            "PACELINE_SECRET is not set: any process that reaches %s can read there what proves to be of this job. "
+            "Set it to the same random text on every rank.",
+            place or "the store that the ranks met through",
+        )
