@@ -158,7 +158,9 @@ def ranks_environment(
 
 @dataclass(frozen=True)
 class Cause:
-    """Who failed first. voice: what it said, None if that is unknown; ended: how it ended, where something tells."""
+    """Who failed first. voice: what it said, None if that is unknown; ended: how it ended, where something tells.
+
+    Without a voice it is what was started here, a rank or torchrun."""
 
     voice: Voice | None = None
     ended: Ended | None = None
@@ -177,12 +179,16 @@ def first_failure(job: Job, collector: Collector, agent: Voice | None) -> Cause:
         ended, voice = min(suspects, key=lambda s: (s[0].code == by_torchrun, s[1].blames_another, s[1].fell))
         return Cause(voice, ended)
     traced = [voice for voice in voices.values() if voice.traced]
-    return Cause(min(traced, key=lambda voice: (voice.blames_another, voice.fell), default=None))
+    if traced:
+        return Cause(min(traced, key=lambda voice: (voice.blames_another, voice.fell)))
+    return Cause(None, job.failed)
 
 
 def explain(cause: Cause) -> None:
     """Print who failed first and, last of all, what that rank said last; after a timeout, who was waited for."""
     if cause.voice is None:
+        if cause.ended is not None and cause.ended.code > 128:  # it had no time to say why
+            say(f"the job ended because {cause.ended}")
         return
     words, waited_for = cause.voice.last_words(), cause.voice.waited_for
     who = str(cause.ended or f"rank {cause.voice.rank} (pid {cause.voice.pid})")

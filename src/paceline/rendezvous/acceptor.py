@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import resource
 import select
 import selectors
 import socket
@@ -18,25 +19,26 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from paceline.rendezvous.conversation import Conversation, Exchange, HungUp, Stranger
+from paceline.rendezvous.conversation import PATIENCE, Conversation, Exchange, HungUp, Stranger
 
 log = logging.getLogger("paceline.rendezvous")
 
 T = TypeVar("T")
 
-PATIENCE = 5.0
-"""Seconds that a caller has to prove itself."""
-STRANGERS = 256
-"""How many callers may be in the middle of proving themselves."""
+_STRANGERS = 256
+_SHARE = 8
+"""Strangers get one of so many of this process's descriptors: the links need the others."""
 _LOGGED = 10
 _REASONS = 16  # a caller may have a say in the words, such as the number of its protocol
+_OWN_ERROR = "an error on this side"
 
 
 class Acceptor(Generic[T]):
     """Accepts on `doors` and holds a conversation with each caller until `close()`. It owns the doors.
 
     `greet(sock)` makes the conversation, `finished(result, sock)` takes the result and the socket; both are
-    called in the acceptor's thread.
+    called in the acceptor's thread. patience: seconds that a caller has to prove itself. strangers: how many may be
+    in the middle of that; None: 256, or fewer where descriptors are scarce.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Acceptor(Generic[T]):
         finished: Callable[[T, socket.socket], None],
         *,
         patience: float = PATIENCE,
-        strangers: int = STRANGERS,
+        strangers: int | None = None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         """How many callers were refused, by reason: the first few, and all others together."""
@@ -54,7 +56,8 @@ class Acceptor(Generic[T]):
         """Since when (monotonic) nobody got through, and why: descriptors are lacking. None while that goes well."""
         self._doors = list(doors)
         self._greet, self._finished = greet, finished
-        self._patience, self._strangers = patience, strangers
+        self._patience = patience
+        self._strangers = room_for_strangers() if strangers is None else strangers
         self._open: dict[Exchange[T], tuple[float, str]] = {}  # in the order of arrival: until when, who
         self._trusted: set[Exchange[T]] = set()
         self._selector = selectors.DefaultSelector()
@@ -104,7 +107,7 @@ class Acceptor(Generic[T]):
         return None
 
     def _accept(self, door: socket.socket) -> None:
-        for _ in range(64):  # then the others get their turn
+        for _ in range(max(1, self._strangers // 4)):  # then those who came get their turn, before they must make way
             try:
                 sock, address = door.accept()
             except BlockingIOError:
@@ -139,8 +142,9 @@ class Acceptor(Generic[T]):
             self._drop(exchange, str(reason))
             return
         except Exception:  # one caller's trouble must not end the rendezvous of all
-            log.exception("a conversation with %s failed", self._open.get(exchange, (0, "a peer"))[1])
-            self._drop(exchange, "an error on this side")
+            if not self.refused[_OWN_ERROR]:
+                log.exception("a conversation with %s failed", self._open.get(exchange, (0, "a peer"))[1])
+            self._drop(exchange, _OWN_ERROR)
             return
         if not wants:
             self.stuck = None
@@ -189,6 +193,12 @@ class Acceptor(Generic[T]):
         self.refused[reason if known else "other reasons"] += 1
         if sum(self.refused.values()) <= _LOGGED:
             log.warning("refused a connection from %s: %s", who, reason)
+
+
+def room_for_strangers() -> int:
+    """How many callers may be in the middle of proving themselves, so that they cannot use up the descriptors."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _STRANGERS if limit == resource.RLIM_INFINITY else max(1, min(_STRANGERS, limit // _SHARE))
 
 
 def describe_caller(sock: socket.socket, address: object) -> str:

@@ -8,6 +8,7 @@ no socket at all.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import select
 import socket
@@ -19,6 +20,9 @@ from typing import Generic, TypeAlias, TypeVar
 from paceline.rendezvous.deadline import Deadline
 
 T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds that the other side has to prove itself, whichever of the two it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,17 +173,20 @@ class Exchange(Generic[T]):
         return data
 
 
-def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadline) -> T:
+def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadline, patience: float = math.inf) -> T:
     """Hold a whole conversation on `sock`. On any error the conversation, but not the socket, is closed.
 
+    patience: seconds until the other side must be trusted.
     Raises HungUp, Stranger, OSError, or what the conversation raises.
     """
     exchange = Exchange(sock, conversation)
     poll = select.poll()
+    proof = Deadline(min(patience, deadline.remaining()))
     try:
         while wants := exchange.advance():
             poll.register(sock, wants)
-            if not poll.poll(deadline.remaining() * 1000):
+            until = deadline if exchange.trusted else proof
+            if not poll.poll(until.remaining() * 1000):
                 raise Silent("it does not answer")
         return exchange.result
     except BaseException:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous.congestion import avoid_bbr
-from paceline.rendezvous.conversation import Conversation, HungUp, Silent, Stranger, converse
+from paceline.rendezvous.conversation import PATIENCE, Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.handshake import Refused
 from paceline.rendezvous.reminder import Reminder
@@ -170,8 +170,9 @@ def reach(
     """Connect and hold the conversation with the first of `endpoints` that completes it, retrying until the deadline.
 
     `who` is the process wanted, `check` is called between attempts (it may raise), and after `refusal` seconds of
-    nothing but refused connections it is given up as gone; `reminder` says what is wrong meanwhile. The socket
-    returned is non-blocking and the caller's. Raises RendezvousError with both endpoints and the cause.
+    nothing but refused connections it is given up as gone; `reminder` says what is wrong meanwhile. Whoever answers
+    has 5 s to prove itself: another program may hold that port. The socket returned is non-blocking and the caller's.
+    Raises RendezvousError with both endpoints and the cause.
     """
     pause = _FIRST_PAUSE
     troubles: dict[Endpoint, str] = {}
@@ -182,7 +183,7 @@ def reach(
             sock: socket.socket | None = None
             try:
                 sock = connect(endpoint, max(0.01, min(_ATTEMPT, deadline.remaining())), source)
-                return converse(sock, conversation(sock), deadline), sock
+                return converse(sock, conversation(sock), deadline, PATIENCE), sock
             except (OSError, HungUp, Stranger, Refused) as error:
                 cut_short = (
                     isinstance(error, TimeoutError | Silent | _Unanswered) and time.monotonic() - begin < _TELLING

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from paceline.rendezvous.acceptor import peer_credentials
 from paceline.rendezvous.congestion import allow_bbr
-from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger
+from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
 from paceline.rendezvous.handshake import Refused, Role, answer, call
 from paceline.rendezvous.user import same_user
 
@@ -80,6 +80,7 @@ def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversat
     pid, uid, _ = peer_credentials(sock)
     same_user(uid, Refused)
     yield from call(pairing.key, Role.LINK, pairing.ticket, wanted)
+    yield Trust()
     memory = pairing.native.create_link_memory()
     fds = [memory]
     try:

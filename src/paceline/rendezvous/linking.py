@@ -85,10 +85,10 @@ def link_all(
             if member.rank < me.rank:
                 links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
         _await_callers(assembly, acceptor, arrivals, callers, place, Reminder(settings.stall_seconds))
-        acceptor.close()
-        links |= arrivals.take()
+        # Until all have their links, one may have lost its connection before it knew of it, and calls again.
         assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
-        return links
+        acceptor.close()
+        return links | arrivals.take()
     except BaseException:
         acceptor.close()
         for link in (*links.values(), *arrivals.take().values()):

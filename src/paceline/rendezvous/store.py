@@ -16,7 +16,7 @@ from typing import Protocol
 
 from paceline.errors import RendezvousError
 from paceline.rendezvous.acceptor import peer_credentials
-from paceline.rendezvous.conversation import Conversation, HungUp, Receive, Send, converse
+from paceline.rendezvous.conversation import Conversation, HungUp, Receive, Send, Trust, converse
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.handshake import TICKET_BYTES, Refused, Role, call, new_ticket
@@ -169,6 +169,7 @@ def _join(sock: socket.socket, key: bytes, rank: int, size: int) -> Conversation
     if sock.family == socket.AF_UNIX:
         same_user(peer_credentials(sock)[1], Refused)
     yield from call(key, Role.STORE, new_ticket(), ANYBODY)
+    yield Trust()
     yield Send(JOIN.pack(rank, size))
     status, text = yield from _reply()
     if status == OVER:

@@ -68,8 +68,11 @@ class SharedStore(MemoryStore):
         """OK, or what is said to this client and why. `size`: of what it takes itself for a part of."""
         return OK, ""
 
-    def left(self, number: int) -> None:
-        """A client that was admitted said that it is done, or hung up."""
+    def left(self, number: int, asked: bool) -> None:
+        """A client that was admitted said that it is done, or hung up.
+
+        asked: whether it ever asked for anything. If not, it may not know that it was admitted, and come again.
+        """
 
     def _serve(self, sock: socket.socket) -> Conversation[None]:
         if sock.family == socket.AF_UNIX:
@@ -84,11 +87,13 @@ class SharedStore(MemoryStore):
         yield _reply(status, reason.encode())
         if status != OK:
             return
+        asked, goes_on = False, True
         try:
-            while (yield from self._request()):
-                pass
+            while goes_on:
+                goes_on = yield from self._request()
+                asked = True
         finally:
-            self.left(number)
+            self.left(number, asked)
 
     def _request(self) -> Conversation[bool]:
         what, key_size, value_size = REQUEST.unpack((yield Receive(REQUEST.size)).data)
@@ -150,11 +155,12 @@ class StoreServer(SharedStore):
             self._present.add(number)
             return OK, ""
 
-    def left(self, number: int) -> None:
-        """It does not come again."""
+    def left(self, number: int, asked: bool) -> None:
+        """Whoever asked for something does not come again."""
         with self._changed:
             self._present.discard(number)
-            self._gone.add(number)
+            if asked:
+                self._gone.add(number)
             self._changed.notify_all()
 
 
