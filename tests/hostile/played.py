@@ -10,10 +10,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
+import psutil
 from hostile import Address
 
 if TYPE_CHECKING:
@@ -160,6 +162,14 @@ def listens(address: Address) -> bool:
     except ConnectionRefusedError:
         return False
     return True
+
+
+def await_end(processes: Iterable[psutil.Process]) -> None:
+    """Until all of them have ended. Fails, and kills what is left, if they do not."""
+    _, left = psutil.wait_procs(processes, timeout=DEADLINE)
+    for process in left:
+        process.kill()
+    assert not left
 
 
 def _free_port() -> int:

@@ -2,7 +2,7 @@
 
 It says `met`, then `done` or `error` with what was raised, a line each. With --hold it says `door HOST PORT` before it
 calls another rank, and waits for a line: where to call instead, or nothing. With --late it waits for a line before it
-joins. --descriptors N: how many files it may open.
+joins. --descriptors N: how many files it may open. --count N: elements of what it all-reduces.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ import numpy as np
 import paceline
 from paceline.rendezvous import linking
 from paceline.rendezvous.dial import TcpAddress, reach
-
-COUNT = 5000
 
 
 def held(endpoints: Any, *arguments: Any, **options: Any) -> Any:
@@ -49,7 +47,7 @@ def main(arguments: argparse.Namespace) -> None:
             print("met", flush=True)
             told = np.zeros(1, np.float32)
             while not told[0]:
-                array = np.full(COUNT, group.rank + 1, np.float32)
+                array = np.full(arguments.count, group.rank + 1, np.float32)
                 group.all_reduce(array)
                 assert (array == group.size * (group.size + 1) / 2).all()
                 told[0] = told_to_stop()
@@ -65,4 +63,5 @@ if __name__ == "__main__":
     parser.add_argument("--hold", action="store_true")
     parser.add_argument("--late", action="store_true")
     parser.add_argument("--descriptors", type=int)
+    parser.add_argument("--count", type=int, default=5000)
     main(parser.parse_args())

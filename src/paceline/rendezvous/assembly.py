@@ -19,7 +19,7 @@ from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.machine import is_dead
 from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
 from paceline.rendezvous.reminder import Reminder
-from paceline.rendezvous.store import Store
+from paceline.rendezvous.store import LOST, Store
 
 _FIRST_PAUSE = 0.0005
 _LOOK = 0.1  # how often a rank that waits looks whether another one gave up
@@ -119,7 +119,7 @@ class Assembly:
             self._set(f"{self._prefix}failed", {"error": reason[:4000]})
 
     def check_failure(self) -> None:
-        """Raise what another rank reported, or that one on this machine died."""
+        """Raise what another rank reported, that one on this machine died, or that rank 0's store lost one."""
         if not self._members:
             return
         key = f"{self._prefix}failed"
@@ -129,6 +129,10 @@ class Assembly:
         for member in self._members:
             if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):
                 raise RendezvousError(f"{member} died while the ranks met")
+        if self.rank == 0 and self._has(LOST):
+            lost = self._get(LOST, "who was lost").get("rank")
+            who = next((str(member) for member in self._members if member.rank == lost), "a rank")
+            raise RendezvousError(f"{who} died, or lost its connection to rank 0, while the ranks met")
 
     def _look(self, ready: Callable[[], bool]) -> None:
         try:

@@ -24,6 +24,7 @@ from paceline.settings.settings import Settings
 _LOOK = 0.1
 _STUCK = 6.0  # seconds without a descriptor for anybody: longer than a stranger may hold one
 _REFUSAL = 2.0  # seconds in which somebody tells why a listener that was there is gone
+_BETTER_WORD = 1.0
 _AGREEMENT = 5.0  # seconds after the deadline in which ranks that made all links still hear of one that did not
 
 
@@ -192,10 +193,12 @@ def _await_callers(
         who = ", ".join(str(member) for member in callers if member.rank in late[:10])
         return f"no connection{within} from {who} to {' and '.join(f'{kind} {where}' for kind, where in place.items())}"
 
-    while not arrivals.wait_for(ranks, min(_LOOK, assembly.deadline.remaining())):
+    # A rank that calls in vain knows why, and gives up at the deadline: its word is better than that it did not come.
+    deadline = assembly.deadline.later(_BETTER_WORD)
+    while not arrivals.wait_for(ranks, min(_LOOK, deadline.remaining())):
         assembly.check_failure()
         if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:
             raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}")
-        if assembly.deadline.passed:
+        if deadline.passed:
             raise RendezvousError(problem(f" within {assembly.deadline.seconds:g} s"))
         reminder.check(problem)

@@ -31,6 +31,8 @@ LONGEST_KEY = 256
 LONGEST_VALUE = 8 << 20
 _ANSWER = 20.0  # rank 0's thread answers at once, unless its machine is badly overloaded
 ANYBODY = bytes(TICKET_BYTES)
+LOST = "paceline/lost"
+"""Where a store that rank 0 serves says which rank's connection ended before that rank was done, first of all."""
 
 JOIN = struct.Struct("!II")  # rank, size
 REQUEST = struct.Struct("!BHI")  # what, bytes of key, bytes of value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 import socket
 import threading
@@ -24,6 +25,7 @@ from paceline.rendezvous.store import (
     JOIN,
     LONGEST_KEY,
     LONGEST_VALUE,
+    LOST,
     MISSING,
     OK,
     OVER,
@@ -68,8 +70,8 @@ class SharedStore(MemoryStore):
         """OK, or what is said to this client and why. `size`: of what it takes itself for a part of."""
         return OK, ""
 
-    def left(self, number: int, asked: bool) -> None:
-        """A client that was admitted said that it is done, or hung up.
+    def left(self, number: int, asked: bool, done: bool) -> None:
+        """A client that was admitted said that it is done, or else was lost.
 
         asked: whether it ever asked for anything. If not, it may not know that it was admitted, and come again.
         """
@@ -93,7 +95,7 @@ class SharedStore(MemoryStore):
                 goes_on = yield from self._request()
                 asked = True
         finally:
-            self.left(number, asked)
+            self.left(number, asked, done=not goes_on)
 
     def _request(self) -> Conversation[bool]:
         what, key_size, value_size = REQUEST.unpack((yield Receive(REQUEST.size)).data)
@@ -155,8 +157,10 @@ class StoreServer(SharedStore):
             self._present.add(number)
             return OK, ""
 
-    def left(self, number: int, asked: bool) -> None:
+    def left(self, number: int, asked: bool, done: bool) -> None:
         """Whoever asked for something does not come again."""
+        if asked and not done and not self.check([LOST]):
+            self.set(LOST, json.dumps({"rank": number}).encode())
         with self._changed:
             self._present.discard(number)
             if asked:
