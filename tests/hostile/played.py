@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 from hostile import Address
 
+from paceline.trace import live
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -153,6 +155,10 @@ class Play:
         for played in self._processes:
             played.process.kill()
             played.process.communicate()
+        if kind is None:
+            pids = {played.pid for played in self._processes}
+            assert not [name for name in live.listening() if name.pid in pids]
+            assert not [path for path in Path("/dev/shm").iterdir() if "paceline" in path.name]
 
 
 def listens(address: Address) -> bool:

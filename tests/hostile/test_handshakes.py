@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -97,28 +97,36 @@ def test_a_changed_byte_is_noticed() -> None:
     assert refused >= HELLO - 8 + PROOF  # whatever the caller says after the magic word
 
 
+def torment(door: Address, genuine: bytes) -> None:
+    """Say what a rank said at this door: as it was, with each of its bytes changed, and cut short before each."""
+    assert len(say(door, genuine)) == CHALLENGE + CLOSING  # a new challenge, and that the proof is wrong
+    for at in range(len(genuine)):
+        heard = say(door, genuine[:at] + bytes([genuine[at] ^ 1]) + genuine[at + 1 :])
+        assert len(heard) in (0, CHALLENGE, CHALLENGE + CLOSING)
+        assert len(say(door, genuine[:at])) in (0, CHALLENGE)
+
+
 def test_what_was_recorded_opens_no_door(tmp_path: Path) -> None:
-    """The ranks' own words, said again as they were, cut short, and with one byte changed."""
-    with Play(3, tmp_path) as play:
+    """Neither the store's nor a rank's, which still listens when the genuine caller is linked."""
+    with Play(3, tmp_path) as play, ExitStack() as stack:
         play.start(0)
         play.await_store()
-        with closing(Middlebox(play.store)) as box:
-            play.start(1, store=box.address)
-            while len(box.passed) < 1 or len(box.passed[0].answer) < CHALLENGE + CLOSING + JOINED:
-                assert play.ranks[1].process.poll() is None
-            (passed,) = box.passed
-            genuine = bytes(passed.call[: HELLO + PROOF + JOIN.size])
-            for words in (genuine, bytes(passed.call)):
-                assert len(say(play.store, words)) == CHALLENGE + CLOSING  # a challenge, and that the proof is wrong
-            for at in range(len(genuine)):
-                heard = say(play.store, genuine[:at] + bytes([genuine[at] ^ 1]) + genuine[at + 1 :])
-                assert len(heard) in (0, CHALLENGE, CHALLENGE + CLOSING)
-                say(play.store, genuine[:at])
-            play.start(2)
-            play.everybody("met")
-            play.finish()
-        assert len(play.ranks[0].log()) < 20
-        assert "does not know the job's secret" in "\n".join(play.ranks[0].log())
+        box = stack.enter_context(closing(Middlebox(play.store)))
+        play.start(1, store=box.address)
+        last = play.start(2, "--hold")
+        door = last.door()
+        torment(play.store, bytes(box.passed[0].call[: HELLO + PROOF]))
+        box = stack.enter_context(closing(Middlebox(door)))
+        last.say(f"{box.address[0]} {box.address[1]}")
+        last.door()
+        torment(door, bytes(box.passed[0].call[: HELLO + PROOF]))
+        last.say()
+        play.everybody("met")
+        play.finish()
+        assert len(box.passed) == 1
+        for rank in (0, 1):
+            assert len(play.ranks[rank].log()) < 20
+            assert "does not know the job's secret" in "\n".join(play.ranks[rank].log())
 
 
 @pytest.mark.parametrize("at", [0, CHALLENGE, CHALLENGE + CLOSING - 1])
@@ -153,3 +161,23 @@ def test_a_silent_program_that_holds_the_first_port(monkeypatch: pytest.MonkeyPa
     with socket.create_server(("127.0.0.1", 0)) as silent, closing(StoreServer([door], KEY, 2)):
         taken = TcpAddress("127.0.0.1", silent.getsockname()[1])
         StoreClient([taken, at], KEY, 1, 2, Deadline(SECONDS)).close()
+
+
+@pytest.mark.parametrize(
+    ("meddling", "reason"),
+    [(Meddling(ANSWER, 100_000), ""), (Meddling(CALL, HELLO + PROOF, cut=False), " (sent a garbled frame)")],
+    ids=["cut", "garbled"],
+)
+def test_a_link_that_breaks_during_training_is_named_on_both_ends(
+    meddling: Meddling, reason: str, tmp_path: Path
+) -> None:
+    with Play(2, tmp_path) as play:
+        play.start(0)
+        caller = play.start(1, "--hold")
+        with closing(Middlebox(caller.door(), meddling)) as box:
+            caller.say(f"{box.address[0]} {box.address[1]}")
+            play.everybody("met")
+            told = [rank.error() for rank in play.ranks.values()]
+    assert [kind for kind, _ in told] == ["PeerLost"] * 2
+    assert "rank 1 (host " in told[0][1] and reason in told[0][1]
+    assert "rank 0 (host " in told[1][1]
