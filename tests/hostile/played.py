@@ -92,7 +92,11 @@ class Play:
     """A job of `size` ranks, each on a machine of its own as far as they know: they meet and talk over TCP."""
 
     def __init__(self, size: int, folder: Path, **settings: str) -> None:
-        self.store: Address = ("127.0.0.1", _free_port())
+        # Bound and kept, but not listening: nobody else is given this port, and rank 0 can still listen on it.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.store: Address = ("127.0.0.1", int(self._reserved.getsockname()[1]))
         self.ranks: dict[int, Played] = {}
         self._size, self._folder = size, folder
         clean = {n: v for n, v in os.environ.items() if not n.startswith(("PACELINE_", "OMPI_", "PMI_", "SLURM_"))}
@@ -155,6 +159,7 @@ class Play:
         for played in self._processes:
             played.process.kill()
             played.process.communicate()
+        self._reserved.close()
         if kind is None:
             pids = {played.pid for played in self._processes}
             assert not [name for name in live.listening() if name.pid in pids]
@@ -176,9 +181,3 @@ def await_end(processes: Iterable[psutil.Process]) -> None:
     for process in left:
         process.kill()
     assert not left
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
