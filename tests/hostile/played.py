@@ -67,13 +67,24 @@ class Played:
         return host, int(port)
 
     def error(self) -> tuple[str, str]:
-        """The class and the message of what it raises, and how it ends."""
+        """The class and the message of what it raises, and how it ends. At further doors it is told to go on."""
         word, _, rest = self.hear().partition(" ")
+        while word == "door":
+            self.say()
+            word, _, rest = self.hear().partition(" ")
         if word != "error":
             self._fail(f"said {word!r}, not an error")
         assert self.process.wait(DEADLINE) == 7
         told = json.loads(rest)
         return told["kind"], told["message"]
+
+    def kill(self) -> None:
+        """End it, and all that the command above it started, and wait until nothing of it is left."""
+        assert self.process.stdout is not None
+        self.process.kill()
+        while self.process.stdout.read(4096):
+            pass
+        self.process.wait()
 
     def say(self, line: str = "") -> None:
         assert self.process.stdin is not None

@@ -35,7 +35,7 @@ def test_a_rank_on_another_machine(victim: int, tmp_path: Path) -> None:
         last = play.ranks[2]
         last.door()
         deadline = Deadline(LIMIT)
-        play.ranks[victim].process.kill()
+        play.ranks[victim].kill()
         if victim != 2:
             last.say()
         told = [rank.error() for number, rank in play.ranks.items() if number != victim]
@@ -53,9 +53,7 @@ def test_rank_0(tmp_path: Path) -> None:
         last = play.ranks[2]
         last.door()
         deadline = Deadline(LIMIT)
-        play.ranks[0].process.kill()
-        last.say()
-        last.door()
+        play.ranks[0].kill()
         last.say()
         for rank in (play.ranks[1], last):
             assert "lost the store of rank 0: it hung up; did rank 0 fail?" in rank.error()[1]
