@@ -69,7 +69,10 @@ void Coordinator::carry_out(Issue& action, Now) {
     if (is_packed(*request)) packed += request->bytes;
     batch.carried.push_back({std::move(request), std::move(own)});
   }
-  if (batch.carried.empty()) return;
+  if (batch.carried.empty()) {
+    ++ended_;
+    return;
+  }
   ++totals_.batches;
   if (batch.carried.size() > 1) totals_.fused_bytes += packed;
   busy_ += std::max<std::uint64_t>(batch.bytes, 1);
@@ -149,6 +152,7 @@ void Coordinator::end_batch(Stream& stream) {
     ++large_.count;
   }
   stream.queue.pop_front();
+  ++ended_;
 }
 
 std::uint64_t Coordinator::hold() {

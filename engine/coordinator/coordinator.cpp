@@ -22,8 +22,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
       policy_name_(std::move(policy)),
       options_(options),
       seat_{control_->rank, std::move(machine_of)},
-      partial_(static_cast<std::size_t>(control_->size())),
-      departed_(static_cast<std::size_t>(control_->size()), Now::max()) {
+      partial_(static_cast<std::size_t>(control_->size())) {
   if (control_->size() != data->size() || control_->rank != data->rank || control_->size() != seat_.size())
     throw Failure(ErrorKind::invalid, "a coordinator's groups and machines must be of the same ranks");
   const auto& machines = seat_.machine_of;
@@ -32,7 +31,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   const auto lock = engine_->enter();
   control_->use = Group::Use::control;
   data->use = Group::Use::data;
-  ++engine_->coordinators_;
+  engine_->coordinators_.push_back(this);
   cpu_before_ = engine_->coordination_cpu_ns_;
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
   own_id_ = ++engine_->last_id_;
@@ -44,7 +43,10 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   std::memset(own_board_->data(), 0, own_board_->bytes());
 }
 
-Coordinator::~Coordinator() { close(); }
+// The engine may let go of it last, with its lock held, once it is closed.
+Coordinator::~Coordinator() {
+  if (!closed_) close();
+}
 
 std::uint64_t Coordinator::board_offset() const {
   return own_board_ ? engine_->arena_->offset_of(own_board_->data()) : 0;
@@ -128,19 +130,20 @@ std::vector<std::string> Coordinator::sayings() {
 
 void Coordinator::close() {
   const auto lock = engine_->enter();
+  leave();
+}
+
+void Coordinator::leave() {
   if (closed_) return;
   closed_ = true;
   carry_weight(false);
-  --engine_->coordinators_;
-  if (!engine_->closed_) {
-    if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
-    for (int rank = 0; rank < control_->size() && !control_->error; ++rank)
-      if (rank != seat_.rank) tell(rank, kClosing, {});
-    for (const auto& stream : streams_) engine_->drop_group(*stream->group);
-    engine_->drop_group(*control_);
-    engine_->finished_.push_back(sayings_id_);
-    engine_->wake_server();
-  }
+  std::erase(engine_->coordinators_, this);
+  if (!control_->error) tell_of_departure();
+  if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
+  for (const auto& stream : streams_) engine_->drop_group(*stream->group);
+  engine_->drop_group(*control_);
+  engine_->finished_.push_back(sayings_id_);
+  engine_->wake_server();
   streams_.clear();
   leave_board();
 }

@@ -99,12 +99,12 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   // What the user should know since the last call. When there is something, Engine::serve returns `sayings_id`.
   std::vector<std::string> sayings();
   std::uint64_t sayings_id() const { return sayings_id_; }
-  // Requests that are not over fail, here and wherever they need this rank.
+  // Requests that are not over fail, here and wherever they need this rank. An engine that is closed closes its own.
   void close();
 
   bool step() override;
   bool complete() const override { return idle_; }
-  // Who left in good order need not be missed yet: see `miss`.
+  // Who left in good order need not be missed: see `deserter`.
   std::vector<int> missing() const override { return {}; }
   std::vector<int> absent() const override { return {}; }
   bool has_work() const override;
@@ -117,6 +117,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::vector<int> missing(const Requested& requested) const;
   std::vector<int> absent(const Requested& requested) const;
   void awaited(const Requested& requested);
+
+  // For the engine, which holds its lock: as `close`.
+  void leave();
 
  protected:
   void begin() override {}
@@ -165,6 +168,11 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     bool ending = false;    // nothing more comes
     std::uint64_t due = 0;  // but so many batches in all, of which others may have begun some already
   };
+  // A rank that has left.
+  struct Departure {
+    std::uint64_t ended = 0;  // what it had seen the end of
+    std::string why;          // nothing more will be agreed on
+  };
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
   void check(const Wish& wish) const;
@@ -179,7 +187,13 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool advance(Now now);
   bool hear(Now now);
   bool end_synchronise(Now now);
-  Now miss(Now now);
+  void end_join();
+  bool joins() const { return join_ && join_->last_to_join < 0; }
+  const Departure* deserter() const;
+  void go_without(const Departure& departure);
+  void hear_of_departure(const Note& note);
+  void tell_of_departure();
+  std::vector<int> known_missing(const Requested& requested) const;
   std::vector<Requested*> oldest_first() const;
   std::vector<int> silent(Now since) const;
   void ask(Now now);
@@ -222,7 +236,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::vector<Requested*> pending_;  // all that are not over
   std::shared_ptr<Requested> join_;
   std::vector<std::vector<std::byte>> partial_;  // the message that each rank is in the middle of
-  std::vector<Now> departed_;                    // when each rank was found to be gone; max if it is not
+  std::uint64_t ended_ = 0;  // batches and joins that this rank has seen the end of; all see the same ones
+  std::vector<Departure> departures_;
 
   std::vector<std::unique_ptr<Stream>> streams_;  // the first is channel 0's
   std::uint64_t busy_ = 0;

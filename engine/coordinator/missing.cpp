@@ -1,4 +1,4 @@
-// Whom a coordinator's requests wait for: for warnings, for deadlines, and because a rank that is gone may be needed.
+// Whom a coordinator's requests wait for: for warnings, for deadlines, and because a rank that has left may be needed.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -10,7 +10,6 @@
 namespace paceline {
 namespace {
 
-constexpr auto kGrace = std::chrono::seconds(1);
 constexpr auto kPatience = std::chrono::seconds(1);
 constexpr std::size_t kQuestions = 8;
 
@@ -45,8 +44,8 @@ std::vector<Operation::Waiting> Coordinator::waiting() const {
 
 std::vector<int> Coordinator::missing(const Requested& requested) const {
   std::vector<int> ranks;
-  if (!requested.issued && !requested.join) {
-    ranks = policy_->missing(*requested.request);
+  if (!requested.issued) {
+    ranks = known_missing(requested);
     if (ranks.empty())
       for (std::size_t rank = 0; rank < requested.handed_in.size(); ++rank)
         if (!requested.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
@@ -63,6 +62,11 @@ std::vector<int> Coordinator::missing(const Requested& requested) const {
         if (!handle->over()) add_all(*handle);
   if (synchronising_ && !synchronising_->over()) add_all(*synchronising_);
   return ranks;
+}
+
+// As far as its policy knows, which does not tell who has joined.
+std::vector<int> Coordinator::known_missing(const Requested& requested) const {
+  return requested.join ? std::vector<int>() : policy_->missing(*requested.request);
 }
 
 // What is known of them may be of before something got stuck, for which they wait, too.
@@ -82,21 +86,21 @@ std::vector<int> Coordinator::silent(Now since) const {
   return ranks;
 }
 
-// A policy may not know who has yet to hand in a request. After a while the others are asked; who has nothing to do
-// with this coordinator just now does not even hear that, and has not handed it in. Whom it knows on another machine is
-// asked, too: so there is something that was sent to it, see Engine::tell_line.
+// A policy may not know who has yet to hand in a request, or to join (which has no name). After a while the others are
+// asked; who has nothing to do with this coordinator just now does not even hear that, and has not handed it in. Whom
+// it knows on another machine is asked, too: so there is something that was sent to it, see Engine::tell_line.
 void Coordinator::ask(Now now) {
   asks_ = pending_.empty() ? Now::max() : now + patience();
   std::size_t left = kQuestions;
   bool first_known = true;
   const int here = seat_.machine_of[static_cast<std::size_t>(seat_.rank)];
   for (Requested* requested : oldest_first()) {
-    if (requested->issued || requested->join || now < requested->started + patience()) continue;
-    const std::string& name = requested->request->name;
+    if (requested->issued || now < requested->started + patience()) continue;
+    const std::string_view name = requested->join ? std::string_view() : requested->request->name;
     std::vector<std::byte> question(sizeof requested->id + name.size());
     std::memcpy(question.data(), &requested->id, sizeof requested->id);
     std::memcpy(question.data() + sizeof requested->id, name.data(), name.size());
-    if (const auto known = policy_->missing(*requested->request); !known.empty()) {
+    if (const auto known = known_missing(*requested); !known.empty()) {
       if (question.size() > kNoteBytes || !std::exchange(first_known, false)) continue;
       for (const int rank : known)
         if (seat_.machine_of[static_cast<std::size_t>(rank)] != here) tell(rank, kAsk, question);
@@ -126,7 +130,7 @@ void Coordinator::answer(const Note& note) {
   const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof asked,
                               note.message.size() - sizeof asked);
   const auto found = names_.find(name);
-  if (join_ || (found != names_.end() && found->second.current))
+  if (joins() || (found != names_.end() && found->second.current))
     tell(note.from, kHave, std::span(note.message).first(sizeof asked));
 }
 
@@ -134,34 +138,40 @@ Clock::duration Coordinator::patience() const {
   return std::min<Clock::duration>(kPatience, on_clock(control_->timeout) / 4);
 }
 
-// A rank that is gone may have had its part in everything that is still to come: it is missed only after a while.
-// Returns when to look again.
-Coordinator::Now Coordinator::miss(Now now) {
-  Now again = Now::max();
-  if (engine_->absent_peers_) {
-    for (int rank = 0; rank < control_->size(); ++rank) {
-      const Member& member = control_->members[static_cast<std::size_t>(rank)];
-      const bool lost = member.peer >= 0 && engine_->peers_[static_cast<std::size_t>(member.peer)]->lost;
-      if (lost && departed_[static_cast<std::size_t>(rank)] == Now::max())
-        departed_[static_cast<std::size_t>(rank)] = now;
-    }
-  }
-  for (int rank = 0; rank < control_->size(); ++rank) {
-    const auto since = departed_[static_cast<std::size_t>(rank)];
-    if (since == Now::max() || (pending_.empty() && synchronising_ == nullptr)) continue;
-    if (now < since + kGrace) {
-      again = std::min(again, since + kGrace);
-      continue;
-    }
-    const auto waits_for = [rank](const std::vector<int>& ranks) {
-      return std::ranges::find(ranks, rank) != ranks.end();
-    };
-    const bool needed =
-        (synchronising_ && !synchronising_->over() && waits_for(synchronising_->missing())) ||
-        std::ranges::any_of(pending_, [&](const Requested* pending) { return waits_for(missing(*pending)); });
-    if (needed) throw Failure(ErrorKind::aborted, control_->name_of(rank) + " has closed its coordinator, or has left");
-  }
-  return again;
+// Who leaves says what it has seen the end of, and why, if that is because of another that left before.
+void Coordinator::tell_of_departure() {
+  const std::string why = state() == State::failed ? error().message : "";
+  std::vector<std::byte> message(std::min(sizeof ended_ + why.size(), kNoteBytes));
+  std::memcpy(message.data(), &ended_, sizeof ended_);
+  std::memcpy(message.data() + sizeof ended_, why.data(), message.size() - sizeof ended_);
+  for (int rank = 0; rank < control_->size(); ++rank)
+    if (rank != seat_.rank) tell(rank, kClosing, message);
+}
+
+void Coordinator::hear_of_departure(const Note& note) {
+  Departure departure;
+  if (note.message.size() < sizeof departure.ended) return;
+  std::memcpy(&departure.ended, note.message.data(), sizeof departure.ended);
+  const auto why = std::span(note.message).subspan(sizeof departure.ended);
+  departure.why.assign(reinterpret_cast<const char*>(why.data()), why.size());
+  if (why.empty()) departure.why = control_->name_of(note.from) + " has closed its coordinator, or has left";
+  departures_.push_back(std::move(departure));
+}
+
+// A rank that has left, if this one has seen the end of all that it had: everything else would need it.
+const Coordinator::Departure* Coordinator::deserter() const {
+  const auto found = std::ranges::find_if(departures_, [&](const auto& left) { return left.ended <= ended_; });
+  return found == departures_.end() ? nullptr : &*found;
+}
+
+// Nobody will agree on anything any more. The others find that out by themselves: they may still be about to end what
+// this rank has, unless who left gave up something in the middle.
+void Coordinator::go_without(const Departure& departure) {
+  const Error error{ErrorKind::aborted, departure.why};
+  if (busy_ > 0) throw Failure(error);
+  if (synchronising_) std::exchange(synchronising_, nullptr)->fail(error);
+  policy_wakes_ = asks_ = Now::max();
+  if (!pending_.empty()) fail(error);
 }
 
 }  // namespace paceline

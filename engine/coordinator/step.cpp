@@ -45,9 +45,11 @@ bool Coordinator::advance(Now now) {
     moved = true;
     if (!act(now)) break;
   }
+  end_join();
   if (std::exchange(rings_, false)) ring();
+  if (const Departure* departure = deserter()) go_without(*departure);
   if (now >= asks_) ask(now);
-  wake = std::min({policy_wakes_, asks_, miss(now)});
+  wake = std::min(policy_wakes_, asks_);
   const bool synchronises = synchronising_ != nullptr && wait_ != Synchronise::Wait::test;
   const bool polls = policy_->polls();
   rest = synchronises && wait_ == Synchronise::Wait::spin     ? Rest::spin
@@ -97,7 +99,7 @@ bool Coordinator::hear(Now now) {
     const auto from = static_cast<std::size_t>(note.from);
     auto& partial = partial_[from];
     if (note.tag == kClosing) {
-      if (departed_[from] == Now::max()) departed_[from] = now;
+      hear_of_departure(note);
       continue;
     }
     if (note.tag == kAsk || note.tag == kHave) {
@@ -190,9 +192,14 @@ void Coordinator::carry_out(Say& action, Now) {
 }
 
 void Coordinator::carry_out(Joined& action, Now) {
-  if (!join_) return;
+  if (join_) join_->last_to_join = action.last;
+}
+
+// Whose join is over may leave: first it gives the others what they still wait for.
+void Coordinator::end_join() {
+  if (!join_ || joins() || busy_ > 0) return;
   const auto joined = join_;
-  joined->last_to_join = action.last;
+  ++ended_;
   settle(*joined);
 }
 

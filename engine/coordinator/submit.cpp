@@ -17,6 +17,7 @@ void Coordinator::check_open(std::string_view request, std::string_view name) co
   for (const auto& stream : streams_)
     if (stream->group->error) refuse(stream->group->error.kind, stream->group->error.message);
   if (control_->error) refuse(control_->error.kind, control_->error.message);
+  if (state() == State::failed) refuse(error().kind, error().message);
 }
 
 void Coordinator::check(const Wish& wish) const {

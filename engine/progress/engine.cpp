@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "coordinator/coordinator.hpp"
 #include "link/shm.hpp"
 #include "link/tcp.hpp"
 #include "progress/fork.hpp"
@@ -105,6 +106,7 @@ std::chrono::nanoseconds Engine::exposed() {
 void Engine::close() {
   auto lock = enter();
   if (closed_) return;
+  while (!coordinators_.empty()) coordinators_.back()->leave();
   for (const auto& operation : active_) operation->fail({ErrorKind::aborted, "the engine was closed"});
   retire();
   closed_ = true;

@@ -27,6 +27,8 @@
 
 namespace paceline {
 
+class Coordinator;
+
 enum class Mode : std::uint8_t {
   blocking,
   async,
@@ -237,8 +239,8 @@ class Engine final : private Inbox {
   std::chrono::nanoseconds exposed_{};  // until `exposed_until_`
   Clock::time_point exposed_until_ = Clock::now();
   unsigned passes_ = 0;
-  int coordinators_ = 0;
-  int carrying_ = 0;  // coordinators that move data
+  std::vector<Coordinator*> coordinators_;  // that are not closed
+  int carrying_ = 0;                        // coordinators that move data
   std::uint64_t coordination_cpu_ns_ = 0;
   CpuMeter* meter_ = nullptr;  // of the thread of the loop that holds the lock
   bool closed_ = false;

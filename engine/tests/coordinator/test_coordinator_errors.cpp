@@ -105,22 +105,44 @@ TEST(who_hands_in_nothing_says_where_it_is_to_who_waits_on_another_machine) {
   }
 }
 
+// Whether it closes its coordinator or its engine, and whatever the others wait for.
 TEST(who_leaves_is_missed) {
-  for (const auto& machines : {"00", "01"}) {
-    Coordinated job(machines);
+  everywhere({}, [](Coordinated& job) {
+    if (job.size() == 1) return;
     job.run([&](Coordinated::Seated seat) {
       std::vector<float> data(10, 1);
       seat.wait(seat.all_reduce("first", data));
-      if (seat.rank() == 1) {
+      const int leaver = job.size() / 2;
+      if (seat.rank() == leaver) {
+        if (job.size() == 2) seat.r.engine->close();
         seat.coordinator.close();
         return;
       }
-      const auto error = failure_of([&] { seat.wait(seat.all_reduce("second", data)); });
+      const bool joins = seat.rank() == 0;
+      const auto error =
+          failure_of([&] { seat.wait(joins ? seat.coordinator.join() : seat.all_reduce("second", data)); });
       CHECK(error.kind == ErrorKind::aborted);
-      CHECK(contains(error.message, "rank 1"));
-      CHECK(contains(error.message, "\"second\""));
+      CHECK(contains(error.message, "rank " + std::to_string(leaver)));
+      CHECK(contains(error.message, joins ? "join" : "\"second\""));
+      CHECK(failure_of([&] { seat.all_reduce("third", data); }).kind == ErrorKind::aborted);
+    });
+  });
+}
+
+TEST(a_join_that_times_out_names_who_has_not_joined) {
+  std::vector<std::thread> jobs;
+  for (const std::string& policy : kPolicies) {
+    jobs.emplace_back([policy] {
+      Coordinated job("001", policy, {.wait = Synchronise::Wait::yield}, 1);
+      job.run([&](Coordinated::Seated seat) {
+        if (seat.rank() == 1) return;
+        const auto error = failure_of([&] { seat.wait(seat.coordinator.join()); });
+        CHECK(error.kind == ErrorKind::timeout);
+        CHECK(contains(error.message, "join waits for rank 1"));
+      });
     });
   }
+  for (std::thread& job : jobs) job.join();
 }
 
 TEST(bad_wishes_are_refused) {
