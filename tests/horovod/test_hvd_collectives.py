@@ -145,7 +145,7 @@ def test_layouts(ranks: Ranks) -> None:
 def check_allgather(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 
-    for dtype, rest in itertools.product(MOVABLE, [(), (4,), (2, 3)]):
+    for dtype, rest in itertools.product(MOVABLE, [(), (4,), (2, 3), (0,), (2, 0)]):
 
         def part(other: int, dtype: torch.dtype = dtype, rest: tuple[int, ...] = rest) -> Tensor:
             return number(other, ((other * 2) % 3 + (other > 0), *rest), dtype)
@@ -190,7 +190,7 @@ def test_broadcast(ranks: Ranks, size: int) -> None:
 def check_alltoall(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 
-    for dtype, rest in itertools.product(MOVABLE, [(), (3,), (2, 2)]):
+    for dtype, rest in itertools.product(MOVABLE, [(), (3,), (2, 2), (0,)]):
         splits = [(rank + other) % 3 for other in range(size)]
         mine = torch.cat([torch.full((count, *rest), other, dtype=dtype) for other, count in enumerate(splits)])
         right = torch.cat([torch.full(((other + rank) % 3, *rest), rank, dtype=dtype) for other in range(size)])
@@ -228,7 +228,7 @@ def test_alltoall(ranks: Ranks, size: int) -> None:
 def check_reducescatter(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 
-    for dtype, rows, rest in itertools.product(REDUCIBLE, [size * 2, size + 1, 1, 0], [(), (3,)]):
+    for dtype, rows, rest in itertools.product(REDUCIBLE, [size * 2, size + 1, 1, 0], [(), (3,), (0,)]):
         shape = (rows, *rest)
         share, left = divmod(rows, size)
         start = rank * share + min(rank, left)

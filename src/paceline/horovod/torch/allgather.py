@@ -12,7 +12,7 @@ from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allreduce_requests import start as start_allreduce
-from paceline.horovod.torch.tensors import from_rows, in_host, rows_of, span_of
+from paceline.horovod.torch.tensors import from_rows, rows_in_host, rows_of, span_of
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ def _start(
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allgather")
     names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
-    memories = [in_host(tensor) for tensor in tensors]
+    memories = [rows_in_host(tensor) for tensor in tensors]
 
-    def request(each: str, memory: Tensor) -> Request:
-        return channel.coordinator.all_gather(each, span_of(memory), shape=tuple(memory.shape))
+    def request(each: str, memory: Tensor, tensor: Tensor) -> Request:
+        return channel.coordinator.all_gather(each, span_of(memory), shape=tuple(tensor.shape))
 
-    requests = channel.start(names, lambda: map(request, names, memories))
+    requests = channel.start(names, lambda: map(request, names, memories, tensors))
 
     def finish() -> Any:
         pairs = zip(requests, tensors, strict=True)

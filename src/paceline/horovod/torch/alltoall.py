@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.horovod import job
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.torch.tensors import from_rows, in_host, row_width, rows_of, span_of
+from paceline.horovod.torch.tensors import from_rows, row_width, rows_in_host, rows_of, span_of
 from paceline.horovod.torch.waiting import synchronize
 
 Splits = Tensor | Sequence[int] | None
@@ -31,13 +31,13 @@ def alltoall_async(
     channel = here.channel(process_set.process_set_id, "Alltoall")
     shares = _shares(splits, rows, channel.size)
     names = [channel.name("alltoall", name)]
-    memory = in_host(tensor)[: sum(shares)]
+    memory = rows_in_host(tensor)[: sum(shares)]
     width = row_width(tensor)
     requests = channel.start(
         names,
         lambda: [
             channel.coordinator.all_to_all(
-                names[0], span_of(memory), [share * width for share in shares], shape=tuple(memory.shape)
+                names[0], span_of(memory), [share * width for share in shares], shape=tuple(tensor.shape)
             )
         ],
     )

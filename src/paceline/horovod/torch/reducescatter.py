@@ -14,7 +14,7 @@ from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allgather import grouped_allgather
 from paceline.horovod.torch.compression import Compression, Compressor
-from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, row_width, rows_of, scale, span_of
+from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, rows_of, scale, span_of
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _start(
         rows = _rows(rows_of(tensor, "reducescatter"), channel.size)
         memories.append(in_host(tensor) if tensor.is_floating_point() else scale(copy_in_host(tensor), prescale))
         parts.append(torch.empty((rows[channel.rank], *tensor.shape[1:]), dtype=tensor.dtype))
-        counts.append([share * row_width(tensor) for share in rows])
+        counts.append([share * tensor.shape[1:].numel() for share in rows])
     names = channel.names("reducescatter", name, len(tensors)) if grouped else [channel.name("reducescatter", name)]
 
     def request(each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:

@@ -43,6 +43,11 @@ def in_host(tensor: Tensor) -> Tensor:
     return copy_in_host(plain)
 
 
+def rows_in_host(tensor: Tensor) -> Tensor:
+    """As `in_host`; if its rows have no elements, one that stands for each, so that they are counted on their way."""
+    return in_host(tensor) if tensor.shape[1:].numel() else torch.zeros(tensor.shape[0], dtype=tensor.dtype)
+
+
 def copy_in_host(tensor: Tensor) -> Tensor:
     """A contiguous copy in the host's memory."""
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
@@ -71,16 +76,19 @@ def unit(tensor: Tensor) -> int:
 
 
 def row_width(tensor: Tensor) -> int:
-    """How many of the span's elements a row has."""
-    return tensor.shape[1:].numel() * unit(tensor)
+    """How many elements of the span of `rows_in_host` make up a row: at least one."""
+    return max(tensor.shape[1:].numel(), 1) * unit(tensor)
 
 
 def from_rows(output: Any, counts: Sequence[int], like: Tensor) -> tuple[Tensor, list[int]]:
-    """What a collective received, on the device of `like` and with its shape but for the rows; and each rank's rows."""
+    """What a collective of `rows_in_host` received, on the device of `like`, as rows like its; and each rank's count.
+
+    counts: elements of the span from each rank.
+    """
     width = row_width(like)
-    rows = [count // width if width else 0 for count in counts]
-    shape = (sum(rows), *like.shape[1:])
-    if not sum(counts):
+    rows = [count // width for count in counts]
+    shape = torch.Size((sum(rows), *like.shape[1:]))
+    if not shape.numel():
         return like.new_empty(shape), rows
     flat = torch.frombuffer(output, dtype=like.dtype, count=sum(counts) // unit(like))
     return flat.view(shape).to(like.device), rows
