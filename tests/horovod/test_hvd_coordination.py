@@ -109,6 +109,27 @@ def test_a_name_that_is_under_way(ranks: Ranks) -> None:
     ranks(check_names_under_way)
 
 
+def check_a_name_twice_in_a_row(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    for _ in range(200):
+        if rank > 0:
+            hvd.barrier()
+        handle = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        with pytest.raises(ValueError, match=r"allreduce.twice is still under way"):
+            hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        if rank == 0:
+            hvd.barrier()
+        assert hvd.synchronize(handle).tolist() == [float(size)] * 2
+    for _ in range(3):  # whoever has waited for something since may use it again
+        hvd.allreduce_async(torch.ones(2), name="forgotten")
+        hvd.barrier()
+
+
+def test_a_name_twice_in_a_row_is_refused_also_where_the_first_is_over_at_once(ranks: Ranks) -> None:
+    ranks(check_a_name_twice_in_a_row)
+
+
 def check_poll(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 

@@ -17,18 +17,26 @@ if TYPE_CHECKING:
 Started = TypeVar("Started", "Request", "Request | Course")
 
 
+class Seen:
+    """How many calls, on any process set, this program knows to be over: it waited for them, or asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
 class Channel:
     """Hands named requests to the coordinator of one process set. Thread-safe.
 
-    ranks: the members, by their ranks in the job.
+    ranks: the members, by their ranks in the job. seen: the job's.
     """
 
-    def __init__(self, coordinator: Coordinator, ranks: Sequence[int]) -> None:
+    def __init__(self, coordinator: Coordinator, ranks: Sequence[int], seen: Seen) -> None:
         self.coordinator = coordinator
         self.ranks = tuple(ranks)
         self.rank = coordinator.rank
         self.size = coordinator.size
-        self._under_way: dict[str, Request | Course] = {}
+        self._seen = seen
+        self._under_way: dict[str, tuple[Request | Course, int]] = {}  # with what had been seen when it began
         self._unnamed: Counter[str] = Counter()
         self._round = 0
         self._lock = threading.Lock()
@@ -61,26 +69,34 @@ class Channel:
     def start(self, names: Sequence[str], start: Callable[[], Iterable[Started]]) -> list[Started]:
         """Hand in one request per name by `start`.
 
-        Raises ValueError, before any is, if one of the names is under way; HorovodInternalError if an earlier failure
-        left the job unusable.
+        Raises ValueError, before any is, if one of the names is under way: its request is not over, or the program
+        cannot know that it is, as it has waited for nothing since. HorovodInternalError if an earlier failure left the
+        job unusable.
         """
         with self._lock:
             for name in names:
-                earlier = self._under_way.get(name)
-                if earlier is not None and not earlier.done():
+                if name in self._under_way and not self._over(*self._under_way[name]):
                     raise ValueError(
                         f"{name} is still under way: a tensor with the same name as another that is currently being "
-                        "processed needs a name of its own"
+                        "processed needs a name of its own, until the other was waited for"
                     )
             try:
                 requests = list(start())
             except CommunicationError as error:
                 raise HorovodInternalError(str(error)) from error
-            self._under_way.update(zip(names, requests, strict=True))
+            self._under_way.update(
+                (name, (request, self._seen.calls)) for name, request in zip(names, requests, strict=True)
+            )
             return requests
 
-    def forget(self, names: Iterable[str]) -> None:
-        """These were waited for."""
+    def forget(self, names: Iterable[str], requests: Iterable[Request | Course]) -> None:
+        """The program knows that the call that these make up is over."""
+        self._seen.calls += 1
         with self._lock:
-            for name in names:
-                self._under_way.pop(name, None)
+            for name, request in zip(names, requests, strict=False):  # a join has no name
+                if name in self._under_way and self._under_way[name][0] is request:
+                    del self._under_way[name]
+
+    def _over(self, request: Request | Course, seen: int) -> bool:
+        # Where the program has seen nothing end since, it is over only if this rank happened to be the last.
+        return request.done() and self._seen.calls > seen

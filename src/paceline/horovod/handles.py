@@ -28,7 +28,11 @@ class Pending:
     keep: object = None
 
     def done(self) -> bool:
-        return all(request.done() for request in self.requests)
+        """Whether all of it is over."""
+        if not all(request.done() for request in self.requests):
+            return False
+        self.channel.forget(self.names, self.requests)
+        return True
 
     def result(self) -> Any:
         """Wait for all of it. Raises HorovodInternalError if a request failed."""
@@ -38,7 +42,7 @@ class Pending:
         except CommunicationError as error:
             raise HorovodInternalError(str(error)) from error
         finally:
-            self.channel.forget(self.names)
+            self.channel.forget(self.names, self.requests)
         return self.finish()
 
 

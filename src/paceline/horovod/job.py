@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline import timeline
 from paceline.errors import CommunicationError
-from paceline.horovod.channel import Channel
+from paceline.horovod.channel import Channel, Seen
 from paceline.horovod.handles import Handles
 from paceline.horovod.rank_layout import place
 from paceline.runtime import at_exit
@@ -50,7 +50,8 @@ class Job:
         self._world = world
         self._connect = connect
         self._groups: dict[int, Group] = {}
-        self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL])}
+        self._seen = Seen()
+        self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL], self._seen)}
         self._ids = itertools.count(1)
         self._pid = os.getpid()
 
@@ -78,7 +79,7 @@ class Job:
         self.sets[number] = tuple(ranks)
         if group is not None:
             self._groups[number] = group
-            self._channels[number] = Channel(self._connect(group), ranks)
+            self._channels[number] = Channel(self._connect(group), ranks, self._seen)
         return number
 
     def remove(self, process_set: int) -> bool:
