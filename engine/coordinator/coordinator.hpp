@@ -171,7 +171,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   // A rank that has left.
   struct Departure {
     std::uint64_t ended = 0;  // what it had seen the end of
-    std::string why;          // nothing more will be agreed on
+    std::string why;          // what is told to requests that need it
   };
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
