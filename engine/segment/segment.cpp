@@ -102,11 +102,13 @@ bool Lane::all_begun(std::uint64_t turn) const {
   return true;
 }
 
-void Lane::begin(std::uint64_t turn, bool awaited) {
+bool Lane::begin(std::uint64_t turn, bool awaited) {
   own_.cells[turn % kCells].turn.store(turn, std::memory_order_release);
   // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (awaited || all_begun(turn)) ring();
+  const bool whole = all_begun(turn);
+  if (awaited || whole) ring();
+  return whole;
 }
 
 void Lane::wake_others() const {

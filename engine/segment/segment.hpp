@@ -148,7 +148,8 @@ class Lane {
   std::uint64_t agreed() const { return agreed_; }
   void agree(std::uint64_t turn) { agreed_ = turn; }
   // Lets the others see the cell of this turn. The last to begin wakes who sleeps, and so does who is `awaited`.
-  void begin(std::uint64_t turn, bool awaited);
+  // True if everybody has begun, which the last is sure to see.
+  bool begin(std::uint64_t turn, bool awaited);
   // Wakes every other rank that sleeps; what they are to see was stored before.
   void wake_others() const;
 

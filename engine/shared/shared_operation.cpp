@@ -54,7 +54,11 @@ bool SharedOperation::enter() {
   own.sequence = sequence;
   own.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
   give(own);
-  lane_->begin(turn_, awaited());
+  if (!lane_->begin(turn_, awaited())) return true;
+  // Some need nobody, and may need nothing afterwards either: the last to begin compares with all, so that ranks that
+  // disagree are found in this very turn.
+  for (; next_ < lane_->size(); ++next_)
+    if (next_ != lane_->rank() && !agree(next_, turn_)) return false;
   return true;
 }
 

@@ -67,6 +67,32 @@ TEST(roots_that_never_talk_to_each_other_are_found_too) {
   });
 }
 
+TEST(roots_that_need_nobody_are_found_by_the_last_rank_whatever_comes_next) {
+  // Whether all ranks take themselves for the root of a broadcast, or nobody for that of a reduction: each could go on.
+  for (const int ranks : {2, 3}) {
+    for (const bool broadcasts : {true, false}) {
+      World world(ranks, [](int, int) { return Wire::shm; });
+      std::atomic<int> found = 0;
+      std::barrier done(ranks);
+      world.run([&](Rank& r) {
+        std::vector<float> data(10, 1);
+        const auto call = [&] {
+          if (broadcasts) {
+            broadcast(*r.engine, *r.group, bytes(data), data.size(), DType::float32, r.rank, Mode::blocking);
+          } else {
+            const int root = (r.rank + 1) % r.size;
+            reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, root, Mode::blocking);
+          }
+        };
+        if (failure_of(call).kind == ErrorKind::mismatch) ++found;
+        done.arrive_and_wait();
+        CHECK(found > 0);
+        CHECK(failure_of([&] { reduce_floats(r, 10); }).kind == ErrorKind::mismatch);
+      });
+    }
+  }
+}
+
 TEST(a_rank_that_leaves_is_named) {
   on_every_wire([](Wire wire) {
     World world(3, [=](int, int) { return wire; });
