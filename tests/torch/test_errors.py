@@ -14,8 +14,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness import Ranks
+from torch.autograd import Variable
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-from paceline.errors import Aborted, CommunicationError, Mismatch, Timeout
+from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
+from paceline.torch import arena_hook
 
 
 def check_wrong_calls(rank: int, size: int) -> None:
@@ -138,17 +141,25 @@ def check_abort(rank: int, size: int) -> None:
             dist.all_reduce(torch.ones(1))
 
 
-def check_peer_dies_in_backward(rank: int, size: int) -> None:
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+def check_peer_dies_in_backward(rank: int, size: int, hook: Callable[..., Any] | None, unused: bool = False) -> None:
+    """It dies once the others wait for gradients: what DDP's reducer finds out is what `backward` raises."""
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8), find_unused_parameters=unused)
+    if hook is not None:
+        model.register_comm_hook(None, hook)
     for _ in range(10):
         model(torch.ones(2, 8)).sum().backward()
     if rank == size - 1:
+        store.wait([f"waits {other}" for other in range(rank)])
         os.kill(os.getpid(), signal.SIGKILL)
-    start = time.monotonic()
-    # DDP reads the future in C++, which keeps the words of the error, not its class.
-    with pytest.raises(RuntimeError, match=f"PeerLost: .* rank {size - 1} "):
-        model(torch.ones(2, 8)).sum().backward()
-    assert time.monotonic() - start < 5
+
+    def at_its_end(_: object) -> None:
+        Variable._execution_engine.queue_callback(lambda: store.set(f"waits {rank}", ""))
+
+    output = model(torch.ones(2, 8))
+    output.register_hook(at_its_end)
+    with pytest.raises(PeerLost, match=f"rank {size - 1} "):
+        output.sum().backward()
 
 
 def test_wrong_calls(ranks: Ranks) -> None:
@@ -173,6 +184,10 @@ def test_timeout(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 2, fresh=True)
 
 
-def test_peer_dies_in_backward(ranks: Ranks) -> None:
-    with pytest.raises(AssertionError, match=r"rank 2 failed first:\nthe process died with exit code -9$"):
-        ranks(check_peer_dies_in_backward, 3, fresh=True)
+@pytest.mark.parametrize(
+    "how",
+    [{"hook": None}, {"hook": None, "unused": True}, {"hook": arena_hook}, {"hook": default_hooks.allreduce_hook}],
+)
+def test_peer_dies_in_backward(ranks: Ranks, how: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError, match=r"rank 1 failed first:\nthe process died with exit code -9$"):
+        ranks(check_peer_dies_in_backward, 2, fresh=True, **how)

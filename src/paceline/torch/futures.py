@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import local
 from typing import Any, NoReturn, TypeVar
 
+import torch
+from torch import Tensor
+from torch.autograd import Variable
 from torch.futures import Future
 
 S = TypeVar("S")
@@ -38,9 +41,10 @@ class CollectiveFuture(Future[Any]):
         with running_callbacks():
             self.set_result(value)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: Exception, results: Sequence[Tensor] = ()) -> None:
+        """`results`: what it would have been."""
         self._set_unwrap_func(_raise_failure)
-        self.complete(_Failure(error))
+        self.complete(_Failure(error, results))
 
     def add_done_callback(self, callback: Callable[[Future[Any]], object]) -> None:
         def run(_: Future[Any]) -> None:
@@ -51,6 +55,8 @@ class CollectiveFuture(Future[Any]):
 
     def then(self, callback: Callable[[Future[Any]], S]) -> Future[S]:
         child = CollectiveFuture()
+        if _in_backward():
+            _at_its_end(child.wait)
 
         def run(_: Future[Any]) -> None:
             try:
@@ -65,15 +71,35 @@ class CollectiveFuture(Future[Any]):
 
 
 class _Failure:
-    """The result that never came. C++ readers of a future see only values, so reading this one raises."""
+    """The result that never came. C++ readers of a future see only values, so reading this one raises.
 
-    def __init__(self, error: Exception) -> None:
+    DDP's reducer, which finds the tensors in a value by pickling it at the end of `backward`, keeps the words of an
+    error, not its class. It gets the tensors, whatever is in them, and `backward` then raises the error itself.
+    """
+
+    def __init__(self, error: Exception, results: Sequence[Tensor]) -> None:
         self.error = error
+        self._results = list(results)
 
     def _raise(self, *_: object) -> NoReturn:
         raise self.error.with_traceback(None)
 
-    __getitem__ = __iter__ = __len__ = __reduce_ex__ = _raise
+    __getitem__ = __iter__ = __len__ = _raise
+
+    def __reduce_ex__(self, _: object) -> tuple[type[list[Tensor]], tuple[list[Tensor]]]:
+        if not self._results or not _in_backward():
+            self._raise()
+        _at_its_end(self._raise)
+        return list, (self._results,)
+
+
+def _in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _at_its_end(callback: Callable[[], object]) -> None:
+    """Call this at the end of the backward pass that this thread is in; what it raises, `backward` raises."""
+    Variable._execution_engine.queue_callback(callback)
 
 
 def _raise_failure(failure: _Failure) -> NoReturn:

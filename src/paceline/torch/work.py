@@ -137,7 +137,7 @@ class PendingWork(dist.Work):
         if self._error is None:
             future.complete(self._results)
         else:
-            future.fail(self._error)
+            future.fail(self._error, self._results)
 
 
 @opaque
