@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import random
+import re
 import secrets
 import socket
 import threading
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
 from paceline.errors import RendezvousError
-from paceline.rendezvous import Link, Meeting, Member, Process, meet
+from paceline.rendezvous import Link, Meeting, Member, Process, linking, meet
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
 from paceline.rendezvous.store import MemoryStore, Store
@@ -208,7 +209,7 @@ def test_several_missing_ranks_are_named() -> None:
 
 def expect_everywhere(ranks: Sequence[Rank], match: str, timeout: float = TIMEOUT) -> None:
     for error in meet_all(ranks, MemoryStore(), timeout):
-        assert isinstance(error, RendezvousError), error
+        assert type(error) is RendezvousError, error  # also where another rank's failure was heard of
         assert match in str(error)
 
 
@@ -265,6 +266,29 @@ def test_a_rank_that_does_not_call_is_named_everywhere(monkeypatch: pytest.Monke
     for error in results:  # type: ignore[union-attr]
         assert "rank 2 (host host, pid" in str(error)
         assert "within 0.5 s" in str(error)
+
+
+def test_who_is_not_called_says_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> Any:
+        release.wait(TIMEOUT)
+        raise RendezvousError("enough")
+
+    release = threading.Event()
+    monkeypatch.setattr(linking, "_call", never)
+    store, ranks = MemoryStore(), [Rank(process("a", host="node0")), Rank(process("b"))]
+
+    def first() -> BaseException:
+        try:
+            ranks[0].meet(store, 0, 2, 0.5)
+        except BaseException as error:
+            return error
+        finally:
+            release.set()
+        raise AssertionError("nobody called it")
+
+    told = in_threads([first, partial(ranks[1].meet, store, 1, 2, TIMEOUT)])[0]
+    assert type(told) is RendezvousError
+    assert re.search(r"no connection within 0\.5 s from rank 1 .* to 127\.0\.0\.1:\d+$", str(told))
 
 
 def test_ports_lie_in_the_range() -> None:

@@ -113,10 +113,10 @@ def test_a_filter_is_told_with_both_endpoints(lab: Lab) -> None:
     ip(lab.machines[1].namespace, "neigh", "replace", here, "lladdr", "02:00:00:00:00:99", "dev", "eth0")
     results = job(lab, {0: 0, 1: 1}, timeout=3.0)
     assert "1/2 joined within 3 s, missing rank 1" in results[0][0]
-    assert re.search(rf"from {there} within 3 s: tcp {here} port {PORT}: no answer: filtered", results[1][0])
+    assert re.search(rf"from {there} within 3 s: {here}:{PORT}: no answer: filtered", results[1][0])
 
 
 def test_refused_is_told_with_both_endpoints(lab: Lab) -> None:
     here, there = (machine.address for machine in lab.machines)
     ((out, _),) = job(lab, {1: 1}, timeout=2.0, WORLD_SIZE="2")
-    assert f"from {there} within 2 s: tcp {here} port {PORT}: refused" in out
+    assert f"from {there} within 2 s: {here}:{PORT}: refused" in out

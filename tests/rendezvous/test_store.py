@@ -138,7 +138,8 @@ def test_nobody_there_is_told_from_refused() -> None:
     with pytest.raises(RendezvousError, match=r"the store of rank 0 from this machine within 0.05 s: .*nobody there"):
         open_store(job_settings(1, 2, **unix_job()), 0.05)
     job = tcp_job()
-    with pytest.raises(RendezvousError, match=rf"from 127\.0\.0\.1 within.*port {job['store_ports'][0]}: refused"):
+    there = rf"127\.0\.0\.1:{job['store_ports'][0]}"
+    with pytest.raises(RendezvousError, match=rf"from 127\.0\.0\.1 within.* {there}: refused"):
         open_store(job_settings(1, 2, **job), 0.05)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from paceline.rendezvous.conversation import PATIENCE, Conversation, Exchange, HungUp, Stranger
+from paceline.rendezvous.dial import TcpAddress
 
 log = logging.getLogger("paceline.rendezvous")
 
@@ -206,7 +207,7 @@ def describe_caller(sock: socket.socket, address: object) -> str:
     if sock.family == socket.AF_UNIX:
         pid, uid, _ = peer_credentials(sock)
         return f"process {pid} of user {uid} on this machine"
-    return f"{address[0]} port {address[1]}" if isinstance(address, tuple) else str(address)
+    return str(TcpAddress(*address[:2])) if isinstance(address, tuple) else str(address)
 
 
 def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:

@@ -27,10 +27,6 @@ _LOOKED_UP = 64  # the most ranks of a job in which each looks for itself who is
 _NAMED = 20
 
 
-class FailedElsewhere(RendezvousError):
-    """Another rank gave up, and this is its reason."""
-
-
 class Assembly:
     """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed.
 
@@ -46,6 +42,8 @@ class Assembly:
         self._store = store
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
+        self.failed_elsewhere = False
+        """Whether another rank gave up, and its reason was raised here."""
         # Rank 0 answers all polls, so many ranks ask less often.
         self._longest_pause = max(0.02, 0.0002 * size)
 
@@ -124,7 +122,8 @@ class Assembly:
             return
         key = f"{self._prefix}failed"
         if self._has(key):
-            raise FailedElsewhere(str(self._get(key, "a failure").get("error")))
+            self.failed_elsewhere = True
+            raise RendezvousError(str(self._get(key, "a failure").get("error")))
         me = self._members[self.rank]
         for member in self._members:
             if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):

@@ -51,7 +51,7 @@ class TcpAddress:
     port: int
 
     def __str__(self) -> str:
-        return f"tcp {self.host} port {self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 Endpoint = UnixName | TcpAddress

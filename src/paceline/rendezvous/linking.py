@@ -187,11 +187,12 @@ def _await_callers(
     reminder: Reminder,
 ) -> None:
     ranks = {member.rank for member in callers}
+    doors = [TcpAddress(*where) if kind == "tcp" else UnixName(where) for kind, where in place.items()]
 
     def problem(within: str = "") -> str:
         late = arrivals.missing(ranks)
         who = ", ".join(str(member) for member in callers if member.rank in late[:10])
-        return f"no connection{within} from {who} to {' and '.join(f'{kind} {where}' for kind, where in place.items())}"
+        return f"no connection{within} from {who} to {' and '.join(map(str, doors))}"
 
     # A rank that calls in vain knows why, and gives up at the deadline: its word is better than that it did not come.
     deadline = assembly.deadline.later(_BETTER_WORD)

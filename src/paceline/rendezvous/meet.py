@@ -17,7 +17,7 @@ from typing import Any
 from paceline.cpu.budget import CpuBudget
 from paceline.errors import RendezvousError
 from paceline.rendezvous import interfaces
-from paceline.rendezvous.assembly import Assembly, FailedElsewhere
+from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.handshake import PROTOCOL, new_ticket
@@ -98,9 +98,9 @@ def meet(
     )
     try:
         links = link_all(assembly, members, me, pairing, settings, linked)
-    except FailedElsewhere:
-        raise
     except RendezvousError as error:
+        if assembly.failed_elsewhere:
+            raise
         reason = f"{me}: {error}"
         _tell(assembly, reason)
         raise RendezvousError(reason) from error
