@@ -46,6 +46,7 @@ class Requested final : public Operation {
 
   // For example: all_reduce "layer3.weight" float32[64x3x7x7]
   std::string description() const override;
+  std::string tensor() const override { return join ? std::string() : request->name; }
   bool step() override { return false; }
   bool complete() const override { return over(); }
   std::vector<int> missing() const override;

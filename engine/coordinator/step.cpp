@@ -12,7 +12,8 @@ bool Coordinator::step() {
   try {
     return advance(Clock::now());
   } catch (const Failure& failure) {
-    trouble_ = {failure.kind == ErrorKind::invalid ? ErrorKind::aborted : failure.kind, failure.what()};
+    const bool wrong = failure.kind == ErrorKind::invalid;
+    trouble_ = {wrong ? ErrorKind::aborted : failure.kind, failure.what(), failure.culprit};
   } catch (const std::bad_alloc&) {
     trouble_ = {ErrorKind::aborted, control_->name_of(seat_.rank) + " has no memory left in its arena"};
   }

@@ -7,17 +7,17 @@
 namespace paceline {
 
 void Coordinator::check_open(std::string_view request, std::string_view name) const {
-  const auto refuse = [&](ErrorKind kind, const std::string& why) {
+  const auto refuse = [&](const Error& why) {
     std::string asked(request);
     if (!name.empty()) asked.append(" \"").append(name).append("\"");
-    throw Failure(kind, asked + " cannot start: " + why);
+    throw Failure({why.kind, asked + " cannot start: " + why.message, why.culprit}, asked, std::string(name));
   };
   if (!policy_) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
-  if (closed_ || engine_->closed_) refuse(ErrorKind::aborted, "its coordinator is closed");
+  if (closed_ || engine_->closed_) refuse({ErrorKind::aborted, "its coordinator is closed"});
   for (const auto& stream : streams_)
-    if (stream->group->error) refuse(stream->group->error.kind, stream->group->error.message);
-  if (control_->error) refuse(control_->error.kind, control_->error.message);
-  if (state() == State::failed) refuse(error().kind, error().message);
+    if (stream->group->error) refuse(stream->group->error);
+  if (control_->error) refuse(control_->error);
+  if (state() == State::failed) refuse(error());
 }
 
 void Coordinator::check(const Wish& wish) const {
@@ -121,7 +121,7 @@ void Coordinator::settle(Requested& requested, const Error& error) {
   const auto now = Clock::now();
   requested.record.done_ns = ns_of(now);
   if (error) {
-    requested.fail({error.kind, requested.description() + " failed: " + error.message});
+    requested.fail({error.kind, requested.description() + " failed: " + error.message, error.culprit});
   } else {
     requested.finish();
   }
@@ -153,7 +153,7 @@ void Coordinator::settle(Requested& requested, const Error& error) {
       hand_in(name, next, now);
     } catch (const Failure& failure) {
       name.current = next;
-      settle(*next, {failure.kind, failure.what()});
+      settle(*next, {failure.kind, failure.what(), failure.culprit});
     }
   } else if (names_.size() > kNamesKept) {
     names_.erase(found);

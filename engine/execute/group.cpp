@@ -35,7 +35,8 @@ std::string Group::name_of(int group_rank) const {
 
 Error Group::unreadable(int group_rank, int failure) const {
   return {ErrorKind::peer_lost,
-          name_of(group_rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")"};
+          name_of(group_rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")",
+          members[static_cast<std::size_t>(group_rank)].description};
 }
 
 std::uint32_t Group::begin(const Fingerprint& what) {

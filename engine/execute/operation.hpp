@@ -58,6 +58,7 @@ class Operation {
   bool over() const { return state_ == State::done || state_ == State::failed; }
   const Error& error() const { return error_; }
   virtual std::string description() const { return describe(what, sequence); }
+  virtual std::string tensor() const { return {}; }  // the name that the caller gave it, if any
   // The operation that it has its deadline from: another one, if it looks after several.
   virtual const Operation& urgent() const { return *this; }
   // What it waits for, for warnings: itself; or those that it looks after, one for all that miss the same ranks.
@@ -78,7 +79,9 @@ class Operation {
   void finish();
   void fail(const Error& error);
   // Its group has failed.
-  virtual void group_failed(const Error& error) { fail({error.kind, description() + " failed: " + error.message}); }
+  virtual void group_failed(const Error& error) {
+    fail({error.kind, description() + " failed: " + error.message, error.culprit});
+  }
   // Somebody waits for it from now on, the lock held.
   virtual void awaited() {}
   void reset();

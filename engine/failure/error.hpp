@@ -1,9 +1,12 @@
 // What can go wrong with a collective, said once and carried to every rank.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace paceline {
 
@@ -11,17 +14,33 @@ enum class ErrorKind : std::uint8_t { none, peer_lost, mismatch, timeout, aborte
 
 struct Error {
   ErrorKind kind = ErrorKind::none;
-  std::string message;
+  std::string message = {};
+  // The rank that is to blame, as its peers call it: "rank 2 (host, pid)". Empty where that is none, or not a single
+  // one.
+  std::string culprit = {};
 
   explicit operator bool() const { return kind != ErrorKind::none; }
 };
 
+// An error as a frame carries it, cut if it is long; and what a frame carries, of no kind if that is garbled.
+std::string encoded(const Error& error);
+Error decoded(std::span<const std::byte> payload);
+
 class Failure : public std::runtime_error {
  public:
-  explicit Failure(const Error& error) : std::runtime_error(error.message), kind(error.kind) {}
-  Failure(ErrorKind error_kind, const std::string& message) : std::runtime_error(message), kind(error_kind) {}
+  // `at`: the operation that fails, and the name of its tensor, if it has one.
+  explicit Failure(const Error& error, std::string at = {}, std::string of = {})
+      : std::runtime_error(error.message),
+        kind(error.kind),
+        culprit(error.culprit),
+        operation(std::move(at)),
+        tensor(std::move(of)) {}
+  Failure(ErrorKind error_kind, const std::string& message) : Failure(Error{error_kind, message}) {}
 
   ErrorKind kind;
+  std::string culprit;
+  std::string operation;
+  std::string tensor;
 };
 
 }  // namespace paceline

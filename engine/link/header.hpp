@@ -20,7 +20,7 @@ enum class Frame : std::uint8_t {
   hello,    // where this rank's part of the group's lane lies, to the other ranks of a machine
   status,   // "I am still in this operation", sent by a rank that has waited long
   abort,    // the group has failed; the reason follows
-  goodbye,  // the peer leaves in good order
+  goodbye,  // the peer leaves in good order; the first error that it knew of follows, if there was one
   note,     // for the group's coordinator; what it says follows
   line,     // "my program is at this line", from a rank with nothing under way to one that may wait for it
 };

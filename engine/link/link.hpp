@@ -92,6 +92,8 @@ class Link {
   // than a switch on the way holds for it.
   virtual void set_pace(double /*least*/, double /*most*/) {}
 
+  // Over a network: between which addresses it is, and since when nothing has come; else empty.
+  virtual std::string condition() const { return {}; }
   virtual int descriptor() const = 0;
   virtual bool wants_write() const { return false; }  // a socket is full: to be polled once it is writable
   virtual void on_readable(Inbox& inbox) = 0;         // the descriptor is readable (or writable, where wanted)

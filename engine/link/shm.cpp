@@ -14,7 +14,8 @@ std::size_t record_payload(const Header& header) {
   switch (header.frame) {
     case Frame::eager:
     case Frame::note:
-    case Frame::abort: return header.length;
+    case Frame::abort:
+    case Frame::goodbye: return header.length;
     case Frame::offer: return sizeof(std::uint64_t);
     default: return 0;
   }

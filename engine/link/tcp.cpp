@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -10,12 +11,38 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 namespace paceline {
+namespace {
+
+using Name = int (*)(int, sockaddr*, socklen_t*);
+
+// One end of a connection as address:port; empty if it has none.
+std::string end_of(int socket, Name name) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (name(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) return {};
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return {};
+  const bool six = address.ss_family == AF_INET6;
+  return (six ? "[" : "") + std::string(host) + (six ? "]:" : ":") + port;
+}
+
+std::string ends_of(int socket) {
+  const std::string here = end_of(socket, ::getsockname);
+  return here.empty() ? here : here + " to " + end_of(socket, ::getpeername);
+}
+
+}  // namespace
 
 TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
-    : Link(peer), socket_(std::move(socket)), scratch_(scratch) {
+    : Link(peer), socket_(std::move(socket)), ends_(ends_of(socket_.get())), scratch_(scratch) {
   ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   const int one = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -216,8 +243,7 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::note:
     case Frame::line:
     case Frame::goodbye: {
-      const bool carries = header.frame == Frame::eager || header.frame == Frame::abort ||
-                           header.frame == Frame::note || header.frame == Frame::line;
+      const bool carries = header.frame != Frame::offer && header.frame != Frame::status;
       if (carries && header.length > kPieceBytes) {
         fail(inbox, "sent a frame longer than allowed");
         return false;
@@ -295,6 +321,17 @@ void TcpLink::cancel(StreamSink& sink) {
   std::erase_if(streams_in_, [&](const auto& entry) { return entry.second.sink == &sink; });
   if (sink_ == &sink) sink_ = nullptr;
   if (sink_ == nullptr) carried_ = 0;
+}
+
+// The kernel knows: also of what this rank has yet to read, and of acknowledgements.
+std::string TcpLink::condition() const {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (ends_.empty() || ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return ends_;
+  const double seconds = std::min(info.tcpi_last_data_recv, info.tcpi_last_ack_recv) / 1000.0;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", seconds);
+  return ends_ + ", nothing heard for " + text + " s";
 }
 
 void TcpLink::hang_up() { ::shutdown(socket_.get(), SHUT_WR); }

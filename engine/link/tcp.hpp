@@ -29,6 +29,7 @@ class TcpLink final : public Link {
   void cancel(StreamSink& sink) override;
   int read(std::uint64_t, std::byte*, std::size_t) override { return ENOTSUP; }
   void grant(const Arrival& offer, StreamSink& sink) override;
+  std::string condition() const override;
   int descriptor() const override { return socket_.get(); }
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
   void on_readable(Inbox& inbox) override;
@@ -65,6 +66,7 @@ class TcpLink final : public Link {
   void fail(Inbox& inbox, const std::string& reason);
 
   Descriptor socket_;
+  const std::string ends_;  // "address:port to address:port"; kept, as a socket that has failed does not tell
   std::span<std::byte> scratch_;
   bool lost_ = false;
   Pace pace_;

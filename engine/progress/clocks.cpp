@@ -31,13 +31,19 @@ void Engine::time_out(Operation& operation) {
   const std::string it = &urgent == &operation ? "it" : urgent.description();
   std::string reason = "reached its timeout of " + std::string(seconds) + " s on ";
   reason.append(group.name_of(group.rank)).append(": ").append(it).append(" waits for ");
+  const auto ranks = absent(urgent);
   const char* separator = "";
-  for (const int rank : absent(urgent)) {
+  for (const int rank : ranks) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
     reason.append(separator).append(group.name_of(rank));
-    separator = ", ";
+    if (const std::string link = member.peer < 0 ? "" : member.link->condition(); !link.empty())
+      reason.append(", ").append(link);
+    separator = "; ";
   }
   if (const auto note = notes_.find(urgent.id); note != notes_.end()) reason.append("; ").append(note->second);
-  fail_group(group, {ErrorKind::timeout, reason});
+  const bool one = ranks.size() == 1;
+  fail_group(group, {ErrorKind::timeout, reason,
+                     one ? group.members[static_cast<std::size_t>(ranks.front())].description : std::string()});
 }
 
 Clock::time_point Engine::next_clock() const {

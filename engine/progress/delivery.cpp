@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::size_t kPooledArrivals = 64;
 constexpr std::size_t kOrphanLimit = 65536;
-constexpr std::size_t kLongestReason = 1000;
 constexpr auto kFarewell = std::chrono::milliseconds(100);
+// A rank that dies so soon after another has, or after another error, most likely does because of that.
+constexpr auto kAftermath = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -30,6 +31,7 @@ void Engine::deliver(std::unique_ptr<Arrival> arrival) {
   Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
   if (header.frame == Frame::goodbye) {
     peer.left = true;
+    peer.before = decoded(arrival->payload);
     recycle(std::move(arrival));
     return;
   }
@@ -52,12 +54,8 @@ void Engine::deliver(std::unique_ptr<Arrival> arrival) {
 void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival) {
   const Header header = arrival->header;
   if (header.frame == Frame::abort) {
-    const auto& payload = arrival->payload;
-    if (payload.empty() || payload[0] > std::byte{static_cast<unsigned char>(ErrorKind::invalid)}) return;
-    Error error{static_cast<ErrorKind>(payload[0]), {}};
-    error.message.assign(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
     // Passed on: this process may end before the others hear from whoever found out.
-    fail_group(group, error);
+    if (const Error error = decoded(arrival->payload)) fail_group(group, error);
     return;
   }
   if (header.frame == Frame::hello) {
@@ -102,6 +100,7 @@ StreamSink* Engine::expect(int peer, const Header& header) {
 void Engine::fail_group(Group& group, const Error& error) {
   if (group.error) return;
   group.error = error;
+  note(error);
   for (const auto& operation : active_) {
     if (operation->group != &group || operation->over()) continue;
     operation->group_failed(error);
@@ -110,8 +109,7 @@ void Engine::fail_group(Group& group, const Error& error) {
   Header header;
   header.frame = Frame::abort;
   header.channel = group.channel;
-  std::string payload(1, static_cast<char>(error.kind));
-  payload += error.message.substr(0, kLongestReason);
+  const std::string payload = encoded(error);
   header.length = payload.size();
   for (const Member& member : group.members) {
     if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
@@ -125,12 +123,32 @@ void Engine::fail_group(Group& group, const Error& error) {
   }
 }
 
-std::string Engine::gone(const Group& group, int rank, const std::string& reason) const {
+void Engine::note(const Error& error) {
+  if (first_error_) return;
+  first_error_ = error;
+  failed_at_ = Clock::now();
+}
+
+Error Engine::gone(const Group& group, int rank, const std::string& reason) const {
   const Peer& peer = *peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].peer)];
-  std::string text = group.name_of(rank) + (peer.left ? " has left the job" : " died");
-  if (!reason.empty()) text += " (" + reason + ")";
-  const std::string last = last_heard(group, rank);
-  return text + (last.empty() ? "; it had not been heard of" : "; last heard of in " + last);
+  return gone(peer, group.name_of(rank), last_heard(group, rank), reason);
+}
+
+// First error wins, also where ranks are not in the same groups: who goes because of an error is not the one to blame.
+Error Engine::gone(const Peer& peer, const std::string& name, const std::string& last,
+                   const std::string& reason) const {
+  std::string text = name + (peer.left ? " has left the job" : " died");
+  if (const std::string link = peer.left ? std::string() : peer.link->condition(); !link.empty()) {
+    text += " (" + (reason.empty() ? reason : reason + "; ") + link + ")";
+  } else if (!reason.empty()) {
+    text += " (" + reason + ")";
+  }
+  text += last.empty() ? "; it had not been heard of" : "; last heard of in " + last;
+  const bool recent = Clock::now() - failed_at_ < kAftermath && first_error_.culprit != peer.description;
+  const Error before = peer.left ? peer.before : recent ? first_error_ : Error();
+  if (!before) return {ErrorKind::peer_lost, text, peer.description};
+  return {ErrorKind::peer_lost, before.message + "; after that " + text,
+          before.culprit.empty() ? peer.description : before.culprit};
 }
 
 // A rank whose memory cannot be read need not have died: it may have said goodbye and given its memory back.
@@ -140,7 +158,7 @@ Error Engine::explained(const Operation& operation) const {
     for (int rank = 0; rank < group.size(); ++rank) {
       const Member& member = group.members[static_cast<std::size_t>(rank)];
       if (member.peer >= 0 && peers_[static_cast<std::size_t>(member.peer)]->left && operation.involves(rank))
-        return {ErrorKind::peer_lost, gone(group, rank, "")};
+        return gone(group, rank, "");
     }
   }
   return operation.trouble();
@@ -152,6 +170,10 @@ void Engine::lost(int handle, const std::string& reason) {
   peer.lost = true;
   absent_peers_ = true;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.link->descriptor(), nullptr);
+  if (!peer.left) {
+    const auto last = peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
+    note(gone(peer, peer.description, last, reason));
+  }
   std::vector<std::shared_ptr<Group>> groups;
   groups.reserve(groups_.size());
   for (const auto& [channel, group] : groups_) groups.push_back(group);
@@ -159,14 +181,14 @@ void Engine::lost(int handle, const std::string& reason) {
     const int rank = group->rank_of(handle);
     if (rank < 0) continue;
     if (!peer.left) {
-      fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
+      fail_group(*group, gone(*group, rank, reason));
       continue;
     }
     // A coordinator knows who is still needed.
     const bool needed = group->use != Group::Use::control && std::ranges::any_of(active_, [&](const auto& operation) {
                           return operation->group == group.get() && !operation->over() && operation->involves(rank);
                         });
-    if (needed) fail_group(*group, {ErrorKind::peer_lost, gone(*group, rank, reason)});
+    if (needed) fail_group(*group, gone(*group, rank, reason));
   }
 }
 
@@ -176,7 +198,7 @@ void Engine::fail_with_absent_peers(Operation& operation) {
   for (const int rank : operation.missing()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.peer < 0 || !peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
-    fail_group(group, {ErrorKind::peer_lost, gone(group, rank, "")});
+    fail_group(group, gone(group, rank, ""));
     return;
   }
 }

@@ -112,8 +112,10 @@ void Engine::close() {
   closed_ = true;
   Header goodbye;
   goodbye.frame = Frame::goodbye;
+  const std::string before = first_error_ ? encoded(first_error_) : std::string();
+  goodbye.length = before.size();
   for (auto& peer : peers_)
-    if (!peer->lost) peer->link->control(goodbye);
+    if (!peer->lost) peer->link->control(goodbye, before);
   const auto deadline = Clock::now() + std::chrono::seconds(1);
   for (auto& peer : peers_)
     while (!peer->lost && !peer->link->flush() && Clock::now() < deadline) std::this_thread::yield();

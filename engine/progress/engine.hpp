@@ -122,6 +122,7 @@ class Engine final : private Inbox {
     std::uint32_t interest = 0;  // epoll events asked for
     bool lost = false;
     bool left = false;  // said goodbye
+    Error before;       // the first error that it knew of when it left
     bool seen = false;
     Header last_seen;  // the last message of an operation
     std::string line;  // see Missing
@@ -192,7 +193,9 @@ class Engine final : private Inbox {
   void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   Error explained(const Operation& operation) const;  // its trouble
-  std::string gone(const Group& group, int rank, const std::string& reason) const;
+  Error gone(const Group& group, int rank, const std::string& reason) const;
+  Error gone(const Peer& peer, const std::string& name, const std::string& last, const std::string& reason) const;
+  void note(const Error& error);
   static std::vector<int> absent(const Operation& operation);
   static std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
   std::string last_heard(const Group& group, int rank) const;
@@ -236,6 +239,8 @@ class Engine final : private Inbox {
   bool signalled_ = false;       // a signal ended such a sleep
   Parked parked_ = Parked::no;   // what peers have been asked to wake us for
   bool absent_peers_ = false;
+  Error first_error_;  // of all groups
+  Clock::time_point failed_at_;
   std::chrono::nanoseconds exposed_{};  // until `exposed_until_`
   Clock::time_point exposed_until_ = Clock::now();
   unsigned passes_ = 0;

@@ -50,7 +50,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
     const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
-    if (peer.lost && !peer.left) fail_group(*group, {ErrorKind::peer_lost, gone(*group, static_cast<int>(i), "")});
+    if (peer.lost && !peer.left) fail_group(*group, gone(*group, static_cast<int>(i), ""));
   }
   return group;
 }
@@ -109,7 +109,7 @@ void Engine::drop_group(Group& group) {
 void Engine::abort(Group& group, const std::string& reason) {
   auto lock = enter();
   if (closed_) return;
-  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason});
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason, description_});
   retire();
 }
 

@@ -88,7 +88,7 @@ void Engine::check_interrupt(std::unique_lock<std::mutex>& lock, Operation& oper
   lock.lock();
   if (!interrupted || operation.over()) return;
   Group& group = *operation.group;
-  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted"});
+  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted", description_});
   retire();
 }
 

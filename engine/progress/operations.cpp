@@ -7,6 +7,13 @@
 #include "progress/times.hpp"
 
 namespace paceline {
+namespace {
+
+Failure failure_of(const Operation& operation) {
+  return Failure(operation.error(), operation.description(), operation.tensor());
+}
+
+}  // namespace
 
 std::unique_lock<std::mutex> Engine::enter() {
   std::unique_lock lock(mutex_, std::try_to_lock);
@@ -25,8 +32,9 @@ std::unique_lock<std::mutex> Engine::enter() {
 
 void Engine::check_open(const Group& group, const Fingerprint& what) const {
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  if (group.error)
-    throw Failure(group.error.kind, describe(what, group.sequence()) + " cannot start: " + group.error.message);
+  if (!group.error) return;
+  const std::string asked = describe(what, group.sequence());
+  throw Failure({group.error.kind, asked + " cannot start: " + group.error.message, group.error.culprit}, asked);
 }
 
 void Engine::number(Group& group, Operation& operation, const Fingerprint& what, Mode mode) {
@@ -47,7 +55,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   op.start(group, workspace_);
   if (alone && !op.needs_links() && finish_quickly(op)) {
     exposed_ += std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns));
-    if (op.state() == Operation::State::failed) throw Failure(op.error());
+    if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
   }
   op.started = op.probed = Clock::now();
@@ -60,7 +68,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   if (absent_peers_) fail_with_absent_peers(op);
   if (mode == Mode::blocking) {
     wait_locked(lock, op);
-    if (op.state() == Operation::State::failed) throw Failure(op.error());
+    if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
   }
   if (mode != Mode::inside && (foreground_ == 0 || listening_)) {
@@ -120,7 +128,7 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
   }
   if (!operation.over()) operation.awaited();
   wait_locked(lock, operation);
-  if (operation.state() == Operation::State::failed) throw Failure(operation.error());
+  if (operation.state() == Operation::State::failed) throw failure_of(operation);
 }
 
 bool Engine::is_over(Operation& operation) {

@@ -13,6 +13,7 @@
 #include "kernel/types.hpp"
 #include "memory/arena.hpp"
 #include "progress/engine.hpp"
+#include "python/errors.hpp"
 
 namespace paceline {
 
@@ -51,8 +52,7 @@ auto without_gil(const Self& self, Call&& call) {
     return call();
   } catch (const Failure& failure) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (failure.kind != ErrorKind::invalid && !self.failed.is_none()) self.failed(failure.what());
-    throw;
+    raise(failure, self.failed);
   }
 }
 

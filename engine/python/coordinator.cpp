@@ -48,6 +48,15 @@ PyCoordinator make(const PyGroup& control, const PyGroup& data, const std::strin
   return {control.engine, control.group, control.failed, std::move(made)};
 }
 
+template <typename Call>
+PyRequest hand_in(const PyCoordinator& self, Call&& call) {
+  try {
+    return {self.engine, self.control, self.failed, self.coordinator, call()};
+  } catch (const Failure& failure) {
+    raise(failure, self.failed, !self.control->error);
+  }
+}
+
 // The GIL is kept: this takes less time than giving it up and getting it back.
 PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
                  int op, int root, std::string_view shape, double prescale, double postscale, int priority,
@@ -61,7 +70,7 @@ PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Add
   wish.postscale = postscale;
   wish.priority = priority;
   wish.bundle = {bundle.first, bundle.second};
-  return {self.engine, self.control, self.failed, self.coordinator, self.coordinator->submit(wish)};
+  return hand_in(self, [&] { return self.coordinator->submit(wish); });
 }
 
 void wait(PyRequest& self, std::optional<double> timeout) {
@@ -70,9 +79,7 @@ void wait(PyRequest& self, std::optional<double> timeout) {
     self.engine->wait(*self.requested, std::chrono::duration<double>(timeout.value_or(-1.0)));
   } catch (const Failure& failure) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
-    // A request may fail alone.
-    if (self.control->error && !self.failed.is_none()) self.failed(failure.what());
-    throw;
+    raise(failure, self.failed, !self.control->error);
   }
 }
 
@@ -148,10 +155,7 @@ void bind_coordinator(nb::module_& m) {
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
            "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "target"_a = 0,
            "counts"_a = std::vector<std::size_t>{})
-      .def("join",
-           [](PyCoordinator& self) {
-             return PyRequest{self.engine, self.control, self.failed, self.coordinator, self.coordinator->join()};
-           })
+      .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",
           [](PyCoordinator& self, const std::vector<std::vector<std::string>>& buffers) {

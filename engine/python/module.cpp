@@ -2,7 +2,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <array>
 #include <string>
 
 #include "kernel/reduce.hpp"
@@ -10,39 +9,10 @@
 #include "memory/remote.hpp"
 #include "python/bindings.hpp"
 #include "python/buffer.hpp"
+#include "python/errors.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-
-namespace paceline {
-namespace {
-
-// By ErrorKind. They live as long as the interpreter, which is why nothing here owns them.
-std::array<PyObject*, 6> error_types{};
-
-void bind_errors(nb::module_& m) {
-  const auto add = [&](ErrorKind kind, const char* name, PyObject* base) {
-    PyObject* type = PyErr_NewException((std::string("paceline.errors.") + name).c_str(), base, nullptr);
-    m.attr(name) = nb::borrow(type);
-    return error_types[static_cast<std::size_t>(kind)] = type;
-  };
-  PyObject* base = add(ErrorKind::none, "CommunicationError", PyExc_RuntimeError);
-  add(ErrorKind::peer_lost, "PeerLost", base);
-  add(ErrorKind::mismatch, "Mismatch", base);
-  add(ErrorKind::timeout, "Timeout", base);
-  add(ErrorKind::aborted, "Aborted", base);
-  error_types[static_cast<std::size_t>(ErrorKind::invalid)] = PyExc_ValueError;
-  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
-    try {
-      std::rethrow_exception(p);
-    } catch (const Failure& failure) {
-      PyErr_SetString(error_types[static_cast<std::size_t>(failure.kind)], failure.what());
-    }
-  });
-}
-
-}  // namespace
-}  // namespace paceline
 
 NB_MODULE(_engine, m) {
   using namespace paceline;

@@ -19,7 +19,20 @@ Wait = tuple[int, float, float, int, str, list[tuple[str, str, str, float]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
 PlanEntry = tuple[int, str, bool, int, Sequence[Sequence[WireReduce]]]
 
-class CommunicationError(RuntimeError): ...
+class CommunicationError(RuntimeError):
+    """The base of what Paceline raises on purpose. What is not known is None.
+
+    rank, host, pid: of the one rank that is to blame, its number that of the job. operation: what failed here, in
+    words. tensor: its name, where the caller gave it one. group: the numbers in the job of the ranks of its group.
+    """
+
+    rank: int | None
+    host: str | None
+    pid: int | None
+    operation: str | None
+    tensor: str | None
+    group: tuple[int, ...] | None
+
 class PeerLost(CommunicationError): ...
 class Mismatch(CommunicationError): ...
 class Timeout(CommunicationError): ...
@@ -246,7 +259,7 @@ class Engine:
         peers: Sequence[int],
         timeout: float,
         plans: Mapping[str, Sequence[PlanEntry]],
-        failed: Callable[[str], None] | None = None,
+        failed: Callable[[CommunicationError, str, bool], None] | None = None,
     ) -> Group: ...
     def serve(self) -> list[int]: ...
     def close(self) -> None: ...

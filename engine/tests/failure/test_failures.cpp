@@ -115,6 +115,54 @@ TEST(a_rank_that_leaves_is_named) {
   });
 }
 
+TEST(who_leaves_because_of_an_error_is_not_the_one_to_blame) {
+  on_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      const auto pair = [&](std::uint64_t channel, int rank, std::vector<int> members) {
+        std::vector<int> peers;
+        for (const int member : members) peers.push_back(r.peers[static_cast<std::size_t>(member)]);
+        return r.engine->add_group(channel, rank, peers, std::chrono::seconds(60), plans_for(2, false));
+      };
+      const auto first = r.rank < 2 ? pair(1, r.rank, {0, 1}) : nullptr;
+      const auto second = r.rank > 0 ? pair(2, r.rank - 1, {1, 2}) : nullptr;
+      const auto fails = [&](Group& group) {
+        try {
+          std::vector<float> data(100, 1);
+          all_reduce(*r.engine, group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking);
+        } catch (const Failure& failure) {
+          CHECK(failure.operation == "all_reduce #0 float32[100] SUM");
+          return failure;
+        }
+        return Failure(Error{});
+      };
+      if (r.rank == 2) r.engine->abort(*second, "enough");
+      if (r.rank == 1) {
+        const auto told = fails(*second);
+        CHECK(told.kind == ErrorKind::aborted && told.culprit == "rank 2 (thread)");
+        r.engine->close();
+      }
+      if (r.rank != 0) return;
+      const auto told = fails(*first);
+      CHECK(told.kind == ErrorKind::peer_lost && told.culprit == "rank 2 (thread)");
+      const std::string text = told.what();
+      CHECK(contains(text, "rank 2 (thread) aborted: enough; after that rank 1 (thread) has left the job"));
+    });
+  });
+}
+
+TEST(errors_survive_frames_and_garbled_ones_are_none) {
+  const Error error{ErrorKind::timeout, "too late", "rank 3 (b)"};
+  const auto back = [](const std::string& payload) { return decoded(std::as_bytes(std::span(payload))); };
+  const Error same = back(encoded(error));
+  CHECK(same.kind == error.kind && same.message == error.message && same.culprit == error.culprit);
+  const Error large = back(encoded({ErrorKind::aborted, std::string(5000, 'm'), std::string(5000, 'c')}));
+  CHECK(large.message.size() == 1000 && large.culprit.size() == 400);
+  for (const std::string& garbled :
+       {std::string(), std::string("\x01"), std::string("\x01\xff\x00text", 7), std::string("\x70\x00\x00text", 7)})
+    CHECK(!back(garbled));
+}
+
 TEST(a_timeout_names_who_is_missing) {
   on_every_wire([](Wire wire) {
     World world(3, [=](int, int) { return wire; }, false, 0.3);
@@ -123,6 +171,9 @@ TEST(a_timeout_names_who_is_missing) {
       const auto error = failure_of([&] { reduce_floats(r, 5000); });
       CHECK(error.kind == ErrorKind::timeout);
       CHECK(contains(error.message, "waits for rank 2 (thread)"));
+      // From where to where, and since when nothing has come from there.
+      CHECK(contains(error.message, " to 127.0.0.1:") == (wire == Wire::tcp));
+      CHECK(contains(error.message, ", nothing heard for ") == (wire == Wire::tcp));
     });
   });
 }

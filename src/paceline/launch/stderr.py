@@ -27,7 +27,7 @@ HOLD_SECONDS = 0.05
 _TRACEBACK = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _TRACEBACK_BEGINS = b"Traceback (most recent call last):"
 _CONSEQUENCES = ("PeerLost:", "Aborted:")
-_TIMED_OUT = re.compile(r"reached its timeout of .* waits for ([^;\n]+)", re.MULTILINE)
+_TIMED_OUT = re.compile(r"reached its timeout of .* waits for (.+?)(?:; \S+ s before: |$)", re.MULTILINE)
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",

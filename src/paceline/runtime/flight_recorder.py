@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from paceline.errors import CommunicationError
 from paceline.monitor.source_line import users_line
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
@@ -20,6 +21,7 @@ class Records:
     def __init__(self, process: str, settings: Settings) -> None:
         self._process, self._settings = process, settings
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
+        self._members: dict[str, Member] = {}  # by what peers call them
         self._failed: dict[int, str] = {}  # what failed each group, by channel
         self.groups: dict[int, trace.Group] = {}
         """By channel, with their ranks in the first group."""
@@ -28,8 +30,16 @@ class Records:
         """A group was made; the first has all ranks of the job."""
         if not self._world:
             self._world = {member.process: member.rank for member in members}
-        ranks = tuple(self._world.get(member.process, member.rank) for member in members)
+        for member in members:
+            self._members.setdefault(str(member), member)
+        ranks = tuple(map(self._rank_of, members))
         self.groups[channel] = trace.Group(f"group {len(self.groups)}", ranks)
+
+    def complete(self, error: CommunicationError, channel: int, culprit: str) -> None:
+        """Add what is known here to an error of this group. culprit: what peers call the rank that is to blame."""
+        error.group = self.groups[channel].ranks
+        if member := self._members.get(culprit):
+            error.rank, error.host, error.pid = self._rank_of(member), member.host, member.pid
 
     def add_failure(self, channel: int, message: str) -> bool:
         """What failed a group, and where the user's program was; False if this group had failed already."""
@@ -65,6 +75,9 @@ class Records:
             reason=self._first_failure(),
             line=users_line(),
         ).encode()
+
+    def _rank_of(self, member: Member) -> int:
+        return self._world.get(member.process, member.rank)
 
     def _place(self) -> tuple[int, int]:
         return self._world[self._process], len(self._world)

@@ -18,6 +18,10 @@ from paceline.topology.discover import Placement
 if TYPE_CHECKING:
     from paceline.adapt.replanner import Keeper, Measure
 
+Failing = Callable[[CommunicationError, str, bool], None]
+"""`failed(error, culprit, alone)`: called before `error` is raised. culprit: what peers call whom to blame, or empty.
+alone: whether the group goes on."""
+
 
 class Groups:
     """Of one process; `plans` makes their plans where nobody says otherwise. Not thread-safe."""
@@ -46,9 +50,9 @@ class Groups:
         membership: Membership,
         timeout: float,
         plans: Plans | None,
-        failed: Callable[[str], None],
+        failed: Failing,
     ) -> Any:
-        """An `_engine.Group`. plans: what makes its plans, None for the usual. failed: called before it raises.
+        """An `_engine.Group`. plans: what makes its plans, None for the usual. failed: see `Failing`.
 
         Raises RendezvousError if it is the first group and these cannot be the ranks of the job.
         """

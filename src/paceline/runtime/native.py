@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from paceline.errors import CommunicationError
 from paceline.monitor.stalls import Wait
 from paceline.rendezvous import Native
 
@@ -23,7 +24,7 @@ class Engine(Protocol):
         peers: list[int],
         timeout: float,
         plans: Mapping[str, Sequence[Any]],
-        failed: Callable[[str], None],
+        failed: Callable[[CommunicationError, str, bool], None],
         /,
     ) -> Any: ...
     def serve(self) -> list[int]: ...

@@ -265,7 +265,7 @@ class Runtime:
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
         assert self._serving is not None
-        engine, failed = self._serving.engine, partial(self._group_failed, channel)
+        engine, failed = self._serving.engine, partial(self._failing, channel)
         group = self._groups.make(engine, channel, membership, timeout, plans, failed)
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
@@ -279,12 +279,13 @@ class Runtime:
 
         return AdaptiveGroup(self, group, keeper, engine.events)
 
-    def _group_failed(self, channel: int, message: str) -> None:
-        """An operation is about to raise. This process may not live to write its trace later."""
+    def _failing(self, channel: int, error: CommunicationError, culprit: str, alone: bool) -> None:
+        """An operation is about to raise `error`; `alone`: its group goes on."""
         with self._lock:
-            if self._closed or not self._records.add_failure(channel, message):
+            self._records.complete(error, channel, culprit)
+            if alone or self._closed or not self._records.add_failure(channel, str(error)):
                 return
-        self._dump()
+        self._dump()  # this process may not live to write its trace later
 
     def _dump(self) -> None:
         self._records.dump(self.events(), self._requests())

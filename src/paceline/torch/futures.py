@@ -97,7 +97,7 @@ def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _at_its_end(callback: Callable[[], object]) -> None:
+def _at_its_end(callback: Callable[[], None]) -> None:
     """Call this at the end of the backward pass that this thread is in; what it raises, `backward` raises."""
     Variable._execution_engine.queue_callback(callback)
 

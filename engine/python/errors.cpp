@@ -1,0 +1,58 @@
+#include "python/errors.hpp"
+
+#include <array>
+#include <string>
+
+namespace nb = nanobind;
+
+namespace paceline {
+namespace {
+
+constexpr std::array<const char*, 6> kFields = {"rank", "host", "pid", "operation", "tensor", "group"};
+
+// By ErrorKind. They live as long as the interpreter, which is why nothing here owns them.
+std::array<PyObject*, 6> error_types{};
+
+nb::object exception_of(const Failure& failure) {
+  nb::object error = nb::borrow(error_types[static_cast<std::size_t>(failure.kind)])(failure.what());
+  if (failure.kind == ErrorKind::invalid) return error;
+  if (!failure.operation.empty()) error.attr("operation") = failure.operation.c_str();
+  if (!failure.tensor.empty()) error.attr("tensor") = failure.tensor.c_str();
+  return error;
+}
+
+void set_error(const nb::object& error) { PyErr_SetObject(error.type().ptr(), error.ptr()); }
+
+}  // namespace
+
+void bind_errors(nb::module_& m) {
+  nb::dict unknown;
+  for (const char* field : kFields) unknown[field] = nb::none();
+  const auto add = [&](ErrorKind kind, const char* name, PyObject* base, PyObject* members) {
+    PyObject* type = PyErr_NewException((std::string("paceline.errors.") + name).c_str(), base, members);
+    m.attr(name) = nb::borrow(type);
+    return error_types[static_cast<std::size_t>(kind)] = type;
+  };
+  PyObject* base = add(ErrorKind::none, "CommunicationError", PyExc_RuntimeError, unknown.ptr());
+  add(ErrorKind::peer_lost, "PeerLost", base, nullptr);
+  add(ErrorKind::mismatch, "Mismatch", base, nullptr);
+  add(ErrorKind::timeout, "Timeout", base, nullptr);
+  add(ErrorKind::aborted, "Aborted", base, nullptr);
+  error_types[static_cast<std::size_t>(ErrorKind::invalid)] = PyExc_ValueError;
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Failure& failure) {
+      set_error(exception_of(failure));
+    }
+  });
+}
+
+void raise(const Failure& failure, const nb::object& failed, bool alone) {
+  const nb::object error = exception_of(failure);
+  if (failure.kind != ErrorKind::invalid && !failed.is_none()) failed(error, failure.culprit.c_str(), alone);
+  set_error(error);
+  throw nb::python_error();
+}
+
+}  // namespace paceline

@@ -1,0 +1,29 @@
+"""A rank dies and another one leaves because of it: who waits for that one is told of the death."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jobs import job, words
+
+PROGRAM = Path(__file__).with_name("overlapping.py")
+DEADLINE = 60.0
+"""Seconds."""
+
+
+@pytest.mark.parametrize("how", ["leaves", "dies"])
+@pytest.mark.parametrize("machines", ["000", "012"])
+def test_the_first_victim_is_named(how: str, machines: str, tmp_path: Path) -> None:
+    with job(3, PROGRAM, how, machines, output=tmp_path) as running:
+        pids = [process.pid for process in running.processes]
+        for process in running.processes:
+            process.wait(DEADLINE)
+    told = json.loads((tmp_path / "rank-0.out").read_text() or words(tmp_path))
+    assert told["kind"] == "PeerLost"
+    victim, survivor = (f"rank {rank} (host {told['host']}, pid {pids[rank]})" for rank in (2, 1))
+    assert told["message"].startswith(f"{told['operation']} failed: {victim} died")
+    assert f"; after that {survivor} " in told["message"]
+    assert (told["rank"], told["pid"], told["group"]) == (2, pids[2], [0, 1])
+    assert (told["operation"], told["tensor"]) == ("all_reduce #0 float32[1000] SUM", None)
