@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from paceline.cpu.budget import CpuBudget
 from paceline.rendezvous import Machine, Process, new_process_name
+from paceline.runtime.groups import Failing
 from paceline.settings.settings import Settings
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class FakeEngine:
     home: int = -1
     peers: list[Peer] = field(default_factory=list)
     groups: list[tuple[Any, ...]] = field(default_factory=list)
-    failed: dict[int, Callable[[str], None]] = field(default_factory=dict)
+    failed: dict[int, Failing] = field(default_factory=dict)
     finished: list[list[int]] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
     closed: bool = False
@@ -89,7 +90,7 @@ class FakeEngine:
         peers: list[int],
         timeout: float,
         plans: Any,
-        failed: Callable[[str], None],
+        failed: Failing,
     ) -> Any:
         self.groups.append((channel, rank, peers, timeout, plans))
         self.failed[channel] = failed

@@ -34,8 +34,8 @@ void Operation::reset() {
   rest = Rest::well;
   group = nullptr;
   state_ = State::idle;
-  error_ = {};
-  trouble_ = {};
+  if (error_) error_ = {};
+  if (trouble_) trouble_ = {};
 }
 
 bool Operation::involves(int rank) const {

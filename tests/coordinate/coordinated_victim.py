@@ -38,7 +38,9 @@ def main(how: str, machines: str, policy: str, seed: int, timeout: float) -> Non
         while True:
             step(coordinator, own)
     except RuntimeError as error:
-        print(json.dumps({"kind": type(error).__name__, "message": str(error), "victim": victim}), flush=True)
+        told = {"kind": type(error).__name__, "message": str(error), "victim": victim}
+        told |= {name: getattr(error, name) for name in ("rank", "tensor", "group")}
+        print(json.dumps(told), flush=True)
         os._exit(7)  # at once: how a rank ends is not what is tested
 
 

@@ -109,8 +109,10 @@ class Rank:
 
         me, size = self.group.rank, self.group.size
         if wish.kind == "mismatch":
-            with pytest.raises(Mismatch, match=wish.name):
+            with pytest.raises(Mismatch, match=wish.name) as caught:
                 wish.request.wait()
+            assert caught.value.tensor == wish.name
+            assert (caught.value.rank, caught.value.group) == (None, tuple(range(size)))
             return
         if self.own.random() < 0.3:
             while not wish.request.done():

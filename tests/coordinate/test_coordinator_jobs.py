@@ -42,7 +42,9 @@ def trial(how: str, machines: str, policy: str, seed: int, folder: Path, timeout
     arguments = (machines, policy, str(seed), str(timeout))
     program = HERE / "coordinated_victim.py"
     for report in lose_one(len(machines), program, how, *arguments, folder=folder, timeout=timeout)[1]:
-        assert 'all_reduce "layer' in report["message"], report
+        assert f'all_reduce "{report["tensor"]}"' in report["message"], report
+        assert report["group"] == list(range(len(machines))), report
+        assert report["rank"] == report["victim"] or how == "stop", report  # one that waits may look stopped, too
 
 
 @pytest.mark.parametrize("policy", POLICIES)

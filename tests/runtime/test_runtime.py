@@ -230,9 +230,10 @@ def test_a_group_that_fails_can_be_tried_again(runtimes: list[Runtime]) -> None:
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:
     runtime = Runtime(settings(0, 1, trace=str(tmp_path)), FakeModule(), plans)
     channels = [runtime.group(None, 0, 1, 5.0)[0] for _ in range(2)]
+    engine_of(runtime).failed[channels[0]](CommunicationError("of one request"), "", True)
     written = tmp_path / "rank-00000.json"
     for channel, message in [(channels[0], "first"), (channels[0], "again"), (channels[1], "other group")]:
-        engine_of(runtime).failed[channel](message)
+        engine_of(runtime).failed[channel](CommunicationError(message), "", False)
         if message == "again":
             assert not written.exists()
             continue
