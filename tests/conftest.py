@@ -19,9 +19,11 @@ import pytest
 SYSTEM_PACKAGES = Path(__file__).parents[1] / "requirements" / "system-packages.txt"
 REFUSED_IN_CI = ("needs system package", "needs root")
 
-# Ranks share few cores: how long an example takes says nothing. CI tries the same examples every time.
-hypothesis.settings.register_profile("default", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+# Ranks share few cores: how long an example takes, to make or to run, says nothing. CI tries the same examples every
+# time.
+untimed = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("default", untimed)
+hypothesis.settings.register_profile("ci", untimed, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 

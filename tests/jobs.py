@@ -24,7 +24,7 @@ def run(
     program: Path,
     *arguments: str,
     output: Path,
-    deadline: float = 100,
+    deadline: float = 250,
     env: Mapping[str, str] | None = None,
 ) -> None:
     """Run it to its end; fails with what the ranks wrote if one of them fails or time is up."""

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
+DEADLINE = 60.0
+"""Seconds, many times what anything here takes, also on a busy machine."""
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 
 # Each rank starts a helper that opens a session of its own and then a grandchild that nobody is the parent of any more;
@@ -84,7 +87,7 @@ def paceline_run(*arguments: str | Path, env: dict[str, str] | None = None) -> "
     )
 
 
-def finish(process: "subprocess.Popen[str]", seconds: float) -> tuple[int, str, str]:
+def finish(process: "subprocess.Popen[str]", seconds: float = DEADLINE) -> tuple[int, str, str]:
     """Exit code, stdout and stderr; a process that isn't done in time is killed and fails the test."""
     try:
         out, err = process.communicate(timeout=seconds)
@@ -102,9 +105,9 @@ def program(folder: Path, text: str) -> Path:
     return path
 
 
-def pids(folder: Path, names: list[str], seconds: float = 60.0) -> list[int]:
+def pids(folder: Path, names: list[str]) -> list[int]:
     """The pids that the files hold, waiting until all are there."""
-    wait_until(lambda: all((folder / name).exists() for name in names), seconds, f"{names} in {list(folder.iterdir())}")
+    wait_until(lambda: all((folder / name).exists() for name in names), f"{names} in {list(folder.iterdir())}")
     return [int((folder / name).read_text()) for name in names]
 
 
@@ -122,19 +125,19 @@ def gone(pid: int) -> bool:
         return True
 
 
-def all_gone(processes: list[int], seconds: float = 5.0) -> None:
+def all_gone(processes: list[int]) -> None:
     """Fails the test, and kills what is left, unless all processes have ended within the time."""
     try:
-        wait_until(lambda: all(map(gone, processes)), seconds, "all processes gone")
+        wait_until(lambda: all(map(gone, processes)), "all processes gone")
     finally:
         for pid in processes:
             if not gone(pid):
                 os.kill(pid, signal.SIGKILL)
 
 
-def wait_until(condition, seconds: float, what: str) -> None:  # type: ignore[no-untyped-def]
+def wait_until(condition: Callable[[], object], what: str) -> None:
     """Poll; fails the test when the time is over."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + DEADLINE
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {DEADLINE:g} s: {what}"
         time.sleep(0.02)

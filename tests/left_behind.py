@@ -8,7 +8,7 @@ import time
 import psutil
 
 MARK = "STARTED_BY_TESTS_OF"
-GRACE = 5.0
+GRACE = 20.0
 """Seconds that what was told to end gets to end."""
 SERVERS = "from multiprocessing"
 """In the command of the fork server and of the resource tracker, our children, which last as long as we do."""

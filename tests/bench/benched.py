@@ -12,6 +12,6 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "paceline", "bench", *map(str, words)]
 
 
-def bench(*words: object, seconds: float = 100, **options: Any) -> subprocess.CompletedProcess[str]:
+def bench(*words: object, seconds: float = 250, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     return subprocess.run(command(*words), capture_output=True, text=True, timeout=seconds, **options)

@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
 from benched import bench
 
 # One rank alone, whose sums are what it has, and whoever asks is never turned away.
@@ -46,7 +45,6 @@ def environment(folder: Path, error: int) -> Path:
     return folder
 
 
-@pytest.mark.timeout(200)
 def test_both_systems_get_a_row_and_wrong_sums_are_found(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     for error in (0, 1):

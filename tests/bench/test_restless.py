@@ -13,12 +13,11 @@ from paceline.bench.session import Session
 from paceline.bench.systems import System
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("restless", [True, False])
 def test_only_restless_ranks_are_stopped(tmp_path: Path, restless: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     system = System("x", "none", "alone:Alone", {"call": "sleep"}, restless=restless)
-    session = Session(system, 2, tmp_path, 20)
+    session = Session(system, 2, tmp_path, 60)
     try:
         session.start(environment, None)
         session.meet()

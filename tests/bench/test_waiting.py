@@ -31,8 +31,8 @@ def test_a_rank_that_spins_is_told_from_one_that_sleeps():
     assert complaints == []
     assert spinning.system == "spin"
     assert sleeping.time_us >= 100_000
-    assert sleeping.cpu_us < 5_000
-    assert spinning.cpu_us > 4 * sleeping.cpu_us
+    assert spinning.cpu_us > 90_000
+    assert sleeping.cpu_us < spinning.cpu_us / 4
     assert spinning.iterations == sleeping.iterations == 3
 
 

@@ -59,6 +59,6 @@ def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_pat
     (block,) = [found for found in BLOCK.findall((ROOT / page).read_text()) if shows in found]
     program = tmp_path / "shown.py"
     program.write_text(f"{block}\nassert (gradient == {holds}).all()\nprint('it ran')\n")
-    code, out, err = finish(paceline_run("-n", "2", "--direct", program, env=environment(PACELINE_TIMEOUT="60")), 100)
+    code, out, err = finish(paceline_run("-n", "2", "--direct", program, env=environment(PACELINE_TIMEOUT="60")), 250)
     assert code == 0, err
     assert out.count("it ran") == 2

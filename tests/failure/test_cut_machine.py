@@ -28,7 +28,6 @@ children:
 
 
 @pytest.mark.requires_root_network
-@pytest.mark.timeout(60)
 def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)
@@ -37,7 +36,7 @@ def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> Non
         for rank in ranks:
             heard(rank, "ready")
         lab.cut("gamma")
-        outs, errs = ended(ranks, deadline=40)
+        outs, errs = ended(ranks, deadline=250)
     assert [rank.returncode for rank in ranks] == [7] * len(PLACES), errs
     told = [json.loads(out) for out in outs]
     assert all(report["kind"] in ("Timeout", "PeerLost") for report in told), told

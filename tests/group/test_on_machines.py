@@ -76,7 +76,7 @@ def run_on(machines: Lab, places: str, output: Path, *, program: Path = PROGRAM,
             argv = [*machines.exec(int(machine)), sys.executable, str(program)]
             ranks.append(subprocess.Popen(argv, env={**common, "RANK": str(rank)}, stdout=log, stderr=log))
     try:
-        codes = [rank.wait(timeout=90) for rank in ranks]
+        codes = [rank.wait(timeout=250) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

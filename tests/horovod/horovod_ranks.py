@@ -26,7 +26,7 @@ class Ranks:
         function: Callable[..., Any],
         size: int = 2,
         *,
-        deadline: float = 100.0,
+        deadline: float = 250,
         machines: str = "",
         environment: dict[str, str] | None = None,
         fresh: bool = False,

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 HERE = Path(__file__).parent
-DEADLINE = 90.0
+DEADLINE = 250.0
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def started(
     finally:
         launcher.send_signal(signal.SIGTERM)
         try:
-            launcher.wait(timeout=30)
+            launcher.wait(timeout=DEADLINE)
         finally:
             launcher.kill()
 
@@ -171,7 +171,7 @@ def test_it_says_that_it_waits_for_hosts(tmp_path: Path) -> None:
     options = ["-np", "2", "--elastic-timeout", "7", "--host-discovery-script", f"cat {tmp_path / 'hosts'}"]
     code, _, err = run(tmp_path, *options, "true")
     words = (
-        r"elastic: waits for hosts with free slots, as there are slots for 1 of the 2 ranks to begin with; [12] s more"
+        r"elastic: waits for hosts with free slots, as there are slots for 1 of the 2 ranks to begin with; \d+ s more"
     )
     assert code == 1 and len(re.findall(words, err)) == 1, err
     assert "elastic: the job ends: 0 ranks of the 2 to begin with can be started" in err
@@ -189,7 +189,7 @@ def test_the_job_ends_with_its_launcher(tmp_path: Path) -> None:
         with started(tmp_path, "-np", "2", "--min-np", "1", *script(tmp_path, 8)) as launcher:
             wait_until(lambda: (tmp_path / "holding").exists())
             launcher.send_signal(number)
-            assert launcher.wait(timeout=30) == code
+            assert launcher.wait(timeout=DEADLINE) == code
         wait_until(lambda: nothing_runs(tmp_path))
         (tmp_path / "holding").unlink()
 

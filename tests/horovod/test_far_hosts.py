@@ -82,7 +82,7 @@ def alive(pids: list[int]) -> list[int]:
 def test_ranks_here_and_elsewhere_meet(hosts: str, log: Path) -> None:
     program = [sys.executable, "-c", TELL.replace("GREETING", "GREETING")]
     launcher = start("-np", "3", "-H", hosts, "-p", "2200", "-i", "my key", *program)
-    out, err = launcher.communicate(timeout=90)
+    out, err = launcher.communicate(timeout=250)
     assert launcher.returncode == 0, err
     placed = [host for item in hosts.split(",") for host in [item.partition(":")[0]] * int(item[-1])]
     expected = set()
@@ -135,7 +135,7 @@ def test_an_elastic_job_takes_ranks_elsewhere(log: Path, tmp_path: Path) -> None
     (tmp_path / "kill-1").touch()
     program = [sys.executable, str(script), str(tmp_path), "6"]
     launcher = start("-np", "2", "--min-np", "1", "-H", "localhost:1,far:1", *program)
-    _, err = launcher.communicate(timeout=90)
+    _, err = launcher.communicate(timeout=250)
     assert launcher.returncode == 0, err
     assert re.search(r"elastic: rank 1 \(pid \d+\) was killed by SIGKILL\n", err), err
     assert log.read_text().count(" -- far ") == 1

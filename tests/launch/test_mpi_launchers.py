@@ -101,7 +101,7 @@ def launch(mpirun: tuple[str, dict[str, str]], *argv: str) -> tuple[int, str, st
         stderr=subprocess.PIPE,
         text=True,
     )
-    return finish(process, 100)
+    return finish(process, 250)
 
 
 @pytest.mark.parametrize("script", scripts())

@@ -49,7 +49,7 @@ def environment() -> dict[str, str]:
 
 def check(*words: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr."""
-    done = subprocess.run([*CHECK, *words], env=environment(), capture_output=True, text=True, timeout=90)
+    done = subprocess.run([*CHECK, *words], env=environment(), capture_output=True, text=True, timeout=250)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -86,7 +86,7 @@ def said_in_lab(topology: str, where: list[int], out: Path) -> str:
         Lab(parse(topology, "this test")) as lab,
         Job(commands(lab, where, out), tree.new_mark(environment()), output=out.parent) as job,
     ):
-        code = job.wait(100)
+        code = job.wait(250)
     text = (out.parent / "rank-0.out").read_text()
     assert code == 0, text + "".join(path.read_text() for path in sorted(out.parent.glob("*.err")))
     return text

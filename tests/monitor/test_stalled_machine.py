@@ -21,7 +21,6 @@ children:
 
 
 @pytest.mark.requires_root_network
-@pytest.mark.timeout(60)
 def test_a_stall_tells_where_a_rank_of_another_machine_is(tmp_path: Path) -> None:
     settings = {"PACELINE_STALL_SECONDS": "0.6"}
     with (

@@ -1,4 +1,4 @@
-"""A process that is killed while the ranks meet is named on every other rank, long before the deadline."""
+"""A process that is killed while the ranks meet is named on every other rank, and not waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from paceline.errors import RendezvousError
 from paceline.rendezvous import Process, meet, open_store
 from paceline.rendezvous.deadline import Deadline
 
-TIMEOUT = 60.0
+DEADLINE = 60.0
+TIMEOUT = 10 * DEADLINE
+"""Of the meeting, in seconds: whoever waited for it would be late."""
 
 # Rank 1 of 3 kills itself: before it says where it listens, or while rank 2 calls it, or while it calls rank 0.
 VICTIM = """
@@ -31,10 +33,10 @@ def die(*ignored):
 native, (job, moment) = FakeNative(), sys.argv[1:]
 setattr(native, moment, die)
 mine = settings(1, 3, local_size=3, job=job)
-store = open_store(mine, 60.0)
+store = open_store(mine, 600.0)
 arena = FakeArena()
 meet(
-    store, 1, 3, 60.0,
+    store, 1, 3, 600.0,
     process=process(), settings=mine, native=native, arena=arena.descriptor, linked=(), used=set(),
 )
 """
@@ -76,10 +78,8 @@ def test_a_killed_rank_is_named(moment: str) -> None:
     here = Path(__file__).parent
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
     with subprocess.Popen([sys.executable, "-c", VICTIM, job, moment], env=environ) as victim:
-        deadline = Deadline(TIMEOUT)
-        results = in_threads([partial(survivor, job, rank, process()) for rank in (0, 2)], TIMEOUT)
-        assert victim.wait(TIMEOUT) == -signal.SIGKILL
+        results = in_threads([partial(survivor, job, rank, process()) for rank in (0, 2)], DEADLINE)
+        assert victim.wait(DEADLINE) == -signal.SIGKILL
     for error in results:
         assert isinstance(error, str), error
         assert f"rank 1 (host host, pid {victim.pid}) died while the ranks met" in error
-    assert deadline.remaining() > TIMEOUT / 2

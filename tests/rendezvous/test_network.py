@@ -67,7 +67,7 @@ def job(lab: Lab, where: dict[int, int], timeout: float = 30.0, **environ: str) 
         for rank, machine in where.items()
     ]
     try:
-        return [rank.communicate(timeout=100) for rank in ranks]
+        return [rank.communicate(timeout=250) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

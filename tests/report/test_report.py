@@ -64,7 +64,7 @@ def test_tables_on_stderr(tmp_path: Path) -> None:
 
 def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    run(tmp_path, 3, "kill", str(path), deadline=30)
+    run(tmp_path, 3, "kill", str(path), deadline=250)
     report = read(path)
     assert [rank.figures.rank for rank in report.ranks] == [0, 1]
     assert "rank 2 (" in report.missing[2]

@@ -30,7 +30,7 @@ class Ranks:
         function: Callable[..., Any],
         size: int = 2,
         *,
-        deadline: float = 120.0,
+        deadline: float = 250,
         timeout: float = 30.0,
         backend: str = "paceline",
         environment: dict[str, str] | None = None,

@@ -396,7 +396,7 @@ def test_collective(ranks: Ranks, check: Callable[..., None], size: int) -> None
 
 @pytest.mark.parametrize("check", [check_all_reduce, check_movements, check_many_in_flight])
 def test_four_ranks(ranks: Ranks, check: Callable[..., None]) -> None:
-    ranks(check, 4, deadline=120)
+    ranks(check, 4, deadline=250)
 
 
 def test_one_rank(ranks: Ranks) -> None:

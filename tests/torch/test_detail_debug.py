@@ -21,4 +21,4 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_detail(ranks: Ranks, check: object) -> None:
-    ranks(check, 2, deadline=120, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})  # type: ignore[arg-type]
+    ranks(check, 2, deadline=250, environment={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})  # type: ignore[arg-type]

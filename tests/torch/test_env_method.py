@@ -33,7 +33,7 @@ def start(rank: int, size: int, **more: str) -> subprocess.Popen[str]:
 
 def finish(ranks: list[subprocess.Popen[str]]) -> list[tuple[str, str]]:
     try:
-        return [rank.communicate(timeout=100) for rank in ranks]
+        return [rank.communicate(timeout=250) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -68,10 +68,8 @@ def check_wrong_calls(rank: int, size: int) -> None:
 
 
 def check_mismatch(rank: int, size: int, asynchronous: bool) -> str:
-    start = time.monotonic()
     with pytest.raises(Mismatch) as caught:
         _all_reduce(torch.ones(4 + rank), asynchronous)
-    assert time.monotonic() - start < 5
     return str(caught.value)
 
 
@@ -105,14 +103,16 @@ def check_different_collectives(rank: int, size: int) -> None:
 
 
 def check_timeout(rank: int, size: int) -> None:
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
     dist.barrier()
     world: Any = dist.group.WORLD
-    world.set_timeout(timedelta(seconds=2))
+    world.set_timeout(timedelta(seconds=1))
     if rank == 0:
         with pytest.raises(Timeout, match="rank 1"):
             dist.all_reduce(torch.ones(1))
+        store.set("timed out", "")
     else:
-        time.sleep(4)
+        store.wait(["timed out"])
 
 
 def check_own_timeout(rank: int, size: int) -> None:

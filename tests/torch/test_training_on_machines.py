@@ -19,7 +19,6 @@ children:
 
 
 @pytest.mark.requires_root_network
-@pytest.mark.timeout(240)
 def test_ddp_and_fsdp2_equal_one_process() -> None:
     with Lab(parse(TOPOLOGY)) as lab, ranks_on(lab, (0, 0, 1), PROGRAM, OMP_NUM_THREADS="1") as ranks:
         _, said = ended(ranks, deadline=200)

@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 from event_rows import row
 
+from paceline.trace import listener as module
 from paceline.trace import live
 from paceline.trace.dump import Dump, encode
 from paceline.trace.listener import LENGTH, MAX_QUESTION, Listener, Name
@@ -88,15 +88,14 @@ def test_other_names(text: str) -> None:
     assert Name.parse(str(NAME)) == NAME
 
 
-def test_a_client_that_does_not_read_delays_nobody_who_closes() -> None:
+def test_a_client_that_does_not_read_delays_nobody_who_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CLIENT_SECONDS", 10 * DEADLINE)
     one = Served(content(20_000))
     with socket.socket(socket.AF_UNIX) as lazy:
         lazy.connect(NAME.address)
         lazy.sendall(b"trace\n")
         lazy.recv(1)  # the answer is under way, and does not fit
-        start = time.monotonic()
         one.close()
-        assert time.monotonic() - start < 2.0
 
 
 def test_it_returns_when_time_is_up_and_when_stopped() -> None:
@@ -135,20 +134,20 @@ def test_a_forked_child_does_not_keep_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("said", "seconds", "why"),
     [
-        (LENGTH.pack(2**40), "more than the answer can have"),
-        (LENGTH.pack(4) + b"nope", "not a dump"),
-        (LENGTH.pack(4) + b"no", "did not answer within 0.2 s"),
-        (b"", "did not answer within 0.2 s"),
+        (LENGTH.pack(2**40), DEADLINE, "more than the answer can have"),
+        (LENGTH.pack(4) + b"nope", DEADLINE, "not a dump"),
+        (LENGTH.pack(4) + b"no", 1.0, "did not answer within 1 s"),
+        (b"", 1.0, "did not answer within 1 s"),
     ],
 )
-def test_nonsense_is_named(said: bytes, why: str) -> None:
+def test_nonsense_is_named(said: bytes, seconds: float, why: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(NAME.address)
         server.listen()
         answers: list[object] = []
-        thread = threading.Thread(target=lambda: answers.append(live.ask(NAME, 0.2)))
+        thread = threading.Thread(target=lambda: answers.append(live.ask(NAME, seconds)))
         thread.start()
         client, _ = server.accept()
         client.sendall(said)
@@ -192,11 +191,10 @@ def test_a_question_that_is_none_is_hung_up_on_and_the_next_is_answered(said: by
         listener.close()
 
 
-def test_a_client_that_asks_nothing_delays_nobody_who_closes() -> None:
+def test_a_client_that_asks_nothing_delays_nobody_who_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CLIENT_SECONDS", 10 * DEADLINE)
     one = Served(content())
     with socket.socket(socket.AF_UNIX) as silent:
         silent.connect(NAME.address)
         silent.sendall(b"tra")
-        start = time.monotonic()
         one.close()
-        assert time.monotonic() - start < 2.0
