@@ -1,5 +1,15 @@
-"""`python -m paceline` is the `paceline` command."""
+"""The `paceline` command, also as `python -m paceline`."""
 
-from paceline.cli.main import main
+from paceline.launch import interrupts
 
-main()
+
+def main() -> None:
+    """Entry point: until the command is imported, Ctrl-C ends it without a word."""
+    interrupts.silent()
+    from paceline.cli import main
+
+    main.main()
+
+
+if __name__ == "__main__":
+    main()

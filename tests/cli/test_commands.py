@@ -105,5 +105,5 @@ def test_trace_merges_a_folder(tmp_path: Path) -> None:
     code, out, err = paceline("trace", str(tmp_path / "dumps"), "-o", "/nowhere/out.json")
     assert (code, out) == (2, "") and err.startswith("paceline trace: cannot write /nowhere/out.json: No such file")
     code, out, _ = paceline("trace", str(tmp_path / "dumps"), "--flight", str(tmp_path / "fr" / "trace_"))
-    assert code == 0 and "2 flight-recorder files" in out
+    assert code == 0 and "2 flight-recorder files" in out and out.endswith(f"torchfrtrace -p trace_ {tmp_path}/fr\n")
     assert sorted(path.name for path in (tmp_path / "fr").iterdir()) == ["trace_0", "trace_1"]

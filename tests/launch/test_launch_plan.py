@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paceline.cpu.budget import ranges
 from paceline.launch import torchrun
 from paceline.launch.arguments import split
-from paceline.launch.resources import plan_resources, share
+from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import Request, check, ranks_environment
 from paceline.launch.stderr import last_traceback
 
@@ -113,7 +113,7 @@ def line_for(words: str, environ: dict[str, str] | None = None) -> str:
 def test_one_machine_meets_at_a_free_local_port() -> None:
     line = line_for("train.py --lr 1")
     assert "--nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:0" in line
-    assert line.endswith(f"- {sys.executable} train.py --lr 1")
+    assert line.endswith(" train.py --lr 1") and "--no-python" not in line
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_one_machine_meets_at_a_free_local_port() -> None:
 )
 def test_the_users_rendezvous_is_untouched(words: str) -> None:
     line = line_for(f"{words} train.py")
-    assert "127.0.0.1:0" not in line and f"--nproc-per-node=4 {words} --no-python" in line
+    assert "127.0.0.1:0" not in line and f"--nproc-per-node=4 {words} train.py" in line
     assert "127.0.0.1:0" not in line_for("train.py", {"PET_RDZV_ENDPOINT": "a:1"})
 
 
@@ -136,11 +136,11 @@ def test_what_torchrun_keeps_goes_where_the_user_says() -> None:
 
 
 def test_modules_and_programs() -> None:
-    assert line_for("-m pack.age x").endswith(f"- {sys.executable} -m pack.age x")
-    assert line_for("--no-python ./a.out x").endswith("- ./a.out x")
+    assert line_for("-m pack.age x").endswith(" -m pack.age x")
+    assert line_for("--no-python ./a.out x").endswith("--no-python ./a.out x")
     assert line_for("--run-path /a.py x").endswith("--run-path /a.py x")
-    assert line_for("sh -c true").endswith("- sh -c true")
-    assert line_for(f"{sys.executable} x.py").endswith(f"- {sys.executable} x.py")
+    assert line_for("sh -c true").endswith("--no-python sh -c true")
+    assert line_for(f"{sys.executable} x.py").endswith(f"--no-python {sys.executable} x.py")
 
 
 def test_a_file_that_starts_by_itself_is_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +149,28 @@ def test_a_file_that_starts_by_itself_is_the_program(tmp_path: Path, monkeypatch
     for name, text in texts.items():
         Path(name).write_text(text)
         Path(name).chmod(0o644 if name == "notes" else 0o755)
-    assert line_for("wrap x").endswith("- ./wrap x")
-    assert line_for(f"{tmp_path}/wrap x").endswith(f"- {tmp_path}/wrap x")
+    assert line_for("wrap x").endswith("--no-python ./wrap x")
+    assert line_for(f"{tmp_path}/wrap x").endswith(f"--no-python {tmp_path}/wrap x")
     for name in ("train", "plain.py", "notes"):
-        assert line_for(name).endswith(f"- {sys.executable} {name}")
+        assert line_for(name).endswith(f" {name}") and "--no-python" not in line_for(name)
+
+
+def test_what_may_not_be_executed_is_refused(tmp_path: Path) -> None:
+    binary = tmp_path / "python"
+    binary.write_bytes(b"\x7fELF")
+    binary.chmod(0o644)
+    with pytest.raises(ValueError, match=f"^{binary} may not be executed$"):
+        check(Request(split([str(binary), "x.py"]), "2"), {}, False)
+    with pytest.raises(ValueError, match=f"^{binary} may not be executed$"):
+        check(Request(split(["-m", "x"]), "2"), {"PYTHON_EXEC": str(binary)}, False)
+
+
+def test_more_ranks_than_anybody_means_are_questioned() -> None:
+    plausible(1024, Cpus())
+    with pytest.raises(
+        ValueError, match=r"^-n 100000: did you mean so many\? With 8 CPUs, at most 1024 ranks start here$"
+    ):
+        plausible(100_000, Cpus())
 
 
 def test_the_secret_is_made_for_one_machine_only() -> None:

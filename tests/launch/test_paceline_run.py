@@ -88,6 +88,31 @@ def test_a_killed_launcher_leaves_no_ranks(tmp_path: Path, launcher: tuple[str, 
     run.communicate()
 
 
+ALONE = """
+import os, sys, time, pathlib, paceline
+with paceline.init() as group:
+    pathlib.Path(sys.argv[1], f"rank-{group.rank}").write_text(str(os.getpid()))
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
+def test_ranks_do_not_outlive_a_torchrun_that_is_killed(tmp_path: Path) -> None:
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    agent = subprocess.Popen(
+        [sys.executable, *words, str(program(tmp_path, ALONE)), str(tmp_path)],
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        running = pids(tmp_path, ["rank-0", "rank-1"])
+    finally:
+        agent.kill()
+        agent.wait(DEADLINE)
+    all_gone(running)
+
+
 @pytest.mark.parametrize("launcher", launchers())
 def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) -> None:
     code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, FAILING), tmp_path / "first"))
@@ -96,22 +121,30 @@ def test_the_root_cause_comes_last(tmp_path: Path, launcher: tuple[str, ...]) ->
     lines = err.rpartition("paceline: first to fail on ")[2].splitlines()
     assert "rank 1 (pid " in lines[0] and "exited with code 1" in lines[0]
     assert lines[1] == "Traceback (most recent call last):" and lines[-1] == "ValueError: the root cause"
+    assert "paceline/launch" not in err and "torch/distributed/run.py" not in err  # nothing of the launchers' own
+    if not launcher:
+        assert f"\n{tmp_path / 'program.py'} FAILED\n" in err
 
 
 LATE = """
-import os, time
+import os, pathlib, sys, time
 import numpy, paceline
 group = paceline.init()
-if os.environ["RANK"] == "1":
-    time.sleep(600)
-group.all_reduce(numpy.ones(4, numpy.float32))
+late = pathlib.Path(sys.argv[1])
+while os.environ["RANK"] == "1" and not late.exists():
+    time.sleep(0.01)
+try:
+    group.all_reduce(numpy.ones(4, numpy.float32))
+except paceline.errors.Timeout:
+    late.touch()
+    raise
 """
 
 
 @pytest.mark.parametrize("launcher", launchers())
 def test_after_a_timeout_the_rank_that_did_not_come_is_named(tmp_path: Path, launcher: tuple[str, ...]) -> None:
     env = environment(PACELINE_TIMEOUT="2", PACELINE_START_TIMEOUT="60")
-    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, LATE), env=env))
+    code, _, err = finish(paceline_run("-n", "3", *launcher, program(tmp_path, LATE), tmp_path / "late", env=env))
     assert code == 1
     said, _, words = err.rpartition("paceline: the job stopped for rank 1 (host ")[2].partition("\n")
     assert re.search(r", pid \d+\), which did not come in time; rank [012] \(pid \d+\) exited with code 1, which", said)

@@ -63,6 +63,10 @@ def test_names_in_a_file_are_given_once() -> None:
         ("nodes:\n  - a\n  - {name: b, bytes: 4, typ: x}", "3: 'typ' is not known here; known are name, bytes, dtype"),
         ("nodes:\n  - {name: b, op: sum}", "2: a collective says how many bytes it moves"),
         ("nodes:\n  - {name: b, bytes: -4}", "2: bytes must be a whole number such as 4096, not '-4'"),
+        (
+            "nodes:\n  - a\n  - {name: b, bytes: 4, dtype: float31}",
+            "3: there is no dtype 'float31'; there are float16, ",
+        ),
         ("nodes:\n  - ''", "2: a name is one line of up to 255 printable characters"),
         ("nodes: [a]\nedges:\n  - [a]", "3: an edge is a pair of names"),
         ("nodes: [a]\nedges:\n  - [a,\n     b]", "4: there is no node 'b'; write it under nodes"),

@@ -52,7 +52,7 @@ def test_ranks_that_agree(tmp_path: Path) -> None:
     pytest.importorskip(MODULE)
     rows = [row(n + 1, 5, n, name) for n, name in enumerate(COLLECTIVES)]
     flight.write(dumps_of(rows, rows), str(tmp_path / "trace_"))
-    command = [sys.executable, "-m", MODULE, str(tmp_path), "-o", str(tmp_path / "db")]
+    command = [sys.executable, "-m", MODULE, "-p", "trace_", str(tmp_path), "-o", str(tmp_path / "db")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     said = (done.stdout + done.stderr).lower()
     assert done.returncode == 0, said

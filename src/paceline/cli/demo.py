@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,7 +40,12 @@ def command(
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
-        code = run(Request(split(words), str(ranks), threads=1), dict(os.environ), available())
+        # By SIGTERM a rank ends in any moment of its start without a traceback.
+        request = Request(split(words), str(ranks), threads=1, interrupt=signal.SIGTERM)
+        try:
+            code = run(request, dict(os.environ), available())
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         if code:
             return code
         result = found.read_text()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from paceline.cli.output_file import UsageError
+from paceline.launch import interrupts
 from paceline.version import VERSION
 
 _COMMANDS = {
@@ -96,13 +97,14 @@ def application(wanted: str | None) -> typer.Typer:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
+    """Runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
     words = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
     try:
         app = application(words[0] if words else None)
+        interrupts.raised()
         code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()

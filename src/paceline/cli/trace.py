@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +30,7 @@ def command(
     output: Annotated[Path, typer.Option("-o", "--output", help="Chrome trace to write.")] = Path("trace.json"),
     flight: Annotated[
         str | None,
-        typer.Option(metavar="PREFIX", help="Write PREFIX0, PREFIX1, … for torch's fr_trace instead."),
+        typer.Option(metavar="PREFIX", help="Write PREFIX0, PREFIX1, … for torchfrtrace instead."),
     ] = None,
 ) -> int:
     """Show the last operations of all ranks, of a running job or from its dumps.
@@ -51,9 +53,9 @@ def command(
     try:
         if flight is not None:
             files = recorder.write(dumps, flight)
-            done = (
-                f"{len(files)} flight-recorder files, {files[0]} … {files[-1]}; give their folder to torch's fr_trace"
-            )
+            folder_of, prefix = os.path.split(flight)
+            read = shlex.join(["torchfrtrace", "-p", prefix, folder_of or "."])
+            done = f"{len(files)} flight-recorder files, {files[0]} … {files[-1]}; show them by {read}"
         else:
             operations = chrome.write(dumps, output)
             done = f"{output}: {operations} operations of {ranks}; open it at https://ui.perfetto.dev"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 
+MOST_BYTES = 1 << 60
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes in `text`, such as 8, 64M, 1.5K or 2GiB (powers of 1024); ValueError says what would be right."""
+    """Bytes in `text`, such as 8, 64M, 1.5K or 2GiB (powers of 1024), from 1 to MOST_BYTES; ValueError says what would
+    be right."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if not match:
-        raise ValueError(f"{text!r} is not a size; write bytes, or a number with K, M or G, such as 64M")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+        raise ValueError(f"{text!r:.80} is not a size; write bytes, or a number with K, M or G, such as 64M")
+    nbytes = float(match[1]) * _UNITS[match[2].upper()]
+    if not 1 <= nbytes <= MOST_BYTES:
+        raise ValueError(f"{text!r:.80} is no size that a buffer has; write 1 byte or more, such as 64M")
+    return int(nbytes)
 
 
 def show_bytes(nbytes: int) -> str:

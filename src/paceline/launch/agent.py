@@ -1,8 +1,9 @@
-"""torchrun, except that its ranks stay in its session, and that it leaves no folder.
+"""torchrun, except that its ranks stay in its session and cannot outlive it, and that it leaves no folder.
 
-    python -m paceline.launch.agent FOLDER torchrun's arguments...
+    python -m paceline.launch.agent FOLDER REPORT CORES torchrun's arguments...
 
 FOLDER  where torchrun keeps what ranks tell it, removed at the end; or "-": where it likes
+REPORT, CORES  for each rank, see `child.py`
 
 Linux shares the CPUs between sessions (`sched_autogroup_enabled`), and a rank that offers its core offers it to its own
 session only. torchrun starts each rank in a session of its own, so that ranks which outnumber the cores cannot hand
@@ -12,24 +13,36 @@ them to each other. A process group of its own is all that torchrun's signals ne
 import importlib
 import os
 import shutil
+import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
+
+from paceline.launch.child import take_interrupts
+from paceline.launch.interrupts import held
+from paceline.launch.job import wrapped
 
 _STARTS_RANKS = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
 
 
 def main(arguments: list[str]) -> None:
-    """Run the agent to its end. After a signal it has ended its ranks, and says so in one line, not in a traceback."""
+    """Run the agent to its end. After a signal it has ended its ranks, and after a failure it sums it up; neither is a
+    traceback of torchrun's own."""
+    take_interrupts()
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    folder, *words = arguments
-    stay_in_session()
+    folder, report, cores, *words = arguments
+    start_ranks(report, cores)
     code = 0
     try:
         run.main(words if folder == "-" else [f"--log-dir={folder}", *words])
     except SignalException as signalled:
         code = 128 + signalled.sigval
+    except ChildFailedError as failed:
+        code = 1
+        print(failed, file=sys.stderr)
     finally:
         if folder != "-":
             shutil.rmtree(folder, ignore_errors=True)
@@ -39,17 +52,19 @@ def main(arguments: list[str]) -> None:
         os._exit(code)  # the interpreter's own end can take torch half a minute then
 
 
-def stay_in_session() -> None:
-    """Let torchrun start ranks in process groups, not sessions; a torch that starts them otherwise stays as it is."""
+def start_ranks(report: str, cores: str) -> None:
+    """Let torchrun start ranks through `child.py` and in process groups, not sessions."""
     module: Any = importlib.import_module(_STARTS_RANKS)
-    popen: Any = getattr(module, "Popen", None)
+    popen: Any = module.Popen
     group: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+    parent = os.getpid()
 
-    def start(*arguments: Any, start_new_session: bool = False, **options: Any) -> Any:
-        return popen(*arguments, **options, **(group if start_new_session else {}))
+    def start(args: Sequence[str], *, start_new_session: bool = False, **options: Any) -> Any:
+        words = wrapped(args, death_signal=signal.SIGKILL, parent=parent, report=report, cores=cores)
+        with held():
+            return popen(words, **options, **(group if start_new_session else {}))
 
-    if popen is not None:
-        module.Popen = start
+    module.Popen = start
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """What each started process runs first; it then becomes the rank's own program (same pid, `exec`).
 
-    python -I -S child.py SIGNAL PARENT REPORT CORES program arguments...
+    python -I -S child.py SIGNAL PARENT REPORT CORES INTERRUPTS program arguments...
 
 SIGNAL  the kernel sends it to this process when its parent dies, so that no rank outlives its launcher
 PARENT  the parent's pid, or 0 where whoever writes this command line doesn't know it
 REPORT  name of the launcher's abstract Unix socket: tell it who we are, get the descriptor to use as stderr; or "-"
 CORES   the CPUs of each local rank, as "0,1;2,3"; or "-"
+INTERRUPTS  "held" if the program begins with SIGINT blocked, as this one does; or "-"
 
 It is run by path and imports the standard library only, because it costs its time in every rank.
 """
@@ -22,8 +23,8 @@ REPORT_TIMEOUT_SECONDS = 10.0
 
 def main(arguments: list[str]) -> None:
     """Prepare this process as the arguments say, then replace it."""
-    death_signal, parent, report, cores = arguments[:4]
-    program = arguments[4:]
+    death_signal, parent, report, cores, interrupts = arguments[:5]
+    program = arguments[5:]
     die_with_parent(int(death_signal), int(parent))
     leave_foreground()
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -31,13 +32,15 @@ def main(arguments: list[str]) -> None:
         pin(cores, local_rank)
     if report != "-":
         take_stderr(report, local_rank)
+    if interrupts != "held":
+        take_interrupts()
     try:
         os.execvp(program[0], program)
     except OSError as error:
         sys.exit(f"cannot start {program[0]}: {error.strerror}")
 
 
-def die_with_parent(number: int, parent: int) -> None:
+def die_with_parent(number: int, parent: int = 0) -> None:
     """Ask the kernel for signal `number` when the parent dies; leave at once if it already has."""
     import ctypes
 
@@ -56,6 +59,13 @@ def leave_foreground() -> None:
         os.setpgid(0, 0)
     for number in (signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
+
+
+def take_interrupts() -> None:
+    """Let SIGINT through; one that came while this interpreter started ends the process without a word."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def pin(cores: str, local_rank: int) -> None:

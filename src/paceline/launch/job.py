@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from paceline.launch import child, tree
+from paceline.launch import child, interrupts, tree
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,10 +59,16 @@ class Ended:
 
 
 def wrapped(
-    argv: Sequence[str], *, death_signal: int, parent: int = 0, report: str = "-", cores: str = "-"
+    argv: Sequence[str],
+    *,
+    death_signal: int,
+    parent: int = 0,
+    report: str = "-",
+    cores: str = "-",
+    interrupts: str = "-",
 ) -> tuple[str, ...]:
     """`argv` started through `child.py`: it can't outlive its parent."""
-    options = (str(death_signal), str(parent), report, cores)
+    options = (str(death_signal), str(parent), report, cores, interrupts)
     return (sys.executable, "-I", "-S", child.__file__, *options, *argv)
 
 
@@ -183,15 +189,16 @@ class Job:
         out, err = self._files(number)
         told = command.message is not None
         try:
-            process = subprocess.Popen(
-                command.argv,
-                env={**command.env, tree.MARK: self.mark_of(number)},
-                stdin=subprocess.PIPE if told else subprocess.DEVNULL if number or not self._stdin else None,
-                stdout=out or self._stdout,
-                stderr=err or self._stderr,
-                pipesize=LONGEST_MESSAGE + 8 if told else -1,
-                pass_fds=command.descriptors,
-            )
+            with interrupts.held():
+                process = subprocess.Popen(
+                    command.argv,
+                    env={**command.env, tree.MARK: self.mark_of(number)},
+                    stdin=subprocess.PIPE if told else subprocess.DEVNULL if number or not self._stdin else None,
+                    stdout=out or self._stdout,
+                    stderr=err or self._stderr,
+                    pipesize=LONGEST_MESSAGE + 8 if told else -1,
+                    pass_fds=command.descriptors,
+                )
         finally:
             for file in (out, err):
                 if file is not None:

@@ -32,6 +32,18 @@ class Resources:
     reasons: tuple[str, ...]
 
 
+MOST_RANKS_PER_CPU = 128
+"""More are a slip of the hand: each takes tens of megabytes, and a process."""
+
+
+def plausible(ranks: int, budget: Budget, option: str = "-n") -> None:
+    """Raises ValueError, one sentence, for more ranks than anybody means to start on these CPUs."""
+    most = MOST_RANKS_PER_CPU * len(budget.affinity)
+    if ranks > most:
+        cpus = f"{len(budget.affinity)} CPU{'' if len(budget.affinity) == 1 else 's'}"
+        raise ValueError(f"{option} {ranks}: did you mean so many? With {cpus}, at most {most} ranks start here")
+
+
 def plan_resources(
     ranks: int | None,
     budget: Budget,

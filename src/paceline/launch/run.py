@@ -17,7 +17,7 @@ from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
-from paceline.launch.resources import Resources, plan_resources
+from paceline.launch.resources import Resources, plan_resources, plausible
 from paceline.launch.stderr import Collector, Voice
 from paceline.launch.supervise import Listener, Signals, supervise
 from paceline.launch.unstarted import Unstarted, waits_for
@@ -37,6 +37,8 @@ class Request:
     grace: float = 10.0
     cores: str = ""
     """As PACELINE_CORES, in whose place it is; empty: what that says."""
+    interrupt: int = signal.SIGINT
+    """The signal that the job gets on Ctrl-C."""
     told: tuple[Mapping[str, str], ...] = ()
     """What each rank's environment has beside what a launcher tells, where ranks are started directly."""
 
@@ -46,6 +48,7 @@ def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
     direct = request.direct or not torchrun.installed()
     check(request, environ, direct)
     ranks = int(request.ranks) if request.ranks.isdigit() else None
+    plausible(ranks or 0, budget)
     divided = division(request, environ, budget, ranks or 0)
     resources = plan_resources(ranks, budget, environ, threads=request.threads, pin=request.pin, divided=divided)
     environment, notes = ranks_environment(request, environ, resources)
@@ -60,14 +63,23 @@ def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         if torchrun.redirects_output(request.arguments):
             with make(request, environment, "-", cores) as job:
-                return supervise(job, selector, signals, None, request.grace)
+                return supervise(job, selector, signals, None, request.grace, interrupt=request.interrupt)
         collector = Collector(selector)
         job = make(request, environment, collector.address, cores)
         listener: Listener = collector
         if not direct and not torchrun.one_machine(request.arguments, environ):
             reminder = Reminder(_settings(environ).stall_seconds, say)
             listener = Unstarted(collector, reminder, partial(waits_for, request.arguments, environ))
-        return watch(job, selector, signals, collector, request.grace, by_torchrun=not direct, listener=listener)
+        return watch(
+            job,
+            selector,
+            signals,
+            collector,
+            request.grace,
+            by_torchrun=not direct,
+            listener=listener,
+            interrupt=request.interrupt,
+        )
 
 
 def watch(
@@ -79,6 +91,7 @@ def watch(
     *,
     by_torchrun: bool = False,
     listener: Listener | None = None,
+    interrupt: int = signal.SIGINT,
 ) -> int:
     """Start the job, see it to its end, and print who failed first; returns the exit code to leave with.
 
@@ -86,7 +99,7 @@ def watch(
     """
     with job:
         agent = _listen_to_agent(job, collector) if by_torchrun else None
-        code = supervise(job, selector, signals, listener or collector, grace)
+        code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
     collector.close()
     if code and not signals.received:
         cause = first_failure(job, collector, agent)
@@ -111,6 +124,9 @@ def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
     is_program = Path(script).is_file() or torchrun.is_command(script)
     if not arguments.gives("-m", "--module", "--no-python") and not is_program:
         raise ValueError(f"there is no program {script}")
+    first = torchrun.rank_program(arguments, environ)[0]
+    if "/" in first and not os.access(first, os.X_OK):
+        raise ValueError(f"{first} may not be executed" if Path(first).exists() else f"there is no program {first}")
     if direct:
         rest = [o for o in arguments.torchrun if o.replace("_", "-") not in ("-m", "--module", "--no-python")]
         why = "--direct was given" if request.direct else "torch is not installed here"

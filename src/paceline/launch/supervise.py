@@ -78,12 +78,14 @@ def supervise(
     listener: Listener | None,
     grace: float,
     timeout: float | None = None,
+    *,
+    interrupt: int = signal.SIGINT,
 ) -> int:
     """Watch a started job to its end, and end all of it.
 
-    The first signal is passed on to the job, which then has `grace` seconds to end by itself; a second one ends it at
-    once. After `timeout` seconds (None: never) it is ended too. Returns the job's exit code, 128 + n if signal n asked
-    for the end, or TIMED_OUT.
+    The first signal is passed on to the job, Ctrl-C as `interrupt`; the job then has `grace` seconds to end by itself,
+    and a second signal ends it at once. After `timeout` seconds (None: never) it is ended too. Returns the job's exit
+    code, 128 + n if signal n asked for the end, or TIMED_OUT.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     timed_out = False
@@ -93,7 +95,7 @@ def supervise(
         _step(selector, signals, listener, _TICK_SECONDS if give_up_at is None else 0.05)
         if len(signals.received) > passed_on:
             if passed_on == 0:
-                job.send_signal(signals.received[0])
+                job.send_signal(interrupt if signals.received[0] == signal.SIGINT else signals.received[0])
                 give_up_at = time.monotonic() + grace
             else:
                 give_up_at = 0.0

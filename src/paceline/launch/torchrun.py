@@ -43,7 +43,8 @@ class TorchrunJob(Job):
         self.folder = _temporary_folder() if own else None
         line = command(arguments, ranks, environ, report=report, cores=cores, folder=str(self.folder or "-"))
         # The agent dies with the launcher by SIGTERM, so that it can still end its ranks itself.
-        agent = Command(wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid()), environ, "torchrun")
+        program = wrapped(line, death_signal=signal.SIGTERM, parent=os.getpid(), interrupts="held")
+        agent = Command(program, environ, "torchrun")
         super().__init__([agent], tree.new_mark(environ), stderr=None if report == "-" else subprocess.PIPE)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
@@ -91,9 +92,9 @@ def command(
     cores: str = "-",
     folder: str = "-",
 ) -> tuple[str, ...]:
-    """The command line of torchrun's agent: the user's options unchanged, each rank started through `child.py`.
+    """The command line of torchrun's agent: the user's options and program unchanged.
 
-    folder: see `agent.py`.
+    report, cores, folder: see `agent.py`.
 
     On one machine the rendezvous, unless the user chose one, is at 127.0.0.1 on a free port, which needs no name
     resolution and can't clash with another job.
@@ -109,17 +110,13 @@ def command(
             defaults.append(f"--rdzv-id={secrets.token_hex(8)}")
         if not arguments.gives("--local-addr"):
             defaults.append("--local-addr=127.0.0.1")
-    start = [sys.executable, "-m", "paceline.launch.agent", folder, f"--nproc-per-node={ranks}", *defaults]
-    if arguments.gives("--run-path"):
-        return (*start, *options, *arguments.program)
-    kept = [option for option in options if option.replace("_", "-") not in ("-m", "--module", "--no-python")]
-    program = rank_program(arguments, environ)
-    return (
-        *start,
-        *kept,
-        "--no-python",
-        *wrapped(program, death_signal=signal.SIGKILL, report=report, cores=cores),
-    )
+    start = [sys.executable, "-m", "paceline.launch.agent", folder, report, cores]
+    if starts_itself(arguments):
+        kept = [option for option in options if option.replace("_", "-") != "--no-python"]
+        program = ("--no-python", *rank_program(arguments, environ))
+    else:
+        kept, program = options, arguments.program
+    return (*start, f"--nproc-per-node={ranks}", *defaults, *kept, *program)
 
 
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -128,11 +125,17 @@ def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str,
     A command, a binary or a script of another language is the program itself; any other file is a script for Python.
     """
     word, *words = arguments.program
-    if arguments.gives("--no-python") or (not arguments.gives("-m", "--module") and is_command(word)):
+    if starts_itself(arguments):
         return (f"./{word}" if "/" not in word and Path(word).is_file() else word, *words)
     python = environ.get("PYTHON_EXEC", sys.executable)
     module = ("-m",) if arguments.gives("-m", "--module") else ()
     return (python, *module, *arguments.program)
+
+
+def starts_itself(arguments: Arguments) -> bool:
+    """True if no Python is put before the program."""
+    by_python = arguments.gives("-m", "--module", "--run-path")
+    return arguments.gives("--no-python") or (not by_python and is_command(arguments.program[0]))
 
 
 def is_command(word: str) -> bool:

@@ -22,6 +22,10 @@ from paceline.order.graph import Collective, Graph, GraphError, Node
 WORDS = Words(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")
 LONGEST_NAME = 255
 
+DTYPES = (
+    *("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32"),
+    *("int64", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"),
+)
 _EXAMPLE = "{name: gradient, bytes: 4096}"
 
 
@@ -35,6 +39,14 @@ def _nbytes(value: Any) -> int:
     if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 18:
         raise ValueError(f"bytes must be a whole number such as 4096, not {value!r:.80}")
     return int(value)
+
+
+def _dtype(value: Any) -> str:
+    """One, or those of several tensors with + between them."""
+    for name in _text(value).split("+"):
+        if name not in DTYPES:
+            raise ValueError(f"there is no dtype {name!r:.80}; there are {', '.join(DTYPES)}")
+    return str(value)
 
 
 def _node(value: Any) -> Any:
@@ -69,7 +81,7 @@ class _Node(BaseModel):
 
     name: _Name
     bytes: Annotated[int, BeforeValidator(_nbytes)] | None = None
-    dtype: _Name = "float32"
+    dtype: Annotated[str, BeforeValidator(_dtype)] = "float32"
     op: _Name = "sum"
     kind: _Name = "all_reduce"
 

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from paceline.orphan import end_with_torchrun
 from paceline.runtime import at_exit
 from paceline.runtime.runtime import Runtime
 from paceline.settings.settings import Settings
@@ -44,6 +45,7 @@ def runtime() -> Runtime:
 
             settings = Settings.from_environment()
             set_up_logging(settings)
+            end_with_torchrun(settings)
             _home.let_go()  # else the one before would be kept, and its arena with it
             made = Runtime(settings, _engine, plans)
             _home.let_go = at_exit.register(made.close)

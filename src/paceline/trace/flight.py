@@ -1,4 +1,4 @@
-"""Flight-recorder files for `python -m torch.distributed.flight_recorder.fr_trace`, which finds a rank that is missing.
+"""Flight-recorder files for `torchfrtrace -p PREFIX FOLDER`, torch's tool, which finds a rank that is missing.
 
 The format is torch's: a pickle per rank. It is only ever written here, never read. fr_trace knows torch's own back ends
 and refuses others, so operations carry the name prefix "nccl:", and the group's description says who really ran them.
