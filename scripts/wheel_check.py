@@ -70,6 +70,13 @@ def run_ranks(python: Path, folder: Path) -> None:
         sys.exit(f"wheel check: the ranks exited with {codes}")
 
 
+def check_demo(python: Path) -> None:
+    """Without torch the demo says what it needs, in one sentence."""
+    done = subprocess.run([python, "-m", "paceline", "demo"], capture_output=True, text=True, timeout=DEADLINE)
+    if done.returncode != 2 or not done.stderr.startswith("paceline demo: needs torch and scikit-learn; pip install "):
+        sys.exit(f"wheel check: the demo ended with {done.returncode} and said {done.stderr!r}")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
@@ -84,6 +91,7 @@ def main() -> None:
         python = folder / "venv" / "bin" / "python"
         pip(python, "install", wheel, "--constraint", "requirements/demo.lock")
         run_ranks(python, folder)
+        check_demo(python)
         size = wheel.stat().st_size / 1e6
         print(f"wheel check: {wheel.name} ({size:.1f} MB) works without a compiler and without torch")
 

@@ -22,6 +22,7 @@ from paceline.bench.run import Outcome, Request, run
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
+from paceline.numbers import finite
 from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
@@ -34,7 +35,7 @@ def command(
     end: Annotated[
         str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
     ] = "64M",
-    factor: Annotated[float, typer.Option("-f", "--factor", help="From one size to the next.")] = 8,
+    factor: Annotated[float, typer.Option("-f", "--factor", callback=finite, help="From one size to the next.")] = 8,
     dtype: Annotated[
         str, typer.Option(help=", ".join(pattern.DTYPES), callback=option.one_of(pattern.DTYPES))
     ] = "float32",
@@ -62,13 +63,17 @@ def command(
     ] = 1,
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per system and size, at most.")] = Effort.rounds,
     seconds: Annotated[
-        float, typer.Option(min=0, help="Time per size, all systems together; at least 3 rounds are made.")
+        float,
+        typer.Option(callback=finite, min=0, help="Time per size, all systems together; at least 3 rounds are made."),
     ] = Effort.seconds,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Calls per burst.", show_default="as many as fill 40 ms")
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds that a start or a burst may take before the system counts as failed.")
+        float,
+        typer.Option(
+            callback=finite, min=1, help="Seconds that a start or a burst may take before the system counts as failed."
+        ),
     ] = 120.0,
     json_file: option.JSON = None,
 ) -> None:

@@ -9,9 +9,13 @@ from typing import Annotated
 import typer
 
 from paceline.lab.lab import Lab, switched
+from paceline.numbers import ranks_here
 
 RANKS = Annotated[
-    int | None, typer.Option("-n", "--ranks", min=1, help="Ranks of every system.", show_default="2, or the lab's")
+    int | None,
+    typer.Option(
+        "-n", "--ranks", min=1, callback=ranks_here, help="Ranks of every system.", show_default="2, or the lab's"
+    ),
 ]
 _DEFAULT = 2
 

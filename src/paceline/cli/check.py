@@ -17,6 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.formats.terminal import show
 from paceline.launch.local import LocalJob
 from paceline.measure.links import measure
+from paceline.numbers import ranks_here
 from paceline.runtime.process import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine
@@ -30,7 +31,10 @@ MEETING_SECONDS = 120.0
 
 def command(
     ranks: Annotated[
-        int, typer.Option("-n", min=0, help="Ranks to start on this machine; none: this is one of a job.")
+        int,
+        typer.Option(
+            "-n", min=0, callback=ranks_here, help="Ranks to start on this machine; none: this is one of a job."
+        ),
     ] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what was found as a topology file.")] = None,
 ) -> int:

@@ -15,13 +15,15 @@ from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
+from paceline.numbers import ranks_here
 
 TRAIN = Path(demo.__file__).with_name("train.py")
+BACKENDS = ("paceline", "gloo")
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", min=1, help="Ranks to start on this machine.")] = 4,
+    ranks: Annotated[int, typer.Option("-n", min=1, callback=ranks_here, help="Ranks to start on this machine.")] = 4,
     epochs: Annotated[int, typer.Option(min=2, help="Epochs of each training; the first is not timed.")] = 12,
     backend: Annotated[
         str, typer.Option(help="The backend under test; gloo shows how much chance there is.")
@@ -34,6 +36,8 @@ def command(
 
     Exit code 1 if the accuracy is too low or the final weights don't agree.
     """
+    if backend not in BACKENDS:
+        raise UsageError(f"--backend {backend} is none of {', '.join(BACKENDS)}")
     missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
     if missing:
         raise UsageError(f"needs {' and '.join(missing)}; pip install {' '.join(missing)}")
@@ -44,7 +48,7 @@ def command(
         request = Request(split(words), str(ranks), threads=1, interrupt=signal.SIGTERM)
         try:
             code = run(request, dict(os.environ), available())
-        except ValueError as error:
+        except ValueError as error:  # a setting in the environment that no rank would take
             raise UsageError(str(error)) from None
         if code:
             return code

@@ -16,6 +16,7 @@ from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
+from paceline.numbers import finite
 
 
 def command(
@@ -24,7 +25,9 @@ def command(
         list[str],
         typer.Argument(metavar="-- COMMAND", help="What to run on every machine.", show_default=False),
     ],
-    timeout: Annotated[float, typer.Option(min=1, help="End all machines after so many seconds.")] = 3600.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="End all machines after so many seconds.")
+    ] = 3600.0,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", help="Write the links' counters to this file.", show_default=False, callback=writable),

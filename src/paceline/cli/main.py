@@ -11,6 +11,8 @@ from paceline.cli.output_file import UsageError
 from paceline.launch import interrupts
 from paceline.version import VERSION
 
+_LONGEST = 800
+"""Characters of a sentence about a wrong argument."""
 _COMMANDS = {
     "run": (
         "paceline.cli.run",
@@ -110,11 +112,20 @@ def main(arguments: list[str] | None = None) -> None:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
         if message:  # else the help was asked for, and shown
-            print(f"{command}: {message}", file=sys.stderr)
+            print(f"{command}: {shortened(message)}", file=sys.stderr)
         sys.exit(2)
+    except MemoryError:
+        print("paceline: this machine has not the memory for what was asked", file=sys.stderr)
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def shortened(message: str) -> str:
+    """A message on one line without the middle of what is too long to be read, such as a word that it repeats."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 def _listed() -> None:

@@ -16,7 +16,11 @@ place in the hierarchy didn't."""
 
 def writable(path: Path | None) -> Path | None:
     """An option's callback: refuses, before any work is done, a file that could not be written after it."""
-    if path is not None and (hindrance := _hindrance(path)):
+    try:
+        hindrance = 0 if path is None else _hindrance(path)
+    except OSError as error:  # a name that no file can have
+        hindrance = error.errno or errno.EINVAL
+    if hindrance:
         raise UsageError(f"cannot write {path}: {os.strerror(hindrance)}")
     return path
 

@@ -13,6 +13,7 @@ from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
 from paceline.launch.torchrun import ranks_here
+from paceline.numbers import finite
 
 
 class Words(TyperCommand):
@@ -46,7 +47,9 @@ def command(
         ),
     ] = "",
     direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds between the first signal and the kill.")] = 10.0,
+    grace: Annotated[
+        float, typer.Option(callback=finite, min=0, help="Seconds between the first signal and the kill.")
+    ] = 10.0,
 ) -> int:
     """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
     ranks = ranks or ranks_here(os.environ)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from paceline.cpu.budget import CpuBudget, physical_cores
 from paceline.cpu.partition import Partition, parse, partition
@@ -121,12 +120,14 @@ def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
         words = ", ".join(torchrun.RANK_WORDS)
         raise ValueError(f"-n {request.ranks}: the number of ranks must be a number (or, with torchrun, {words})")
     script = arguments.program[0]
-    is_program = Path(script).is_file() or torchrun.is_command(script)
+    if torchrun.is_file(script) and not os.access(script, os.R_OK):
+        raise ValueError(f"{script} may not be read")
+    is_program = torchrun.is_file(script) or torchrun.is_command(script)
     if not arguments.gives("-m", "--module", "--no-python") and not is_program:
         raise ValueError(f"there is no program {script}")
     first = torchrun.rank_program(arguments, environ)[0]
     if "/" in first and not os.access(first, os.X_OK):
-        raise ValueError(f"{first} may not be executed" if Path(first).exists() else f"there is no program {first}")
+        raise ValueError(f"{first} may not be executed" if torchrun.is_file(first) else f"there is no program {first}")
     if direct:
         rest = [o for o in arguments.torchrun if o.replace("_", "-") not in ("-m", "--module", "--no-python")]
         why = "--direct was given" if request.direct else "torch is not installed here"

@@ -126,7 +126,7 @@ def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str,
     """
     word, *words = arguments.program
     if starts_itself(arguments):
-        return (f"./{word}" if "/" not in word and Path(word).is_file() else word, *words)
+        return (f"./{word}" if "/" not in word and is_file(word) else word, *words)
     python = environ.get("PYTHON_EXEC", sys.executable)
     module = ("-m",) if arguments.gives("-m", "--module") else ()
     return (python, *module, *arguments.program)
@@ -138,11 +138,19 @@ def starts_itself(arguments: Arguments) -> bool:
     return arguments.gives("--no-python") or (not by_python and is_command(arguments.program[0]))
 
 
+def is_file(word: str) -> bool:
+    """False also for what no file can be called."""
+    try:
+        return Path(word).is_file()
+    except OSError:
+        return False
+
+
 def is_command(word: str) -> bool:
     """True for what is no file here, but is found on the PATH, and for a file that starts by itself: a binary such as a
     python of another place, or a script whose first line names another interpreter than Python."""
     file = Path(word)
-    if not file.is_file():
+    if not is_file(word):
         return shutil.which(word) is not None
     with file.open("rb") as opened:
         first = opened.readline(256)

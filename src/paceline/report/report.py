@@ -77,10 +77,12 @@ def read(path: Path) -> Report:
     """Raises ValueError, one sentence, if the file holds no report; OSError if it can't be read."""
     from pydantic import TypeAdapter, ValidationError
 
-    if path.stat().st_size > MAX_BYTES:
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise ValueError(f"{path} is larger than a report can be")
     try:
-        found = TypeAdapter(Report).validate_json(path.read_bytes())
+        found = TypeAdapter(Report).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"

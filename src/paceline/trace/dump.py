@@ -179,9 +179,11 @@ def read(folder: Path) -> list[Dump]:
 
 
 def _read(path: Path) -> Dump:
-    if path.stat().st_size > MAX_FILE_BYTES:
+    with path.open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
         raise ValueError(f"{path} is larger than a dump can be")
     try:
-        return decode(path.read_bytes())
+        return decode(content)
     except ValueError as error:
         raise ValueError(f"{path} is {error}") from None

@@ -23,6 +23,7 @@ from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
+from paceline.numbers import finite
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 
@@ -33,13 +34,18 @@ def command(
         MODELS
     ),
     compute: Annotated[
-        float, typer.Option(min=1, help="Milliseconds of computation of a step, on a free core.")
+        float,
+        typer.Option(callback=finite, min=1, max=1e6, help="Milliseconds of computation of a step, on a free core."),
     ] = 150.0,
-    inputs: Annotated[float, typer.Option(min=0, help="Of a batch's making, beside it, as a share of that.")] = 0.5,
+    inputs: Annotated[
+        float, typer.Option(callback=finite, min=0, max=1e3, help="Of a batch's making, beside it, as a share of that.")
+    ] = 0.5,
     fusion: Annotated[str, typer.Option("--fusion-bytes", callback=size, help="The most in one buffer.")] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
+    ] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Train with the gradients of real models, handed in by name in another order on every rank, under every policy.

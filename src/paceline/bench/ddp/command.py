@@ -18,6 +18,7 @@ from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
 from paceline.formats.terminal import show
+from paceline.numbers import finite
 
 
 def command(
@@ -25,7 +26,9 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a turn may take.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
+    ] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Train ResNet-18 on random 64×64 images: alone, with DDP over nothing, Gloo and Paceline, in the arena, and FSDP2.

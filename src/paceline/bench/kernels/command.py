@@ -17,6 +17,8 @@ from paceline.bench.row import records, write_json
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 
+WIDEST = 8
+
 
 def command(
     cached: Annotated[str, typer.Option(help="Bytes of an operand that lies in cache.", callback=option.size)] = "128K",
@@ -32,6 +34,9 @@ def command(
 
     Exit code: 0, or 1 when a result was wrong.
     """
+    for text in (cached, large):
+        if parse_bytes(text) % WIDEST:
+            raise typer.BadParameter(f"{text!r} is not a multiple of {WIDEST} bytes, the widest element")
     out, err = Console(), Console(stderr=True)
     rows: list[Row] = []
     with err.status("") as status:

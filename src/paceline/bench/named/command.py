@@ -20,13 +20,14 @@ from paceline.bench.option import JSON, one_of
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, run
 from paceline.formats.terminal import show
+from paceline.numbers import finite, ranks_here
 
 _BURST_SECONDS = 0.5
 """Some steps in a row, as in a training."""
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Ranks of both systems.")] = 2,
+    ranks: Annotated[int, typer.Option("-n", "--ranks", callback=ranks_here, min=1, help="Ranks of both systems.")] = 2,
     model: Annotated[
         str, typer.Option(help=f"Whose gradients, of {', '.join(MODELS)}.", callback=one_of(MODELS))
     ] = MODELS[0],
@@ -34,8 +35,12 @@ def command(
         Path, typer.Option(help="The environment that holds Horovod, torch and NumPy.", show_default="this one")
     ] = Path(sys.prefix),
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per system, at most.")] = Effort.rounds,
-    seconds: Annotated[float, typer.Option(min=0, help="Time for all; at least 3 rounds are made.")] = 30.0,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or a burst may take.")] = 120.0,
+    seconds: Annotated[
+        float, typer.Option(callback=finite, min=0, help="Time for all; at least 3 rounds are made.")
+    ] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a burst may take.")
+    ] = 120.0,
     json_file: JSON = None,
 ) -> None:
     """Sum a model's gradients by name, all handed in at once and then waited for, with the same calls of Horovod's API.

@@ -23,17 +23,22 @@ from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
+from paceline.numbers import finite, ranks_here
 
 SIZES = (8, 1 << 20)
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=2, help="Ranks that share the CPUs with others.")] = 4,
+    ranks: Annotated[
+        int, typer.Option("-n", "--ranks", callback=ranks_here, min=2, help="Ranks that share the CPUs with others.")
+    ] = 4,
     computing: Annotated[int, typer.Option(min=1, help="Processes that compute meanwhile.")] = 2,
     rounds: Annotated[int, typer.Option(min=3, help="Waits, and bursts per size, of every system.")] = 21,
     against: option.AGAINST = "",
     peers: option.PEERS = Path(sys.prefix),
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a start or an order may take.")] = 120.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or an order may take.")
+    ] = 120.0,
     json_file: option.JSON = None,
 ) -> None:
     """Measure what a waiting rank costs others, and what others cost the ranks.
