@@ -38,7 +38,7 @@ TEST(a_timeout_names_the_request_and_who_is_missing) {
                                          {"cycle", "000"},
                                          {"nonblocking", "011"}}) {
     jobs.emplace_back([policy, machines] {
-      Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 1);
+      Coordinated job(machines, policy, {.wait = Synchronise::Wait::yield}, 2);
       job.run([&](Coordinated::Seated seat) {
         std::vector<float> data(4096, 1);
         if (seat.rank() == 2) return;

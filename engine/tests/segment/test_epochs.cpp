@@ -29,7 +29,7 @@ TEST(the_root_of_small_broadcasts_runs_ahead_of_its_readers) {
 
 // Who could have gone on, were it not for the same rank, is not to blame.
 TEST(who_runs_ahead_names_the_one_that_it_waits_for) {
-  World world(3, [](int, int) { return Wire::shm; }, false, 1);
+  World world(3, [](int, int) { return Wire::shm; }, false, 2);
   world.run([](Rank& r) {
     if (r.rank == 2) return;
     const auto error = failure_of([&] {

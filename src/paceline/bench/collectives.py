@@ -22,7 +22,7 @@ from paceline.bench.run import Outcome, Request, run
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.numbers import finite
+from paceline.option_checks import finite
 from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from paceline.lab.lab import Lab, switched
-from paceline.numbers import ranks_here
+from paceline.option_checks import ranks_here
 
 RANKS = Annotated[
     int | None,

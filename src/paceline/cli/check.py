@@ -17,7 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.formats.terminal import show
 from paceline.launch.local import LocalJob
 from paceline.measure.links import measure
-from paceline.numbers import ranks_here
+from paceline.option_checks import ranks_here
 from paceline.runtime.process import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine

@@ -15,7 +15,7 @@ from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
-from paceline.numbers import ranks_here
+from paceline.option_checks import ranks_here
 
 TRAIN = Path(demo.__file__).with_name("train.py")
 BACKENDS = ("paceline", "gloo")

@@ -16,7 +16,7 @@ from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
-from paceline.numbers import finite
+from paceline.option_checks import finite
 
 
 def command(

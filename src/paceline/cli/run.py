@@ -13,7 +13,7 @@ from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
 from paceline.launch.torchrun import ranks_here
-from paceline.numbers import finite
+from paceline.option_checks import finite
 
 
 class Words(TyperCommand):

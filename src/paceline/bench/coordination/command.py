@@ -23,7 +23,7 @@ from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.numbers import finite
+from paceline.option_checks import finite
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 

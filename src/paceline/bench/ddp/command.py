@@ -18,7 +18,7 @@ from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
 from paceline.formats.terminal import show
-from paceline.numbers import finite
+from paceline.option_checks import finite
 
 
 def command(

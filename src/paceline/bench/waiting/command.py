@@ -23,7 +23,7 @@ from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
-from paceline.numbers import finite, ranks_here
+from paceline.option_checks import finite, ranks_here
 
 SIZES = (8, 1 << 20)
 
