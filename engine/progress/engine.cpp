@@ -93,7 +93,7 @@ std::vector<Ways::Size> Engine::ways(const Group& group) {
 
 void Engine::settle_exposed() {
   const auto now = Clock::now();
-  exposed_ += foreground_ * (now - exposed_until_);
+  if (foreground_ > 0) exposed_ += now - exposed_until_;
   exposed_until_ = now;
 }
 

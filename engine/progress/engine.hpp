@@ -101,7 +101,7 @@ class Engine final : private Inbox {
 
   // Of the last operations those with ids above `after`.
   std::vector<Event> events(std::uint64_t after = 0);
-  // The time that callers have spent waiting for operations here, added up over all callers.
+  // The time in which some caller has been waiting for an operation here.
   std::chrono::nanoseconds exposed();
   // Of each group the oldest collective and the oldest point-to-point operation: what is behind them waits for them.
   std::vector<Wait> waits();

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +12,19 @@ from stand_ins import FakeCoordinator, FakeCounters, FakeEngine, FakeRecord, ope
 
 from paceline.observe.figures import Figures, decode, encode
 from paceline.observe.news import News
-from paceline.observe.observer import Observer
+from paceline.observe.observer import Observer, Source
 from paceline.observe.periodic import seconds_to_next
 from paceline.observe.rates import rates
+from paceline.observe.told import Told
 
 
-def observer(engine: FakeEngine, **coordinators: FakeCoordinator) -> Observer:
+def observer(engine: FakeEngine, told: Told | None = None, **coordinators: FakeCoordinator) -> Observer:
     by_channel = {int(name.removeprefix("c")): one for name, one in coordinators.items()}
-    return Observer(engine, lambda: by_channel, lambda: {5: ("group 0", 2)}, 0, 2, engine.capacity)
+    return following(engine, told or Told(engine.exposed_ns), lambda: by_channel)
+
+
+def following(engine: FakeEngine, told: Told, coordinators: Callable[[], Mapping[int, Source]]) -> Observer:
+    return Observer(engine, coordinators, lambda: {5: ("group 0", 2)}, told, 0, 2, capacity=engine.capacity)
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.data())
@@ -93,8 +101,9 @@ def test_each_record_is_taken_once(amounts: list[int], capacity: int) -> None:
 def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
     source = FakeCoordinator(counted=FakeCounters(cache_hits=30, cache_misses=10, oversleep_ns=8_000_000))
     coordinators = {9: source}
-    one = Observer(FakeEngine(), lambda: coordinators, dict, 0, 2)
-    for step in range(5):
+    engine = FakeEngine()
+    one = following(engine, Told(engine.exposed_ns), lambda: coordinators)
+    for step in range(4):
         for place, name in enumerate("abc"):
             source.add(FakeRecord(name, submitted_ns=10**9 * step + place, done_ns=10**9 * step + 10))
     source.counted.negotiation_ns, source.counted.negotiations = 30_000, 3
@@ -105,6 +114,80 @@ def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
     found = rates(after)
     assert (found.steps, found.cache_hits, found.oversleep_us, found.negotiation_us) == (4, 0.75, 2000.0, 10.0)
     assert after.step_ns == 10**9
+
+
+def test_a_framework_that_knows_the_steps_is_believed() -> None:
+    engine = FakeEngine()
+    told = Told(engine.exposed_ns)
+    one = observer(engine, told)
+    for step in range(20):
+        engine.rows += [operation(4 * step + n, size=64 * n) for n in range(1, 5)]
+        if step == 9:
+            assert one.figures().steps == 10  # guessed from the calls
+        if step >= 10:
+            told.steps.add(told, 1_000_000 * step)
+    found = one.figures()
+    assert (found.steps, found.step_ns) == (10, 1_000_000)
+
+
+def test_steps_before_the_figures_begin_are_not_in_them() -> None:
+    engine = FakeEngine(capacity=10, rows=[operation(n) for n in range(1, 101)])
+    told = Told(engine.exposed_ns)
+    for step in range(100):
+        told.steps.add(told, step)
+    one = observer(engine, told)
+    assert one.figures().steps == 0
+    told.steps.add(told, 100)
+    assert one.figures().steps == 1
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(1, 20))
+def test_own_operations_are_in_no_figure(whose: list[bool], capacity: int) -> None:
+    engine = FakeEngine(capacity=100)
+    told = Told(engine.exposed_ns)
+    told.own.add_group(9)
+    one, heard = observer(engine, told), []
+    one.follow(heard.append)
+    for number, own in enumerate(whose, 1):
+        if own and number % 2:
+            told.own.add(5, number)
+        channel = 9 if own and not number % 2 else 5
+        state = "running" if number == len(whose) else "done"
+        engine.rows.append(operation(number, channel=channel, size=0 if own else 8, state=state))
+        if not number % capacity:
+            one.look()
+    found = one.figures()
+    theirs = whose.count(False)
+    assert found.operations == theirs
+    assert found.bytes == 8 * (theirs - (not whose[-1]))
+    assert sum(len(news.events) for news in heard) == len(whose) - 1, "the timeline shows them all"
+
+
+def test_all_operations_of_a_span_are_own() -> None:
+    engine = FakeEngine(rows=[operation(1)])
+    told = Told(engine.exposed_ns)
+    one = observer(engine, told)
+    with told.own.span(5, lambda: len(engine.rows) + 1):
+        engine.rows += [operation(2), operation(3, state="running")]
+        assert one.figures().operations == 1
+        engine.rows[2] = operation(3)
+    engine.rows.append(operation(4))
+    assert one.figures().operations == 2
+
+
+def test_waiting_elsewhere_is_exposed_too_and_counts_once() -> None:
+    engine = FakeEngine(rows=[operation(1)], exposed=1000)
+    told = Told(engine.exposed_ns)
+    one = observer(engine, told)
+    with told.outside.span():
+        threading.Event().wait(0.01)
+        during = one.figures().exposed_ns
+        assert during >= 10_001_000, "also while it lasts"
+        with told.outside.span():
+            engine.exposed += 60 * 10**9  # of the same time
+    after = one.figures().exposed_ns
+    assert after == 1000 + 60 * 10**9
+    assert one.figures().exposed_ns == after
 
 
 def test_the_policy_is_the_one_in_use() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps, period
+from paceline.observe.steps import MAX_NAMES, KnownSteps, NamedSteps, NamelessSteps, period
 
 sizes = st.lists(st.integers(1, 1000), min_size=1, max_size=20)
 
@@ -20,7 +20,7 @@ def test_each_round_of_names_is_a_step_in_any_order(sizes: list[int], rounds: in
         chance.shuffle(names)
         for place, name in enumerate(names):
             steps.add(f"tensor {name}", sizes[name], 1_000_000 * number + place)
-    assert steps.count == rounds - 1
+    assert steps.count == rounds
     # From one hand-in to the next of the same name, wherever it comes in its round.
     assert abs(steps.median_ns - 1_000_000) < len(sizes)
 
@@ -34,7 +34,7 @@ def test_a_small_name_that_comes_more_often_makes_no_steps(rounds: int, metrics:
         for place in range(metrics):
             steps.add("metric", 8, 10_000 * number + 1 + place)
     assert steps.anchor == "gradient"
-    assert abs(steps.count - (rounds - 1)) <= metrics - 1  # until the gradient has come round for the first time
+    assert abs(steps.count - rounds) <= metrics  # until the gradient has come round for the first time
     late = steps.count
     steps.add("gradient", 1000, 10_000 * rounds)
     steps.add("metric", 8, 10_000 * rounds + 1)
@@ -69,9 +69,71 @@ def test_a_row_that_ends_in_equal_calls_is_not_taken_for_them() -> None:
 def test_steps_without_names_are_counted_by_their_calls() -> None:
     steps = NamelessSteps()
     for number in range(40):
-        steps.add(("all_reduce", number % 4), 1000 * number)
+        steps.add(("all_reduce", number % 4), 64, 1000 * number)
     steps.settle(0)
     assert (steps.count, steps.median_ns) == (10, 4000)
-    steps.add(("all_reduce", 0), 40_000)
-    steps.settle(7)  # seven went by
-    assert steps.count == 12
+    for number in range(40, 44):
+        steps.add(("all_reduce", number % 4), 64, 1000 * number)
+    steps.settle(8)  # eight went by
+    assert steps.count == 13
+
+
+Row = list[tuple[str, int]]
+rows = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 50)), min_size=1, max_size=8, unique=True)
+
+
+@settings(max_examples=30)
+@given(rows, st.integers(100, 150), st.integers(5, 40), st.randoms(use_true_random=False))
+def test_what_comes_between_the_calls_of_a_step_changes_nothing(
+    row: Row, rounds: int, often: int, chance: random.Random
+) -> None:
+    """Small calls anywhere, and now and then a large one, which need not begin with the training."""
+    steps, begin = NamelessSteps(), 0
+    carried = sum(size for _, size in row)
+    for number in range(rounds):
+        for call in row:
+            if chance.random() < 0.2:
+                steps.add("metric", 0, begin)
+            steps.add(call, 1024 * call[1], begin)
+            begin += 10
+        if number > 50 and chance.random() < 0.1:
+            steps.add("evaluation", 100 * carried, begin)
+        if number % often == 0:
+            steps.settle(0)
+    steps.settle(0)
+    assert abs(steps.count - rounds) <= 0.01 * rounds
+    assert steps.median_ns == 10 * len(row)
+
+
+def test_equal_calls_in_a_step_are_told_apart_by_those_that_differ() -> None:
+    """Layers of one size, as FSDP2 gathers and reduces them: no kind comes once in a step."""
+    steps = NamelessSteps()
+    for number in range(50):
+        for call in ["gather"] * 3 + ["gather", "scatter"] * 3:
+            steps.add(call, 100, number)
+        steps.settle(0)
+    assert steps.count == 50
+
+
+class Optimizer:
+    """Any object."""
+
+
+@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 4))
+def test_a_step_is_over_when_an_optimizer_steps_again(optimizers: int, rounds: int, more: int) -> None:
+    steps = KnownSteps()
+    some = [Optimizer() for _ in range(optimizers)]
+    now = 0
+    for _ in range(rounds):
+        for optimizer in some:
+            steps.add(optimizer, now)
+            now += 10
+    assert steps.count == rounds
+    assert steps.median_ns == (10 * optimizers if rounds > 1 else 0)
+    for _ in range(more):  # the first takes more steps than the others
+        steps.add(some[0], now)
+    assert steps.count == rounds + more
+    some.clear()
+    del optimizer
+    steps.add(Optimizer(), now)
+    assert steps.count == rounds + more + 1, "the next phase has another optimizer"

@@ -17,6 +17,7 @@ from paceline.observe.hand_ins import Ready, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.observer import Observer
 from paceline.observe.timeline import Timeline
+from paceline.observe.told import Told
 from paceline.trace.listener import Listener, Name
 from paceline.trace.request import wall_ns
 
@@ -71,7 +72,7 @@ class Rank:
 @pytest.fixture
 def others() -> Iterator[tuple[Rank, FakeCoordinator]]:
     source = FakeCoordinator()
-    rank = Rank(Observer(FakeEngine(), lambda: {9: source}, dict, 1, 2))
+    rank = Rank(Observer(FakeEngine(), lambda: {9: source}, dict, Told(int), 1, 2))
     yield rank, source
     rank.close()
 
@@ -80,7 +81,7 @@ def test_phases_ticks_and_operations(tmp_path: Path, others: tuple[Rank, FakeCoo
     other, theirs = others
     engine, mine = FakeEngine(rows=[operation(1)]), FakeCoordinator()
     mine.add(FakeRecord("before", submitted_ns=1, negotiated_ns=2, done_ns=3))
-    observer = Observer(engine, lambda: {9: mine}, dict, 0, 2)
+    observer = Observer(engine, lambda: {9: mine}, dict, Told(int), 0, 2)
     path = tmp_path / "timeline.json"
     timeline = Timeline(str(path), observer, Name(os.geteuid(), JOB, 0, os.getpid()), mark_cycles=True)
     now = timeline._origin - wall_ns()

@@ -43,7 +43,7 @@ def test_every_rank_is_in_it(tmp_path: Path) -> None:
     report = read(path)
     assert (report.size, report.missing, [rank.figures.rank for rank in report.ranks]) == (3, {}, [0, 1, 2])
     for rank in report.ranks:
-        assert rank.figures.steps == 39
+        assert rank.figures.steps == 40
         assert rank.figures.requests == 40 * 12
         assert (rank.figures.unseen, rank.figures.passed) == (0, 0)
         assert rank.figures.counters["issued"] == 40 * 12
@@ -56,7 +56,7 @@ def test_every_rank_is_in_it(tmp_path: Path) -> None:
 
 def test_tables_on_stderr(tmp_path: Path) -> None:
     text = run(tmp_path, 2, "end", "-")
-    assert "2 ranks, " in text and "39 steps" in text
+    assert "2 ranks, " in text and "40 steps" in text
     for word in ("exposed", "negotiation", "oversleep", "arrived last", "layer"):
         assert word in text
     assert "gave no figures" not in text
@@ -121,6 +121,12 @@ def test_who_was_last_is_told_from_the_calls_of_all_ranks(orders: list[list[int]
             assert found[rank].share == sum(order[-1] == rank for order in orders) / len(orders)
             assert found[rank].late_ms is None or abs(found[rank].late_ms - 1) < 0.01
     assert sum(one.share for one in found.values()) == pytest.approx(1)
+
+
+def test_it_says_how_many_ranks_are_elsewhere() -> None:
+    out = StringIO()
+    show(make([figures(1, [], elsewhere=1), figures(0, [], elsewhere=2)], {2: "it died"}), Console(file=out, width=200))
+    assert out.getvalue().startswith("3 ranks, 2 of 3 ranks are on other machines than rank 0, 1 s, ")
 
 
 def test_a_collective_that_not_all_have_shown_says_nothing() -> None:

@@ -22,8 +22,9 @@ from paceline.launch.local import LocalJob
 from paceline.observe.figures import Figures, Waiting
 from paceline.observe.rates import rates
 from paceline.observe.stragglers import Last
-from paceline.top.look import Picture, Row
+from paceline.top.look import Job, Picture, Row
 from paceline.top.show import render
+from paceline.trace import live
 
 WATCHED = str(PROGRAMS / "watched_job.py")
 TOP = [sys.executable, "-m", "paceline", "top"]
@@ -164,14 +165,29 @@ def test_a_stopped_rank_is_not_waited_for_long(tmp_path: Path) -> None:
     assert "rank 1 (pid " in done.stdout and "did not answer within 2 s" in done.stdout.replace("\n", " ")
 
 
+def test_it_knows_how_many_ranks_are_elsewhere_and_how_many_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(job: Job) -> tuple[list[Figures], list[live.Silence]]:
+        here = [Figures(rank, 6, "a", 8, 0, 10**9, elsewhere=3) for rank in (0, 1)]
+        return here[: 1 + asked], []
+
+    monkeypatch.setattr(live, "listening", list)
+    monkeypatch.setattr(live, "choose", lambda names, pid: names)
+    monkeypatch.setattr(Job, "_ask", ask)
+    for asked, gone in ((1, "1 of this machine has ended"), (0, "2 of this machine have ended")):
+        console = Console(width=150, record=True, file=StringIO())
+        console.print(render(Job(None).picture()))
+        text = console.export_text()
+        assert text.startswith(f"6 ranks; 3 of 6 ranks are on other machines: run paceline top there; {gone}; the last")
+
+
 def test_who_waits_for_whom() -> None:
     waiting = Waiting('all_reduce "layer3.weight" float32[2000]', 61.0, ("rank 1 (host b, pid 9)",))
-    figures = Figures(0, 2, "a", 8, 0, 10**9, operations=3, waits=(waiting,))
+    figures = Figures(0, 4, "a", 8, 0, 10**9, operations=3, waits=(waiting,))
     rows = (Row(figures, rates(figures), Last(0.1, 10)), Row(figures, rates(figures), Last(0.9, 10)))
     console = Console(width=150, record=True, file=StringIO())
-    console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"})))
+    console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"}, elsewhere=1)))
     text = console.export_text()
-    assert "3 of 4 ranks are on this machine" in text
+    assert "4 ranks; 1 of 4 ranks is on another machine: run paceline top there; the last 1 s" in text
     assert 'all_reduce "layer3.weight" float32[2000] has waited 61 s for rank 1 (host b, pid 9)' in text
     assert "rank 3 (pid 7) did not answer; not shown" in text
     assert "90.0 %" in text

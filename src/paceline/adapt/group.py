@@ -100,7 +100,9 @@ class AdaptiveGroup:
             for operation in self._under_way:
                 operation.wait()
             self._under_way.clear()
-            self._keeper.plan_again(ratio, self._native)
+            told = self._home.told
+            with told.outside.span(), told.own.span(self._native.channel, lambda: self._native.sequence):
+                self._keeper.plan_again(ratio, self._native)
             self._calls.clear()
         else:
             self._agreement = self._agree(window)
@@ -114,6 +116,7 @@ class AdaptiveGroup:
     def _agree(self, window: Sequence[_Counted]) -> _Agreement:
         seconds = self._seconds(window)
         data, least = write(seconds), _engine.OPS["MIN"]
+        self._home.told.own.add(self._native.channel, self._native.sequence)
         native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
         return _Agreement([counted.call for counted in window], seconds, Operation(self._home, native, [data]))
 

@@ -234,6 +234,7 @@ class Coordinator:
         from paceline.adapt.batches import AdaptiveBatches
 
         def group() -> Any:
+            self._home.told.own.add_group(channel)
             return self._home.subgroup(parent, range(self.size), channel, timeout, self._home.plans)
 
         return AdaptiveBatches(self._native, data, keeper, group, self._home.notify)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from paceline.monitor.source_line import users_line
 from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
 from paceline.monitor.watchdog import Watch
+from paceline.observe.told import Told
 from paceline.settings.parsers import MetricsAddress
 from paceline.settings.settings import Settings
 from paceline.trace.dump import MAX_EVENTS
@@ -50,6 +51,7 @@ class Lookout:
 
     me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
     this rank, for `paceline trace`. timeout: seconds that the job's operations may take, if they are told no others.
+    told, elsewhere: see `Observer`.
     """
 
     def __init__(
@@ -61,10 +63,13 @@ class Lookout:
         me: str,
         trace: Callable[[], bytes],
         timeout: float,
+        told: Told,
+        elsewhere: int,
     ) -> None:
         self._job, world = next(iter(groups.items()))
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
         self._trace = trace
+        self._told, self._elsewhere = told, elsewhere
         self._coordinators: dict[int, Source] = {}
         self._closed: list[Request] = []
         self._gathering: Gathering | None = None
@@ -91,7 +96,15 @@ class Lookout:
                 from paceline.observe.observer import Observer
 
                 coordinators = self._coordinators
-                self._observer = Observer(self._engine, lambda: dict(coordinators), self._named, self._rank, self._size)
+                self._observer = Observer(
+                    self._engine,
+                    lambda: dict(coordinators),
+                    self._named,
+                    self._told,
+                    self._rank,
+                    self._size,
+                    elsewhere=self._elsewhere,
+                )
             return self._observer
 
     def begin(self, pair: Pair) -> None:
@@ -229,4 +242,8 @@ class Lookout:
         return f"now at {answer}" if answer else ""
 
     def _named(self) -> dict[int, tuple[str, int]]:
-        return {channel: (group.name, len(group.ranks)) for channel, group in dict(self._groups).items()}
+        return {
+            channel: (group.name, len(group.ranks))
+            for channel, group in dict(self._groups).items()
+            if not self._told.own.has_group(channel)
+        }

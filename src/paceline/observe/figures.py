@@ -34,8 +34,9 @@ class Group:
 class Figures:
     """Of one rank. Everything but the steps' median counts from `since_ns`, a CLOCK_REALTIME like `time_ns`.
 
-    operations: collectives and messages begun. unseen: of them, those that went by between two looks; `bytes` has only
-    the others. exposed_ns: that callers waited in the engine, added up over them. steps: see `paceline.observe.steps`.
+    operations: the program's collectives and messages, as far as they have begun. unseen: of them, those that went by
+    between two looks; `bytes` has only the others. exposed_ns: in which some caller waited for one. steps: see
+    `paceline.observe.steps`. elsewhere: how many ranks of the job are on other machines than this one.
     requests: finished ones with a name; passed: of them, those that went by. coordinators, policies: the counters and
     the policy of each coordinator, by channel.
     last: the names that this rank was most often the last to hand in, and how often; last_count: how often in all.
@@ -60,6 +61,7 @@ class Figures:
     last: dict[str, int] = field(default_factory=dict)
     coordinators: dict[int, dict[str, int]] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
+    elsewhere: int = 0
     waits: tuple[Waiting, ...] = ()
     arrivals: tuple[Meeting, ...] = ()
     groups: dict[int, Group] = field(default_factory=dict)

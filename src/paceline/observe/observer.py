@@ -15,6 +15,7 @@ from paceline.monitor.stalls import Wait
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
 from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
+from paceline.observe.told import Told
 from paceline.trace.clocks import Meeting, is_meeting, meeting
 from paceline.trace.event import Event
 from paceline.trace.request import Record, Request, of_records, wall_ns
@@ -45,20 +46,24 @@ class Engine(Protocol):
 
 
 class Observer:
-    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`. capacity: of the
-    engine's ring."""
+    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`. told: by this process.
+    elsewhere: ranks of the job on other machines. capacity: of the engine's ring."""
 
     def __init__(
         self,
         engine: Engine,
         coordinators: Callable[[], Mapping[int, Source]],
         groups: Callable[[], Mapping[int, tuple[str, int]]],
+        told: Told,
         rank: int,
         size: int,
+        *,
+        elsewhere: int = 0,
         capacity: int = 4096,
     ) -> None:
         self._engine, self._coordinators, self._groups = engine, coordinators, groups
-        self._rank, self._size, self._capacity = rank, size, capacity
+        self._told = told
+        self._rank, self._size, self._elsewhere, self._capacity = rank, size, elsewhere, capacity
         self._lock = threading.Lock()
         self._listeners: list[Callable[[News], None]] = []
         self._settled = 0  # ids up to here were seen, or had gone by
@@ -70,7 +75,7 @@ class Observer:
         self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
         self._last: dict[str, int] = {}
         self._since = 0
-        self._exposed_before = 0
+        self._exposed_before = self._known_before = 0
         self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
         self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
         self._policies: dict[int, str] = {}
@@ -90,15 +95,16 @@ class Observer:
         """Take in what is new. Returns how much of the rings was, 0 to 1: if 1, some may have gone by."""
         with self._lock:
             coordinators = self._coordinators()
-            events, gone = self._new_events()
+            events, own, gone = self._new_events()
             requests = [
                 request for channel, one in coordinators.items() for request in self._new_requests(channel, one)
             ]
             for event in events:
-                self._take_event(event, named=event.channel in coordinators)
+                if event.id not in own:
+                    self._take_event(event, named=event.channel in coordinators)
             for request in requests:
                 self._take_request(request)
-            if not self._steps.count:
+            if not self._told.steps.count and not self._steps.count:
                 self._nameless.settle(gone)
             news = News(tuple(events), tuple(requests))
             for listener in self._listeners:
@@ -109,7 +115,7 @@ class Observer:
         """What all looks have found, with one more now."""
         self.look()
         with self._lock:
-            named = bool(self._steps.count)
+            steps, step_ns = self._counted()
             commonest = sorted(self._last.items(), key=lambda item: (-item[1], item[0]))[:_NAMES_SHOWN]
             now = time.time_ns()
             return Figures(
@@ -122,9 +128,10 @@ class Observer:
                 operations=self._ended + self._unseen + self._running,
                 unseen=self._unseen,
                 bytes=self._bytes,
-                exposed_ns=self._engine.exposed_ns() - self._exposed_before,
-                steps=self._steps.count if named else round(self._nameless.count, 3),
-                step_ns=self._steps.median_ns if named else self._nameless.median_ns,
+                exposed_ns=self._exposed_ns() - self._exposed_before,
+                steps=steps,
+                step_ns=step_ns,
+                elsewhere=self._elsewhere,
                 requests=self._requests,
                 passed=self._passed,
                 last_count=self._last_count,
@@ -142,33 +149,47 @@ class Observer:
                 },
             )
 
-    def _new_events(self) -> tuple[list[Event], int]:
-        """The operations that ended since the last look, by their ids, and how many went by unseen.
+    def _counted(self) -> tuple[float, int]:
+        """Steps and their median time: of who knows, else by names, else by rows of calls."""
+        if self._told.steps.count:
+            return self._told.steps.count - self._known_before, self._told.steps.median_ns
+        if self._steps.count:
+            return self._steps.count, self._steps.median_ns
+        return round(self._nameless.count, 3), self._nameless.median_ns
 
-        Not every id is an operation's: requests have ids too. Of those that went by, as many as of those that did not.
+    def _exposed_ns(self) -> int:
+        return self._engine.exposed_ns() + self._told.outside.total_ns()
+
+    def _new_events(self) -> tuple[list[Event], set[int], int]:
+        """The operations that ended since the last look, the ids of Paceline's own, and how many went by unseen.
+
+        Not every id is of an operation of the program's: requests have ids too. Of those that went by, as many as of
+        those that did not.
         """
         rows = [Event._make(row) for row in self._engine.events(self._settled)]
         if not rows:
             self._running = 0
-            return [], 0
+            return [], set(), 0
+        own = {event.id for event in rows if event in self._told.own}
         first, newest = rows[0].id, rows[-1].id
         if not self._since:
             self._since = rows[0].enqueue_ns
-            self._exposed_before = 0 if first == 1 else self._engine.exposed_ns()
+            if first != 1:
+                self._exposed_before, self._known_before = self._exposed_ns(), self._told.steps.count
             gone = 0
         elif newest - self._settled <= self._capacity:
             gone = 0
         else:
             passed = first - self._settled - 1 - sum(1 for number in self._seen if number < first)
-            gone = round(passed * len(rows) / (newest - first + 1))
+            gone = round(passed * (len(rows) - len(own)) / (newest - first + 1))
         new = [event for event in rows if event.state != "running" and event.id not in self._seen]
         running = [event.id for event in rows if event.state == "running"]
         self._settled = min(running, default=newest + 1) - 1
         self._seen = {event.id for event in rows if event.state != "running" and event.id > self._settled}
-        self._running = len(running)
-        self._ended += len(new)
+        self._running = len(set(running) - own)
+        self._ended += sum(event.id not in own for event in new)
         self._unseen += gone
-        return new, gone
+        return new, own, gone
 
     def _take_event(self, event: Event, named: bool) -> None:
         self._bytes += event.bytes
@@ -178,7 +199,7 @@ class Observer:
             self._arrivals.append(meeting(event))
         if not named and not event.point_to_point:
             call = (event.channel, event.collective, event.dtype, event.op, event.bytes)
-            self._nameless.add(call, event.enqueue_ns)
+            self._nameless.add(call, event.bytes, event.enqueue_ns)
 
     def _new_requests(self, channel: int, source: Source) -> list[Request]:
         self._policies[channel] = source.policy

@@ -1,14 +1,50 @@
-"""What a step of a training job is, told from its communication alone."""
+"""What a step of a training job is: told by whoever knows, or guessed from the communication alone."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Sequence
 from statistics import median
+from typing import NamedTuple
+from weakref import WeakSet
 
 MAX_NAMES = 8192
 _RECENT = 1024
 _WINDOW = 2048
+_SMALL = 1024
+"""Bytes of a call; a smaller one is rather a metric, or a barrier, than gradients."""
+_SELDOM = 0.25
+"""For one call of the usual kind; what comes less often is an evaluation, or a file that is written."""
+
+
+class KnownSteps:
+    """Where a framework says when its optimizers step: a step ends with the last of them before one steps again.
+
+    So it is one step where each parameter has its own optimizer, and where two models take turns.
+    """
+
+    def __init__(self) -> None:
+        self._stepped: WeakSet[object] = WeakSet()  # in this step; what trained before and is gone has no part in it
+        self._began_ns = 0
+        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self.count = 0
+        """Steps of which at least one optimizer has had its part."""
+
+    def add(self, optimizer: object, now_ns: int) -> None:
+        """This optimizer has stepped."""
+        if self._stepped and optimizer not in self._stepped:
+            self._stepped.add(optimizer)
+            return
+        self._stepped = WeakSet([optimizer])
+        if self.count:
+            self._recent.append(now_ns - self._began_ns)
+        self._began_ns = now_ns
+        self.count += 1
+
+    @property
+    def median_ns(self) -> int:
+        """Of the last steps; 0 before there are two."""
+        return round(median(list(self._recent))) if self._recent else 0
 
 
 class NamedSteps:
@@ -23,7 +59,7 @@ class NamedSteps:
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self.anchor = ""
         self.count = 0
-        """Steps that are over."""
+        """Steps that have begun; 0 until a name has come round again."""
 
     def add(self, name: str, size: int, submitted_ns: int) -> None:
         """A request of `size` bytes, handed in then."""
@@ -37,8 +73,8 @@ class NamedSteps:
         leads = led or not self.anchor or carried + size > self._names[self.anchor][1]
         if leads:
             self.anchor = name
-        if led or (leads and times > self.count):  # who takes the lead counts this step unless the one before has
-            self.count += 1
+        if led or (leads and times >= self.count):  # who takes the lead counts this step unless the one before has
+            self.count = max(self.count, 1) + 1
             self._recent.append(max(0, submitted_ns - before))
 
     @property
@@ -47,28 +83,70 @@ class NamedSteps:
         return round(median(self._recent)) if self._recent else 0
 
 
+class _Anchor(NamedTuple):
+    """The kind of call that steps are counted by, and how often it comes in each."""
+
+    call: Hashable
+    times: int
+
+
 class NamelessSteps:
-    """Where they have none: a step is the shortest row of collectives that repeats itself, by kind, dtype and bytes."""
+    """Where they have none: a step is the shortest row of collectives that repeats itself, by kind, dtype and bytes.
+
+    Small calls are left out of the row where there are larger ones, and if nothing repeats itself then, those that come
+    seldom. Once there is a row, steps are counted by the kind that comes most seldom in it, whatever comes between.
+    """
 
     def __init__(self) -> None:
-        self._calls: deque[tuple[Hashable, int]] = deque(maxlen=_WINDOW)
-        self._new = 0
+        self._calls: deque[tuple[Hashable, int, int]] = deque(maxlen=_WINDOW)
+        self._came: Counter[Hashable] = Counter()
+        self._new: Counter[Hashable] = Counter()
+        self._anchor: _Anchor | None = None
         self.count = 0.0
+        """Steps that have begun."""
         self.median_ns = 0
 
-    def add(self, call: Hashable, begin_ns: int) -> None:
-        """A collective: what it is, and when it was called."""
-        self._calls.append((call, begin_ns))
-        self._new += 1
+    def add(self, call: Hashable, size: int, begin_ns: int) -> None:
+        """A collective: what it is, its bytes, and when it was called."""
+        self._calls.append((call, size, begin_ns))
+        self._new[call] += 1
 
     def settle(self, passed: int) -> None:
         """Count the steps of the calls since the last time, and of `passed` more like them."""
-        found = period([call for call, _ in self._calls])
-        if found:
-            self.count += (self._new + passed) / found
-            begins = [begin for _, begin in self._calls]
-            self.median_ns = round(median(b - a for a, b in zip(begins, begins[found:], strict=False)))
-        self._new = 0
+        before, self._anchor = self._anchor, _anchor([(call, size) for call, size, _ in self._calls]) or self._anchor
+        self._came += self._new
+        if self._anchor is not None:
+            call, times = self._anchor
+            begins = [begin for one, _, begin in self._calls if one == call]
+            self.count += self._new[call] / times
+            if self._anchor != before:  # it may have been there before anybody knew that it is what steps have
+                self.count = max(self.count, self._came[call] / times)
+            self.count += passed * len(begins) / len(self._calls) / times
+            if len(begins) > times:
+                self.median_ns = round(median(b - a for a, b in zip(begins, begins[times:], strict=False)))
+        self._new.clear()
+        if len(self._came) > MAX_NAMES:
+            self._came = Counter(dict(self._came.most_common(MAX_NAMES // 2)))
+
+
+def _anchor(calls: Sequence[tuple[Hashable, int]]) -> _Anchor | None:
+    for row in _rows(calls):
+        if found := period(row):
+            times = Counter(row[-found:])
+            sizes = dict(calls)
+            return _Anchor(*min(times.items(), key=lambda item: (item[1], -sizes[item[0]])))
+    return None
+
+
+def _rows(calls: Sequence[tuple[Hashable, int]]) -> Iterator[list[Hashable]]:
+    """What may repeat itself: the large calls; of these the kinds that come often; all calls."""
+    large = [call for call, size in calls if size >= _SMALL]
+    if large:
+        yield large
+        came = Counter(large)
+        seldom = _SELDOM * median(came[call] for call in large)
+        yield [call for call in large if came[call] >= seldom]
+    yield [call for call, _ in calls]
 
 
 def period(calls: Sequence[Hashable]) -> int:

@@ -20,6 +20,11 @@ def percent(share: float | None) -> str:
     return DASH if share is None else f"{100 * share:.1f} %"
 
 
+def elsewhere(count: int, ranks: int) -> str:
+    """That so many of a job's ranks are on other machines than this one."""
+    return f"{count} of {ranks} ranks {'is on another machine' if count == 1 else 'are on other machines'}"
+
+
 def size(value: float | None) -> str:
     """Bytes: "512 B", "1.23 MB"."""
     if value is None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from paceline.formats.sizes import show_duration
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
-from paceline.report.numbers import DASH, number, percent, size
+from paceline.report.numbers import DASH, elsewhere, number, percent, size
 from paceline.report.report import Report
 
 _COORDINATION = (
@@ -46,7 +46,9 @@ def render(report: Report) -> RenderableType:
 def _head(report: Report) -> Text:
     longest = max((rank.figures.seconds for rank in report.ranks), default=0.0)
     steps = max((rank.rates.steps for rank in report.ranks), default=0.0)
-    return Text(f"{report.size} ranks, {show_duration(longest)}, {steps:.0f} steps", "bold")
+    first = report.ranks[0].figures if report.ranks else None
+    where = f"{elsewhere(first.elsewhere, report.size)} than rank {first.rank}, " if first and first.elsewhere else ""
+    return Text(f"{report.size} ranks, {where}{show_duration(longest)}, {steps:.0f} steps", "bold")
 
 
 def _steps(report: Report) -> Table:

@@ -19,6 +19,7 @@ from paceline.cpu.partition import Partition
 from paceline.errors import CommunicationError
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Lookout
+from paceline.observe.told import Told
 from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
 from paceline.runtime import cpu_sharing
 from paceline.runtime.engine_thread import Serving
@@ -59,6 +60,8 @@ class Runtime:
         self._lookout: Lookout | None = None
         self._unheld = Unheld()
         self._closed = False
+        self.told = Told(self._waited_inside)
+        """What others see of this process beside what the engine knows."""
         self.spin: budget.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
         self.partition: Partition | None = None
@@ -101,7 +104,12 @@ class Runtime:
                 handles = tuple(-1 if m.rank == rank else links[m.process] for m in met.members)
                 group = self._make(met.channel, Membership(rank, met.members, handles), timeout, plans)
             assert self._lookout is not None
-            self._lookout.begin(lambda pair, channel: self.subgroup(met.channel, pair, channel, timeout, self.plans))
+
+            def pair(ranks: tuple[int, int], channel: int) -> Any:
+                self.told.own.add_group(channel)
+                return self.subgroup(met.channel, ranks, channel, timeout, self.plans)
+
+            self._lookout.begin(pair)
             return group
 
     def subgroup(
@@ -270,8 +278,18 @@ class Runtime:
         self._records.add_group(channel, membership.members)
         if self._lookout is None:
             me = str(membership.members[membership.rank])
-            groups = self._records.groups
-            self._lookout = Lookout(self.settings, engine, groups, membership.rank, me, self._trace, timeout)
+            here = membership.members[membership.rank].machine
+            self._lookout = Lookout(
+                self.settings,
+                engine,
+                self._records.groups,
+                membership.rank,
+                me,
+                self._trace,
+                timeout,
+                self.told,
+                elsewhere=sum(member.machine != here for member in membership.members),
+            )
         keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
         if keeper is None:
             return group
@@ -286,6 +304,9 @@ class Runtime:
             if alone or self._closed or not self._records.add_failure(channel, str(error)):
                 return
         self._dump()  # this process may not live to write its trace later
+
+    def _waited_inside(self) -> int:
+        return self._serving.engine.exposed_ns() if self._serving is not None else 0
 
     def _dump(self) -> None:
         self._records.dump(self.events(), self._requests())

@@ -26,11 +26,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Picture:
-    """Of a job, as far as it runs on this machine. silent: why a rank gave nothing, by rank."""
+    """Of a job, as far as it runs on this machine. silent: why a rank gave nothing, by rank. elsewhere: how many of
+    its ranks are on other machines and not shown; gone: how many should be here and are not."""
 
     size: int
     rows: tuple[Row, ...]
     silent: Mapping[int, str]
+    elsewhere: int = 0
+    gone: int = 0
 
 
 class Job:
@@ -53,7 +56,10 @@ class Job:
         before, self._before = self._before, {one.rank: one for one in figures}
         last = arrived_last(figures, before)
         rows = tuple(Row(one, rates(one, before.get(one.rank)), last.get(one.rank)) for one in figures)
-        return Picture(figures[0].size, rows, {one.name.rank: str(one) for one in silent})
+        size = figures[0].size
+        unseen = max(0, size - len(figures) - len(silent))
+        elsewhere = min(unseen, figures[0].elsewhere)
+        return Picture(size, rows, {one.name.rank: str(one) for one in silent}, elsewhere, unseen - elsewhere)
 
     def _ask(self) -> tuple[Sequence[Figures], Sequence[Silence]]:
         figures, silent = live.everyone(self._names, "figures", decode, PATIENCE, MAX_BYTES)

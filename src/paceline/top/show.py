@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.formats.sizes import show_duration
-from paceline.report.numbers import DASH, number, percent, size
+from paceline.report.numbers import DASH, elsewhere, number, percent, size
 from paceline.report.show import coordination
 from paceline.top.look import Picture, Row
 
@@ -41,9 +41,12 @@ def to_json(picture: Picture) -> str:
 
 
 def _head(picture: Picture) -> Text:
-    here = len(picture.rows) + len(picture.silent)
-    ranks = f"{picture.size} ranks" if here == picture.size else f"{here} of {picture.size} ranks are on this machine"
-    return Text(f"{ranks}; the last {show_duration(picture.rows[0].rates.seconds)}", "bold")
+    parts = [f"{picture.size} ranks"]
+    if picture.elsewhere:
+        parts.append(f"{elsewhere(picture.elsewhere, picture.size)}: run paceline top there")
+    if picture.gone:
+        parts.append(f"{picture.gone} of this machine {'has' if picture.gone == 1 else 'have'} ended")
+    return Text("; ".join([*parts, f"the last {show_duration(picture.rows[0].rates.seconds)}"]), "bold")
 
 
 def _ranks(picture: Picture) -> Table:

@@ -19,10 +19,12 @@ from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
 from paceline.runtime.runtime import Runtime
 from paceline.torch import timeouts
+from paceline.torch.backward import BackwardWaits
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
 from paceline.torch.movements import Movements
 from paceline.torch.opaque import opaque
+from paceline.torch.optimizers import follow_optimizers
 from paceline.torch.reductions import Reductions
 from paceline.torch.registration import NAME
 from paceline.version import VERSION
@@ -67,6 +69,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         )
         self._second: _engine.Group | None = None
         self._returning = Returning()
+        self._backward = BackwardWaits(home.told.outside)
+        follow_optimizers()
         self._open = True
         _alive.add(self)
         if rank == 0:

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.futures import Future
 
+from paceline.observe.outside import OutsideWaits
+
 S = TypeVar("S")
 
 
@@ -35,7 +37,20 @@ def running_callbacks() -> Iterator[None]:
 
 
 class CollectiveFuture(Future[Any]):
-    """A torch future that knows when its callbacks run, also if it was completed before they were added."""
+    """A torch future that knows when its callbacks run, also if it was completed before they were added.
+
+    outside: where waits for it in Python are counted, if it is not complete from the beginning.
+    """
+
+    def __init__(self, outside: OutsideWaits | None = None) -> None:
+        super().__init__()
+        self._outside = outside
+
+    def wait(self) -> Any:
+        if self._outside is None or self.done():
+            return super().wait()
+        with self._outside.span():
+            return super().wait()
 
     def complete(self, value: object) -> None:
         with running_callbacks():
@@ -54,7 +69,7 @@ class CollectiveFuture(Future[Any]):
         super().add_done_callback(run)
 
     def then(self, callback: Callable[[Future[Any]], S]) -> Future[S]:
-        child = CollectiveFuture()
+        child = CollectiveFuture(self._outside)
         if _in_backward():
             _at_its_end(child.wait)
 

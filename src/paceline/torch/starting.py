@@ -12,6 +12,7 @@ from torch import Tensor
 from paceline import _engine
 from paceline.torch import checks
 from paceline.torch.accelerator import Accelerator
+from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
@@ -30,6 +31,7 @@ class Starting(Accelerator):
     _size: int
     _notify: Callable[[int, Callable[..., None]], None]
     _window: list[dist.Work] | None
+    _backward: BackwardWaits
 
     def _blocks(self, options: Any) -> bool:
         """Whether nearly nothing is asked for: to be over on return, in the group itself and within its timeout."""
@@ -58,7 +60,7 @@ class Starting(Accelerator):
             getattr(self._callback_group(), call)(*arguments, BLOCKING)
             copy_back(copies)
             return CompletedWork(results)
-        work = PendingWork(getattr(self._group, call)(*arguments, NOTIFY), results, copies, keep)
+        work = PendingWork(getattr(self._group, call)(*arguments, NOTIFY), results, copies, keep, self._backward)
         self._notify(work.operation.id, work.finish)
         if self._window is not None:
             self._window.append(work)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
+from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import CollectiveFuture
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
@@ -59,9 +60,18 @@ DONE = CompletedWork()
 class PendingWork(dist.Work):
     """An engine operation in flight. It keeps the tensors alive, and the runtime keeps it alive, until the end."""
 
-    def __init__(self, operation: Operation, results: Sequence[Tensor], copies: Copies, keep: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        results: Sequence[Tensor],
+        copies: Copies,
+        keep: Sequence[Tensor],
+        backward: BackwardWaits,
+    ) -> None:
         super().__init__()
         self.operation = operation
+        self._backward = backward
+        self._awaited = False  # by whoever takes the future in a backward pass
         self._results = list(results)
         self._copies = copies
         self._keep: object = keep
@@ -110,7 +120,8 @@ class PendingWork(dist.Work):
         with self._lock:
             settle = self._future is None and self._finished
             if self._future is None:
-                self._future = CollectiveFuture()
+                self._future = CollectiveFuture(self._backward.outside)
+                self._awaited = not self._finished and self._backward.begin()
             future = self._future
         if settle:
             self._settle(future)
@@ -130,6 +141,8 @@ class PendingWork(dist.Work):
             self._keep = None
             self._finished = True
             future = self._future
+        if self._awaited:
+            self._backward.end()
         if future is not None:
             self._settle(future)
 

@@ -14,8 +14,10 @@ from paceline.horovod.torch.mpi_ops import *  # noqa: F403
 from paceline.horovod.torch.optimizer import DistributedOptimizer
 from paceline.horovod.torch.sync_batch_norm import SyncBatchNorm
 from paceline.torch.compat import require_supported_torch
+from paceline.torch.optimizers import follow_optimizers
 
 require_supported_torch()
+follow_optimizers()
 
 __all__ = [
     "Compression",

@@ -1,0 +1,21 @@
+"""What a process tells those who observe it, because the engine cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from paceline.observe.outside import OutsideWaits
+from paceline.observe.own import OwnOperations
+from paceline.observe.steps import KnownSteps
+
+
+class Told:
+    """Of one process. inside_ns: what its callers have waited in the engine so far."""
+
+    def __init__(self, inside_ns: Callable[[], int]) -> None:
+        self.steps = KnownSteps()
+        """Of the optimizers, where a framework says when they step."""
+        self.outside = OutsideWaits(inside_ns)
+        """Waiting outside the engine."""
+        self.own = OwnOperations()
+        """Operations that no program asked for."""

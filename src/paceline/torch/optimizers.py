@@ -1,0 +1,36 @@
+"""Every step of a torch optimizer, told to the runtime: it is what users call a training step."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from paceline.runtime.process import running
+
+
+@cache
+def follow_optimizers() -> None:
+    """From now on the runtime of this process knows when an optimizer steps. May be called any number of times.
+
+    Steps that torch.compile has compiled are not seen: the clock has no place in their graphs.
+    """
+    under_way: set[int] = set()  # a class of the user's may call the step of its base, which has hooks too
+
+    def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            under_way.add(id(optimizer))
+
+    def ends(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if torch.compiler.is_compiling() or id(optimizer) not in under_way:
+            return
+        under_way.discard(id(optimizer))
+        home = running()
+        if home is not None:
+            home.told.steps.add(optimizer, time.monotonic_ns())
+
+    register_optimizer_step_pre_hook(begins)
+    register_optimizer_step_post_hook(ends)

@@ -1,0 +1,192 @@
+"""A rank that trains and measures itself: how many steps, and what share of the time was not computing.
+
+Arguments: the faces it trains through one after the other, how many steps each. For each it prints the face, the steps,
+that share, the share of the time for which its thread waited for a core; and the steps and the share of exposed
+communication by its figures. Computing is sleeping, so that it takes as long on a busy machine.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paceline.observe.rates import rates
+from paceline.runtime.process import runtime
+
+BLOCKS = 4
+ELEMENTS = 1 << 18
+"""Of each block's gradient, float32: 1 MiB."""
+SECONDS = 0.01
+"""What a block computes, forward and again backward."""
+
+Wrap = Callable[[Any], tuple[Any, Any]]
+"""Makes of a module the model that is trained, and its optimizer."""
+
+
+class Clock:
+    """From its making on: the time inside `computing`, and in all."""
+
+    def __init__(self) -> None:
+        self._figures = lookout().figures()
+        self._start, self._starved = time.monotonic(), starved()
+        self._computed = 0.0
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._computed += time.monotonic() - start
+
+    def tell(self, face: str, steps: int) -> None:
+        """Print what has been measured until now."""
+        took = time.monotonic() - self._start
+        seen = rates(lookout().figures(), self._figures)
+        share, waited = 1 - self._computed / took, (starved() - self._starved) / took
+        print(face, steps, share, waited, seen.steps, seen.exposed, flush=True)
+
+
+def lookout() -> Any:
+    return runtime().lookout
+
+
+def starved() -> float:
+    """Seconds for which this thread has waited for a core."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
+def train(wrap: Wrap, computing: Callable[[], Any], steps: int) -> None:
+    import torch
+
+    class Compute(torch.autograd.Function):
+        @staticmethod
+        def forward(context: object, value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            with computing():
+                time.sleep(SECONDS)
+                return value.clone()
+
+        @staticmethod
+        def backward(context: object, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            with computing():
+                time.sleep(SECONDS)
+                return gradient, torch.ones(ELEMENTS)
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(ELEMENTS))
+
+        def forward(self, value: torch.Tensor) -> Any:
+            return Compute.apply(value, self.weight)
+
+    model, optimizer = wrap(torch.nn.Sequential(*(Block() for _ in range(BLOCKS))))
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        optimizer.step()
+
+
+def alone(module: Any) -> tuple[Any, Any]:
+    import torch
+
+    return module, torch.optim.SGD(module.parameters(), 0.1)
+
+
+def ddp(module: Any) -> tuple[Any, Any]:
+    from torch.nn.parallel import DistributedDataParallel
+
+    return alone(DistributedDataParallel(module, bucket_cap_mb=1))
+
+
+def buckets(module: Any) -> tuple[Any, Any]:
+    import paceline.torch
+
+    paceline.torch.GradientBuckets(module, bucket_bytes=1 << 20)
+    return alone(module)
+
+
+def fsdp2(module: Any) -> tuple[Any, Any]:
+    from torch.distributed.fsdp import fully_shard
+
+    for block in module:
+        fully_shard(block)
+    fully_shard(module)
+    return alone(module)
+
+
+def horovod(module: Any) -> tuple[Any, Any]:
+    import paceline.horovod.torch as hvd
+
+    hvd.broadcast_parameters(module.state_dict(), 0)
+    model, optimizer = alone(module)
+    return model, hvd.DistributedOptimizer(optimizer, module.named_parameters())
+
+
+def train_raw(steps: int) -> None:
+    """Between its steps there are calls of other kinds, as training has them: a metric, a barrier before a file."""
+    import numpy as np
+
+    import paceline
+
+    group = paceline.init()
+    gradients = [np.ones(ELEMENTS - number, np.float32) for number in range(BLOCKS)]
+    clock = Clock()
+    for step in range(steps):
+        for gradient in gradients:
+            with clock.computing():
+                time.sleep(2 * SECONDS)
+            group.all_reduce(gradient, "avg")
+        if step % 3 == 0:
+            group.all_reduce(np.ones(1))
+        if step % 5 == 0:
+            group.barrier()
+    clock.tell("raw", steps)
+    group.close()
+
+
+def train_torch(faces: list[str], steps: int) -> None:
+    import torch.distributed as dist
+
+    wraps: dict[str, Wrap] = {"ddp": ddp, "buckets": buckets, "fsdp2": fsdp2}
+    dist.init_process_group("paceline")
+    for face in faces:
+        clock = Clock()
+        train(wraps[face], clock.computing, steps)
+        clock.tell(face, steps)
+        gc.collect()  # the next face's first step is no part of this one's last
+    dist.destroy_process_group()
+
+
+def train_horovod(steps: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    hvd.init()
+    clock = Clock()
+    train(horovod, clock.computing, steps)
+    clock.tell("horovod", steps)
+    hvd.shutdown()
+
+
+def main() -> None:
+    faces, steps = sys.argv[1].split(","), int(sys.argv[2])
+    if faces == ["raw"]:
+        train_raw(steps)
+        return
+    import torch.distributed.fsdp  # noqa: F401  # what takes seconds to import is imported before anything is timed
+
+    train(alone, partial(open, "/dev/null"), 1)
+    if faces == ["horovod"]:
+        train_horovod(steps)
+    else:
+        train_torch(faces, steps)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Figures agree with jobs that measure themselves: on their steps, and on how much communication holds them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from jobs import run
+from on_lab import ended, ranks_on
+
+from paceline.lab.lab import Lab
+from paceline.report.report import read
+from paceline.topology import parse
+
+PROGRAM = Path(__file__).with_name("self_measured.py")
+JOBS = ("ddp,buckets,fsdp2", "horovod", "raw")
+STEPS = 15
+TOPOLOGY = """
+children:
+  - {machine: alpha, ranks: 1, uplink: 300 Mbit/s}
+  - {machine: beta, ranks: 1, uplink: 300 Mbit/s}
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Two machines whose link is slower than their ranks are told."""
+    with Lab(parse(TOPOLOGY)) as made:
+        yield made
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("faces", JOBS)
+def test_on_one_machine(faces: str, tmp_path: Path) -> None:
+    output, report = tmp_path / "output", tmp_path / "report.json"
+    output.mkdir()
+    env = {"PACELINE_REPORT": str(report), "OMP_NUM_THREADS": "1"}
+    run(2, PROGRAM, faces, str(STEPS), output=output, deadline=250, env=env)
+    check([(output / f"rank-{rank}.out").read_text() for rank in range(2)], report, elsewhere=0)
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("faces", JOBS)
+def test_on_two_machines(faces: str, lab: Lab, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    env = {"PACELINE_REPORT": str(report), "OMP_NUM_THREADS": "1"}
+    with ranks_on(lab, (0, 1), PROGRAM, faces, str(STEPS), **env) as ranks:
+        said, errors = ended(ranks, deadline=250)
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(errors)
+    shares = check(said, report, elsewhere=1)
+    assert min(shares) > 0.3, "this link holds training up"
+
+
+def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
+    """Compares what each rank `said`, and the report with it; returns the shares that were not computing."""
+    found = read(report)
+    assert [rank.figures.rank for rank in found.ranks] == list(range(len(said)))
+    shares = []
+    for rank, lines in zip(found.ranks, said, strict=True):
+        trained = 0.0
+        for line in lines.splitlines():
+            face, *numbers = line.split()
+            steps, share, starved, counted, exposed = map(float, numbers)
+            assert abs(counted - steps) <= 0.01 * steps, face
+            assert abs(exposed - share) <= 0.05 + starved, face  # a thread that has no core computes for longer
+            trained += steps
+            shares.append(share)
+        assert abs(rank.rates.steps - trained) <= 0.01 * trained
+        assert rank.figures.elsewhere == elsewhere
+    return shares
