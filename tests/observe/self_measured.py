@@ -136,7 +136,7 @@ def train_raw(steps: int) -> None:
     import paceline
 
     group = paceline.init()
-    gradients = [np.ones(ELEMENTS - number, np.float32) for number in range(BLOCKS)]
+    gradients = [np.ones(ELEMENTS + number, np.float32) for number in range(BLOCKS)]
     clock = Clock()
     for step in range(steps):
         for gradient in gradients:

@@ -16,6 +16,8 @@ from paceline.topology import parse
 PROGRAM = Path(__file__).with_name("self_measured.py")
 JOBS = ("ddp,buckets,fsdp2", "horovod", "raw")
 STEPS = 15
+RAW_CALLS = 4 * STEPS + 5 + 3
+"""What the raw program calls: gradients, metrics, barriers."""
 TOPOLOGY = """
 children:
   - {machine: alpha, ranks: 1, uplink: 300 Mbit/s}
@@ -69,4 +71,5 @@ def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
             shares.append(share)
         assert abs(rank.rates.steps - trained) <= 0.01 * trained
         assert rank.figures.elsewhere == elsewhere
+        assert face != "raw" or rank.figures.operations == RAW_CALLS
     return shares

@@ -165,19 +165,19 @@ def test_a_stopped_rank_is_not_waited_for_long(tmp_path: Path) -> None:
     assert "rank 1 (pid " in done.stdout and "did not answer within 2 s" in done.stdout.replace("\n", " ")
 
 
-def test_it_knows_how_many_ranks_are_elsewhere_and_how_many_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(job: Job) -> tuple[list[Figures], list[live.Silence]]:
-        here = [Figures(rank, 6, "a", 8, 0, 10**9, elsewhere=3) for rank in (0, 1)]
-        return here[: 1 + asked], []
+GONE = {3: "", 2: "1 of this machine has ended; ", 1: "2 of this machine have ended; "}
 
+
+@pytest.mark.parametrize("here", GONE)
+def test_it_says_how_many_ranks_are_elsewhere(here: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = [Figures(rank, 6, "a", 8, 0, 10**9, elsewhere=3) for rank in range(here)]
     monkeypatch.setattr(live, "listening", list)
     monkeypatch.setattr(live, "choose", lambda names, pid: names)
-    monkeypatch.setattr(Job, "_ask", ask)
-    for asked, gone in ((1, "1 of this machine has ended"), (0, "2 of this machine have ended")):
-        console = Console(width=150, record=True, file=StringIO())
-        console.print(render(Job(None).picture()))
-        text = console.export_text()
-        assert text.startswith(f"6 ranks; 3 of 6 ranks are on other machines: run paceline top there; {gone}; the last")
+    monkeypatch.setattr(live, "everyone", lambda names, ask: (figures, []))
+    console = Console(width=150, record=True, file=StringIO())
+    console.print(render(Job(None).picture()))
+    start = f"6 ranks; 3 of 6 ranks are on other machines: run paceline top there; {GONE[here]}the last "
+    assert console.export_text().startswith(start)
 
 
 def test_who_waits_for_whom() -> None:
