@@ -12,7 +12,7 @@ from paceline.observe.figures import Figures
 class Rates:
     """Of one rank, over `seconds`. None where there is nothing to tell it from.
 
-    step_ms: the median; everything else is a mean. exposed: share of the time that callers waited in the engine.
+    step_ms: the median; everything else is a mean. exposed: share of the time in which some caller waited.
     negotiation_us: from the last rank's handing in to the issue, where this rank was that one. longest_us: the longest
     of these, of the whole run. cache_hits: share of requests that needed no description.
     """
