@@ -1,8 +1,9 @@
-"""A rank that trains and measures itself: how many steps, and what share of the time was not computing.
+"""A rank that trains and measures itself: how many steps, and for what share of the time it waited for communication.
 
-Arguments: the faces it trains through one after the other, how many steps each. For each it prints the face, the steps,
-that share, the share of the time for which its thread waited for a core; and the steps and the share of exposed
-communication by its figures. Computing is sleeping, so that it takes as long on a busy machine.
+Arguments: the faces it trains through one after the other, how many steps each; the first two of these are not
+measured, for frameworks prepare themselves then. For each it prints the face, the steps, the least and the most that
+this share can be; and the steps and the share of exposed communication by its figures. Computing is sleeping, so that
+it takes as long on a busy machine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from paceline.runtime.process import runtime
 BLOCKS = 4
 ELEMENTS = 1 << 18
 """Of each block's gradient, float32: 1 MiB."""
+UNMEASURED = 2
 SECONDS = 0.01
 """What a block computes, forward and again backward."""
 
@@ -30,31 +31,39 @@ Wrap = Callable[[Any], tuple[Any, Any]]
 
 
 class Clock:
-    """From its making on: the time inside `computing`, and in all."""
+    """From its making, or its last `start`, on: the time inside `computing`, on a core outside of it, and in all."""
 
     def __init__(self) -> None:
-        self._figures = lookout().figures()
+        self.start()
+
+    def start(self) -> None:
+        self._figures = figures()
         self._start, self._starved = time.monotonic(), starved()
-        self._computed = 0.0
+        self._computed, self._ran = 0.0, -time.thread_time()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        start = time.monotonic()
+        start, ran = time.monotonic(), time.thread_time()
         try:
             yield
         finally:
             self._computed += time.monotonic() - start
+            self._ran -= time.thread_time() - ran
 
     def tell(self, face: str, steps: int) -> None:
-        """Print what has been measured until now."""
+        """Print what has been measured until now: at most it waited whenever it did not compute, at least when it had a
+        core and did not use it."""
         took = time.monotonic() - self._start
-        seen = rates(lookout().figures(), self._figures)
-        share, waited = 1 - self._computed / took, (starved() - self._starved) / took
-        print(face, steps, share, waited, seen.steps, seen.exposed, flush=True)
+        seen = rates(figures(), self._figures)
+        most = 1 - self._computed / took
+        least = most - (self._ran + time.thread_time() + starved() - self._starved) / took
+        print(face, steps, least, most, seen.steps, seen.exposed, flush=True)
 
 
-def lookout() -> Any:
-    return runtime().lookout
+def figures() -> Any:
+    """This rank's; none before its first group."""
+    lookout = runtime().lookout
+    return None if lookout is None else lookout.figures()
 
 
 def starved() -> float:
@@ -62,19 +71,22 @@ def starved() -> float:
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
-def train(wrap: Wrap, computing: Callable[[], Any], steps: int) -> None:
+def train(wrap: Wrap, steps: int) -> Clock:
+    """The clock has measured all but the first steps."""
     import torch
+
+    clock = Clock()
 
     class Compute(torch.autograd.Function):
         @staticmethod
         def forward(context: object, value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-            with computing():
+            with clock.computing():
                 time.sleep(SECONDS)
                 return value.clone()
 
         @staticmethod
         def backward(context: object, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            with computing():
+            with clock.computing():
                 time.sleep(SECONDS)
                 return gradient, torch.ones(ELEMENTS)
 
@@ -87,10 +99,13 @@ def train(wrap: Wrap, computing: Callable[[], Any], steps: int) -> None:
             return Compute.apply(value, self.weight)
 
     model, optimizer = wrap(torch.nn.Sequential(*(Block() for _ in range(BLOCKS))))
-    for _ in range(steps):
+    for step in range(steps):
+        if step == UNMEASURED:
+            clock.start()
         optimizer.zero_grad()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         optimizer.step()
+    return clock
 
 
 def alone(module: Any) -> tuple[Any, Any]:
@@ -139,6 +154,8 @@ def train_raw(steps: int) -> None:
     gradients = [np.ones(ELEMENTS + number, np.float32) for number in range(BLOCKS)]
     clock = Clock()
     for step in range(steps):
+        if step == UNMEASURED:
+            clock.start()
         for gradient in gradients:
             with clock.computing():
                 time.sleep(2 * SECONDS)
@@ -147,7 +164,7 @@ def train_raw(steps: int) -> None:
             group.all_reduce(np.ones(1))
         if step % 5 == 0:
             group.barrier()
-    clock.tell("raw", steps)
+    clock.tell("raw", steps - UNMEASURED)
     group.close()
 
 
@@ -157,9 +174,7 @@ def train_torch(faces: list[str], steps: int) -> None:
     wraps: dict[str, Wrap] = {"ddp": ddp, "buckets": buckets, "fsdp2": fsdp2}
     dist.init_process_group("paceline")
     for face in faces:
-        clock = Clock()
-        train(wraps[face], clock.computing, steps)
-        clock.tell(face, steps)
+        train(wraps[face], steps).tell(face, steps - UNMEASURED)
         gc.collect()  # the next face's first step is no part of this one's last
     dist.destroy_process_group()
 
@@ -168,9 +183,7 @@ def train_horovod(steps: int) -> None:
     import paceline.horovod.torch as hvd
 
     hvd.init()
-    clock = Clock()
-    train(horovod, clock.computing, steps)
-    clock.tell("horovod", steps)
+    train(horovod, steps).tell("horovod", steps - UNMEASURED)
     hvd.shutdown()
 
 
@@ -181,7 +194,7 @@ def main() -> None:
         return
     import torch.distributed.fsdp  # noqa: F401  # what takes seconds to import is imported before anything is timed
 
-    train(alone, partial(open, "/dev/null"), 1)
+    train(alone, 1)
     if faces == ["horovod"]:
         train_horovod(steps)
     else:
