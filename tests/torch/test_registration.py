@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from paceline.limits import Limits
+from paceline.settings.limits import Limits
 from paceline.torch import compat, register
 
 

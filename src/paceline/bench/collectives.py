@@ -19,10 +19,10 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Outcome, Request, run
+from paceline.cli.option_checks import finite
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.option_checks import finite
 from paceline.plan.algorithms import ALGORITHMS
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)

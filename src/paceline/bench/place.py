@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.option_checks import ranks_here
 from paceline.lab.lab import Lab, switched
-from paceline.option_checks import ranks_here
 
 RANKS = Annotated[
     int | None,

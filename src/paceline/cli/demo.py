@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from paceline import demo
+from paceline.cli.option_checks import ranks_here
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
-from paceline.option_checks import ranks_here
 
 TRAIN = Path(demo.__file__).with_name("train.py")
 BACKENDS = ("paceline", "gloo")

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 
 from paceline import topology
+from paceline.cli.option_checks import finite
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
-from paceline.option_checks import finite
 
 
 def command(

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from paceline.cli.option_checks import finite
 from paceline.cli.output_file import UsageError
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import Request, run
 from paceline.launch.torchrun import ranks_here
-from paceline.option_checks import finite
 
 
 class Words(TyperCommand):

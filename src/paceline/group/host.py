@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from paceline.observe.told import Told
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
 from paceline.topology import Topology
@@ -31,6 +32,11 @@ class Host(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def told(self) -> Told:
+        """What this rank's figures are told, beside what the engine counts."""
+        ...
 
     @property
     def plans(self) -> Plans:

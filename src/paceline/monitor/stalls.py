@@ -10,15 +10,10 @@ from typing import Protocol
 
 from paceline.formats.sizes import show_duration
 from paceline.monitor.source_line import users_line
+from paceline.observe.waits import Missing, Wait
 
 DEFAULT_SECONDS = 60.0
 """Before the first warning; PACELINE_STALL_SECONDS replaces it."""
-
-Missing = tuple[str, str, str, float]
-"""Who, in what it was last heard of, at which line it said it was, how many seconds ago; words may be empty."""
-Wait = tuple[int, float, float, int, str, Sequence[Missing]]
-"""As `Engine.waits()` gives them: operation, seconds, seconds to its deadline, waiting thread or 0, description, who is
-missing."""
 
 _NAMED = 4
 _LEAD = 5.0  # seconds before its deadline in which where the ranks are is found out for the error

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from paceline.monitor.stalls import Wait
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
 from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
 from paceline.observe.told import Told
+from paceline.observe.waits import Wait
 from paceline.trace.clocks import Meeting, is_meeting, meeting
 from paceline.trace.event import Event
 from paceline.trace.request import Record, Request, of_records, wall_ns

@@ -7,10 +7,10 @@ from dataclasses import replace
 from paceline.errors import ConfigurationError
 from paceline.group.arguments import real, whole
 from paceline.group.group import Group
-from paceline.limits import Limits
 from paceline.rendezvous import OwnStore, open_store
 from paceline.rendezvous.deadline import Deadline
 from paceline.runtime.process import runtime
+from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from paceline.errors import CommunicationError
-from paceline.monitor.stalls import Wait
+from paceline.observe.waits import Wait
 from paceline.rendezvous import Native
 
 

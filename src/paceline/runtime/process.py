@@ -8,8 +8,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from paceline.orphan import end_with_torchrun
 from paceline.runtime import at_exit
+from paceline.runtime.orphan import end_with_torchrun
 from paceline.runtime.runtime import Runtime
 from paceline.settings.settings import Settings
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.limits import Limits
+from paceline.settings.limits import Limits
 from paceline.torch.opaque import opaque
 
 

@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
-from paceline.limits import Limits
 from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
 from paceline.runtime.runtime import Runtime
+from paceline.settings.limits import Limits
 from paceline.torch import timeouts
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.compat import Base

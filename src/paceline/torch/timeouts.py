@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from paceline.limits import Limits
+from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
 
 

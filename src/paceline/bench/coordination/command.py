@@ -21,9 +21,9 @@ from paceline.bench.ranks.load import Load
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import Request, started
+from paceline.cli.option_checks import finite
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.option_checks import finite
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 

@@ -17,8 +17,8 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, started
+from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
-from paceline.option_checks import finite
 
 
 def command(

@@ -19,8 +19,8 @@ from paceline.bench.interleave import Effort, Work
 from paceline.bench.option import JSON, one_of
 from paceline.bench.row import records, write_json
 from paceline.bench.run import Request, run
+from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.terminal import show
-from paceline.option_checks import finite, ranks_here
 
 _BURST_SECONDS = 0.5
 """Some steps in a row, as in a training."""

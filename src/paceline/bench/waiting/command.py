@@ -21,9 +21,9 @@ from paceline.bench.run import Request, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
+from paceline.cli.option_checks import finite, ranks_here
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
-from paceline.option_checks import finite, ranks_here
 
 SIZES = (8, 1 << 20)
 
