@@ -13,15 +13,16 @@ import numpy.typing as npt
 from paceline.adapt.drift import Pace
 from paceline.adapt.network import Assumed
 from paceline.topology.discover import Placement
-from paceline.topology.measured import Load
+from paceline.topology.measured import Measured
 
 log = logging.getLogger("paceline.plan")
 
-WINDOW = 8
-"""Calls that are looked at together."""
+_PRICE = 0.3
+"""Seconds that measuring takes, about."""
 
-Measure = Callable[[Any], tuple[Placement, Sequence[Load]]]
-"""Collective: measures the links of a native group, see `links`; the same on all ranks."""
+Measure = Callable[[Any, bool], tuple[Placement, Measured]]
+"""Collective: measures the links of a native group, and whether machines share some, see `links`; the same on all
+ranks."""
 Plans = Callable[[Placement], Any]
 
 
@@ -39,24 +40,33 @@ class Keeper:
         self._native = native
         self._measure, self._plans = measure, plans
         self._assumed = Assumed(placement)
-        self._pace = Pace()
+        self._pace = Pace(_PRICE)
+
+    def expected(self, call: Call) -> float:
+        """Seconds that this call should take."""
+        return self._assumed.seconds(*call)
 
     def changed(self, calls: Sequence[Call], seconds: npt.NDArray[np.float64]) -> float | None:
-        """How many times as long as planned these calls took, if the network is no longer what plans were made for.
+        """How many times as long as planned calls take, if the network is no longer what plans were made for.
 
-        seconds: of every call, on the rank that waited least.
+        seconds: of every call, on the rank that waited least; what is negative is not known.
         """
-        expected = sum(self._assumed.seconds(*call) for call in calls)
-        ratio = float(seconds.sum()) / expected
-        return ratio if self._pace.changed(ratio) else None
+        for call, took in zip(calls, seconds.tolist(), strict=True):
+            ratio = self._pace.changed(self.expected(call), took) if took >= 0 else None
+            if ratio is not None:
+                return ratio
+        return None
 
     def plan_again(self, ratio: float, between: Any) -> None:
         """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in.
 
-        Where the links are what they were taken for, plans stay.
+        Links that machines share take seconds to find, so they are looked for where the machines' own are no news.
+        Where none are, plans stay.
         """
         start = time.monotonic()
-        placement, news = self._assumed.measured(*self._measure(between))
+        placement, news = self._assumed.measured(*self._measure(between, False))
+        if not news:
+            placement, news = self._assumed.measured(*self._measure(between, True))
         if news:
             self._native.set_plans(self._plans(placement))
             self._assumed = Assumed(placement)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from paceline import _engine
 from paceline.errors import CommunicationError
 from paceline.group.host import Plans
 from paceline.plan.streams import stream_rate
@@ -12,6 +16,7 @@ from paceline.rendezvous import Member
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import Engine
 from paceline.runtime.placement import Places, given
+from paceline.runtime.plans import tell
 from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
@@ -66,6 +71,28 @@ class Groups:
         self._memberships[channel] = membership
         return group
 
+    def survey(self, native: Any, measure: Measure, new: bool) -> None:
+        """Measure the network of the job where nobody has said what it is, see `Keeper`, and plan for it; this group
+        and those that follow know it from now on. Rank 0 says what was chosen.
+
+        Collective, right after a group between machines was made. new: it is the first one of this process. Where it is
+        not the first one of all, nothing is measured.
+        """
+        membership = self.membership(native.channel)
+        assert self._places is not None
+        here, news = self._places.of(membership.members), ""
+        if not self._places.known and self._algorithm is None and _everywhere(native, new):
+            from paceline.adapt.network import Assumed
+
+            found, news = Assumed(here).measured(*measure(native, False))
+            if news:
+                here = found
+                self._places.learn(here, membership.members)
+                native.set_plans(self._planned(native, membership, here))
+        if new and membership.rank == 0:
+            said = any(member.speed for member in membership.members)  # else nobody took a link for anything
+            tell(here.topology, news if said else "", self._algorithm)
+
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. CommunicationError if there is none."""
         try:
@@ -91,10 +118,20 @@ class Groups:
             return None
         from paceline.adapt.replanner import Keeper
 
-        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
-            entries = self.plans(found.topology, found.ranks, None)
-            native.set_pace(stream_rate(found, entries, membership.rank))
-            return entries
-
         assert self._places is not None
-        return Keeper(native, self._places.of(membership.members), measure, plan_again)
+        plan = partial(self._planned, native, membership)
+        return Keeper(native, self._places.of(membership.members), measure, plan)
+
+    def _planned(self, native: Any, membership: Membership, found: Placement) -> Mapping[str, Sequence[Any]]:
+        """Plans for a group whose network was measured, and the pace of its streams."""
+        entries = self.plans(found.topology, found.ranks, None)
+        native.set_pace(stream_rate(found, entries, membership.rank))
+        return entries
+
+
+def _everywhere(native: Any, mine: bool) -> bool:
+    """Whether it is so on all ranks."""
+    word = np.array([float(mine)])
+    dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
+    native.all_reduce(word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)
+    return bool(word[0])

@@ -32,10 +32,10 @@ from paceline.settings.settings import Settings
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
-    from paceline.adapt.replanner import Keeper
+    from paceline.adapt.replanner import Keeper, Measure
     from paceline.observe.observer import Source
     from paceline.topology.discover import Placement
-    from paceline.topology.measured import Load
+    from paceline.topology.measured import Measured
 
 log = logging.getLogger("paceline")
 
@@ -100,9 +100,14 @@ class Runtime:
                 place=place,
             )
             with self._lock:
+                new = self._serving is None
                 links = self._adopt(met, rank).links
                 handles = tuple(-1 if m.rank == rank else links[m.process] for m in met.members)
-                group = self._make(met.channel, Membership(rank, met.members, handles), timeout, plans)
+                membership = Membership(rank, met.members, handles)
+                native = self._make(met.channel, membership, timeout, plans)
+            if plans is None and not membership.one_machine:
+                self._groups.survey(native, self._measure(membership, timeout), new)
+            group = self._kept(native, membership, timeout, plans)
             assert self._lookout is not None
 
             def pair(ranks: tuple[int, int], channel: int) -> Any:
@@ -122,7 +127,8 @@ class Runtime:
         """
         self._check()
         with self._lock:
-            return self._make(channel, self.membership(parent).part(ranks), timeout, plans)
+            membership = self.membership(parent).part(ranks)
+            return self._kept(self._make(channel, membership, timeout, plans), membership, timeout, plans)
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. CommunicationError if there is none."""
@@ -133,14 +139,7 @@ class Runtime:
 
         timeout: seconds for each message while links are measured.
         """
-        members = self.membership(native.channel).members
-
-        def measure(between: Any) -> tuple[Placement, Sequence[Load]]:
-            from paceline.adapt.remeasure import links
-
-            return links(self, between, members, timeout)
-
-        return self._groups.keeper(native, measure)
+        return self._groups.keeper(native, self._measure(self.membership(native.channel), timeout))
 
     def forget(self, channel: int) -> None:
         """The group with this channel was closed."""
@@ -290,12 +289,28 @@ class Runtime:
                 self.told,
                 elsewhere=sum(member.machine != here for member in membership.members),
             )
-        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
+        return group
+
+    def _kept(self, native: Any, membership: Membership, timeout: float, plans: Plans | None) -> Any:
+        """The group as it is handed out: one between machines whose plans follow the network."""
+        keeper = None if membership.one_machine or plans is not None else self.keeper(native, timeout)
         if keeper is None:
-            return group
+            return native
         from paceline.adapt.group import AdaptiveGroup
 
-        return AdaptiveGroup(self, group, keeper, engine.events)
+        assert self._serving is not None
+        return AdaptiveGroup(self, native, keeper, self._serving.engine.events)
+
+    def _measure(self, membership: Membership, timeout: float) -> Measure:
+        """What measures the links between these machines; timeout: seconds for each message."""
+
+        def measure(between: Any, switches: bool) -> tuple[Placement, Measured]:
+            from paceline.adapt.remeasure import links
+
+            with self.told.outside.span(), self.told.own.span(between.channel, lambda: between.sequence):
+                return links(self, between, membership.members, timeout, switches)
+
+        return measure
 
     def _failing(self, channel: int, error: CommunicationError, culprit: str, alone: bool) -> None:
         """An operation is about to raise `error`; `alone`: its group goes on."""
