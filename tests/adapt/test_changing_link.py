@@ -123,7 +123,7 @@ def test_switches_that_nobody_told_of_are_found_and_planned_for() -> None:
     quarter, and twice the buffer crosses each rack's link each way; with the racks known, once."""
     with (
         Lab(parse(RACKS)) as lab,
-        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "34", str(CALLS)) as ranks,
+        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "48", str(CALLS)) as ranks,
     ):
         heard(ranks[0], "ready")
         before = {traffic.name: traffic for traffic in lab.traffic()}

@@ -73,6 +73,25 @@ def test_what_is_not_the_links_is_measured_ever_more_rarely(times: int, ratio: f
     assert all(lost[number] >= PRICE * 2**number for number in range(times))
 
 
+def test_a_wider_measurement_has_to_be_worth_its_price() -> None:
+    pace = Pace(PRICE, 10 * PRICE)
+    assert calls_until(pace, [2.0] * 20) == 2
+    pace.measured(others=False)
+    assert pace.step == 1
+    more = calls_until(pace, [2.0] * 20)
+    assert more is not None and 2 + more >= 10 * PRICE / CALL
+    pace.measured(others=False)
+    assert pace.step == 0
+
+
+def test_once_calls_are_as_usual_the_next_measurement_is_a_small_one_again() -> None:
+    pace = Pace(PRICE, 10 * PRICE)
+    calls_until(pace, [2.0] * 2)
+    pace.measured(others=False)
+    assert calls_until(pace, [1.0] * 20) is None
+    assert pace.step == 0
+
+
 @given(st.floats(0.1, 100))
 def test_what_the_prediction_leaves_out_is_measured_once(ratio: float) -> None:
     pace = Pace(PRICE)

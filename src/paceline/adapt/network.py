@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
+from paceline.plan.relabel import relabel
 from paceline.topology import Link, Topology
 from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
@@ -15,6 +16,8 @@ from paceline.topology.measured import Measured
 from paceline.topology.relink import relink
 
 _MOST_NAMES = 8
+_USUAL = 32 << 20
+"""Bytes of a large all-reduce."""
 _OTHER = 1.1
 """By this factor a link's speed must differ from what it was taken for, or from another's, to count as another."""
 _TELLS = 5e8
@@ -41,6 +44,14 @@ class Assumed:
                 line = cost(choice.plan, topology, nbytes, nbytes).all_gather
             self._seconds[key] = line.seconds(nbytes)
         return self._seconds[key]
+
+    def slower(self, now: Placement) -> float:
+        """How many times as long a large all-reduce by the present plan should take if the network is this."""
+        choice = pick("all_reduce", self.placement.topology, _USUAL)
+        place = {rank: place for place, rank in enumerate(now.ranks)}
+        plan = relabel(choice.plan, [place[rank] for rank in self.placement.ranks])
+        there = cost(plan, now.topology, _USUAL, choice.chunk or _USUAL).line
+        return there.seconds(_USUAL) / self.seconds("all_reduce", _USUAL)
 
     def measured(self, found: Placement, measured: Measured) -> tuple[Placement, str]:
         """The network as it was found, see `relink`, and its links in words; none if they are what they were taken for,

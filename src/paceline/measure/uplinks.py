@@ -21,8 +21,6 @@ _OFTEN, _FEW = 3, 5
 """So often each time where there are no more machines than that, else twice."""
 _ROUND_SECONDS, _ROUND_TRIPS = 0.02, 16
 """Of a round: so many seconds, or so many round trips where these take longer, for TCP has to find its pace."""
-_SWITCHES_SECONDS = 0.05
-"""Of a round that looks for switches."""
 
 
 def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> Measured:
@@ -46,7 +44,7 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     rate = np.full((count, count), np.nan)
     rate[known] = np.nanmedian(same, axis=0)
     spread = float(np.median(np.nanmax(same, axis=0) / np.nanmin(same, axis=0)))
-    loads = crowded(group, machines, rate, max(seconds, _SWITCHES_SECONDS)) if switches else ()
+    loads = crowded(group, machines, rate, seconds) if switches else ()
     unknown = np.full(count, np.nan)
     return Measured(rate, latencies, unknown, unknown, loads, spread=spread)
 
