@@ -21,6 +21,7 @@ TIMES = 2
 def main(machines: str, policy: str, goes: bool) -> None:
     group, coordinator = joined(machines, policy, fusion_bytes=1 << 20, wait="yield")
     from paceline.adapt.drift import Pace
+    from paceline.adapt.network import Assumed
     from paceline.adapt.replanner import Keeper
     from paceline.errors import CommunicationError
 
@@ -33,7 +34,10 @@ def main(machines: str, policy: str, goes: bool) -> None:
         replans[0] += 1
 
     Keeper.plan_again = counted  # type: ignore[method-assign]
-    Pace.changed = lambda self, ratio: bool(replans[0] < TIMES)  # type: ignore[method-assign]
+    measured = Assumed.measured
+    Assumed.measured = lambda self, *found: (measured(self, *found)[0], "all links")  # type: ignore[method-assign]
+    Assumed.slower = lambda self, now: 2.0  # type: ignore[method-assign]
+    Pace.changed = lambda self, *call: 2.0 if replans[0] < TIMES else None  # type: ignore[method-assign]
     mine = random.Random(group.rank)
     seen, step = replans.copy(), 0
     try:
