@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.adapt.network import Assumed
+from paceline.adapt.network import AssumedNetwork
 from paceline.topology import Link, Topology, parse
 from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
@@ -30,7 +30,9 @@ def measured(known: Topology, up: float, down: float, spread: float = 1.0) -> tu
     """What is made of a measurement that found the first machine's link so many times as fast."""
     unknown = np.full((2, 2), np.nan)
     figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread)
-    now, news = Assumed(Placement(known, (0, 1, 2))).measured(Placement(times(known, up, down), (0, 1, 2)), figures)
+    now, news = AssumedNetwork(Placement(known, (0, 1, 2))).measured(
+        Placement(times(known, up, down), (0, 1, 2)), figures
+    )
     return now.topology, news
 
 

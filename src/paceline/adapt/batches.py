@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import Call, Keeper
-from paceline.observe.periodic import Regularly
+from paceline.adapt.replanner import Call, Replanner
+from paceline.observe.periodic import Periodic
 
 _SECONDS = 0.5
 """From one look to the next."""
@@ -38,19 +38,19 @@ class AdaptiveBatches:
         self,
         coordinator: Any,
         data: Any,
-        keeper: Keeper,
+        replanner: Replanner,
         group: Callable[[], Any],
         notify: Callable[[int, Callable[[], None]], None],
     ) -> None:
         """data: the native group of the batches. group: makes another one of the same ranks, for agreeing and
         measuring; on all ranks, at about the same time. notify: see `Runtime.notify`."""
-        self._coordinator, self._data, self._keeper = coordinator, data, keeper
+        self._coordinator, self._data, self._replanner = coordinator, data, replanner
         self._make, self._notify = group, notify
         self._group: Any = None
         self._next = 0  # batches that were looked at, or were passed over
         self._closed = False
         self._lock = threading.Lock()
-        self._looks = Regularly(self._look, "paceline-adapt")
+        self._looks = Periodic(self._look, "paceline-adapt")
 
     def close(self) -> None:
         """Batches go on by the plans that they have. What is being agreed or measured is given up."""
@@ -88,7 +88,7 @@ class AdaptiveBatches:
         seconds = self._agreed(seconds)
         if (seconds < 0).any():  # some rank has forgotten some batch
             return
-        ratio = self._keeper.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds)
+        ratio = self._replanner.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds)
         if ratio is not None:
             self._plan_again(ratio)
 
@@ -99,7 +99,7 @@ class AdaptiveBatches:
             while not self._coordinator.holds():
                 time.sleep(_REST_SECONDS)
             self._agreed(np.zeros(1))  # and so are the others
-            self._keeper.plan_again(ratio, self._group)
+            self._replanner.plan_again(ratio, self._group)
             self._next = self._coordinator.large_batches()[0]
         except BaseException as error:
             # The others may have made their plans, and different ones never end.

@@ -21,7 +21,7 @@ _SETTLING = 8
 _MOST_PATIENCE = 128
 
 
-class Pace:
+class Drift:
     """Of a group whose links can be measured in `prices[0]` seconds, and then, should that explain nothing, more widely
     in `prices[1]`, and so on.
 

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import Call, Keeper
-from paceline.adapt.took import Counted, Events, Took
+from paceline.adapt.call_times import CallTimes, Counted, Events
+from paceline.adapt.replanner import Call, Replanner
 from paceline.group.buffers import write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
@@ -49,15 +49,15 @@ class _Agreement(NamedTuple):
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
-    def __init__(self, home: Host, native: Any, keeper: Keeper, events: Events) -> None:
-        self._home = home
+    def __init__(self, runtime: Host, native: Any, replanner: Replanner, events: Events) -> None:
+        self._runtime = runtime
         self._native = native
         native.at_once_below = LARGE
         for name in dir(native):
             if name.endswith(("_array", "_tensor")):
                 setattr(self, name, getattr(native, name))  # small calls pay nothing for the large ones
-        self._keeper = keeper
-        self._took = Took(native.channel, events)
+        self._replanner = replanner
+        self._call_times = CallTimes(native.channel, events)
         self._agreement: _Agreement | None = None
         self._calls: list[Counted] = []  # that were not agreed on
         self._count = 0  # of all
@@ -105,16 +105,16 @@ class AdaptiveGroup:
         window = self._calls[:-1]
         if len(window) >= _WINDOW or self._patience is None:
             return len(window) >= _WINDOW
-        return sum(self._keeper.expected(one.call) for one in window) >= _WINDOW_SECONDS
+        return sum(self._replanner.expected(one.call) for one in window) >= _WINDOW_SECONDS
 
     def _agree(self) -> _Agreement:
         window, self._calls = self._calls[-_MOST_LEFT:-1], self._calls[-1:]
-        values = np.append(self._took.seconds(window, self._calls), -float(self._ahead))
+        values = np.append(self._call_times.seconds(window, self._calls), -float(self._ahead))
         data, least = write(values), _engine.OPS["MIN"]
-        self._home.told.own.add(self._native.channel, self._native.sequence)
+        self._runtime.annotations.internal.add(self._native.channel, self._native.sequence)
         native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
         patience = _CAUTIOUS if self._patience is None else self._patience
-        return _Agreement(window, values, Operation(self._home, native, [data]), self._count + patience)
+        return _Agreement(window, values, Operation(self._runtime, native, [data]), self._count + patience)
 
     def _look_at(self, agreement: _Agreement) -> None:
         agreement.operation.wait()
@@ -125,11 +125,11 @@ class AdaptiveGroup:
         known = np.flatnonzero(seconds >= 0)
         over = int(known[-1]) + 1 if len(known) else 0
         self._calls[:0] = agreement.calls[over:]  # not over yet on some rank
-        ratio = self._keeper.changed([one.call for one in agreement.calls[:over]], seconds[:over])
+        ratio = self._replanner.changed([one.call for one in agreement.calls[:over]], seconds[:over])
         if ratio is None:
             return
         for operation in self._under_way:
             operation.wait()
         self._under_way.clear()
-        self._keeper.plan_again(ratio, self._native)
+        self._replanner.plan_again(ratio, self._native)
         self._calls.clear()

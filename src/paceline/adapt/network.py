@@ -24,7 +24,7 @@ _TELLS = 5e8
 """Bytes per second above which it is the rank that is measured, and not the link."""
 
 
-class Assumed:
+class AssumedNetwork:
     """What the plans of a group take its network for: `placement.ranks[i]` sits at place i of its topology."""
 
     def __init__(self, placement: Placement) -> None:

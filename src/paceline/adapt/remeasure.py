@@ -20,16 +20,16 @@ from paceline.topology.measured import Measured
 
 
 def links(
-    home: Host, native: Any, members: Sequence[Member], timeout: float, switches: bool
+    runtime: Host, native: Any, members: Sequence[Member], timeout: float, switches: bool
 ) -> tuple[Placement, Measured]:
     """What the links between the members' machines are now, and what was measured; see `uplinks`.
 
     Collective, and the same on all ranks: rank 0 concludes, for processors differ in the last digits.
     """
-    group = Group(home, native, timeout)
+    group = Group(runtime, native, timeout)
     facts = [RankFacts(member.machine, member.host) for member in members]
     measured = uplinks(group, by_machine(facts), switches)
-    found = _read(_told(group, _written(explain(measured)) if group.rank == 0 else ""))
+    found = _read(_annotations(group, _written(explain(measured)) if group.rank == 0 else ""))
     return place(facts, found.uplinks, found.locals, found.switches), measured
 
 
@@ -47,7 +47,7 @@ def _read(text: str) -> Explanation:
     )
 
 
-def _told(group: Group, text: str) -> str:
+def _annotations(group: Group, text: str) -> str:
     """What rank 0 says, on every rank."""
     said = np.frombuffer(text.encode(), np.uint8).copy()
     size = np.array([len(said)])

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paceline.adapt.drift import Pace
-from paceline.adapt.network import Assumed
+from paceline.adapt.drift import Drift
+from paceline.adapt.network import AssumedNetwork
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Measured
 from paceline.topology.switches import LEAST_MACHINES
@@ -32,21 +32,21 @@ Plans = Callable[[Placement], Any]
 
 
 class Call(NamedTuple):
-    """A collective of `Assumed.seconds`."""
+    """A collective of `AssumedNetwork.seconds`."""
 
     collective: str
     nbytes: int
 
 
-class Keeper:
+class Replanner:
     """Of one native group. All ranks tell it the same, in the same order, so all come to the same."""
 
     def __init__(self, native: Any, placement: Placement, measure: Measure, plans: Plans) -> None:
         self._native = native
         self._measure, self._plans = measure, plans
-        self._assumed = Assumed(placement)
+        self._assumed = AssumedNetwork(placement)
         machines = sum(1 for _ in placement.topology.machines())
-        self._pace = Pace(_PRICE, _PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else Pace(_PRICE)
+        self._drift = Drift(_PRICE, _PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else Drift(_PRICE)
 
     def expected(self, call: Call) -> float:
         """Seconds that this call should take."""
@@ -58,7 +58,7 @@ class Keeper:
         seconds: of every call, on the rank that waited least; what is negative is not known.
         """
         for call, took in zip(calls, seconds.tolist(), strict=True):
-            ratio = self._pace.changed(self.expected(call), took) if took >= 0 else None
+            ratio = self._drift.changed(self.expected(call), took) if took >= 0 else None
             if ratio is not None:
                 return ratio
         return None
@@ -70,13 +70,13 @@ class Keeper:
         and more time was lost since. Where nothing explains it, plans stay.
         """
         start = time.monotonic()
-        placement, news = self._assumed.measured(*self._measure(between, self._pace.step > 0))
+        placement, news = self._assumed.measured(*self._measure(between, self._drift.step > 0))
         if news and not self._explains(placement, ratio):
             news = ""
         if news:
             self._native.set_plans(self._plans(placement))
-            self._assumed = Assumed(placement)
-        self._pace.measured(bool(news))
+            self._assumed = AssumedNetwork(placement)
+        self._drift.measured(bool(news))
         if self._native.rank == 0:
             log.warning(
                 "collectives take %.2g times as long as usual: the links were measured, in %.1f s, and %s",

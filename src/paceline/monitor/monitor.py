@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.source_line import users_line
 from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
-from paceline.monitor.watchdog import Watch
-from paceline.observe.told import Told
+from paceline.monitor.watchdog import Watchdog
+from paceline.observe.annotations import Annotations
 from paceline.settings.parsers import MetricsAddress
 from paceline.settings.settings import Settings
 from paceline.trace.dump import MAX_EVENTS
@@ -23,9 +23,9 @@ from paceline.trace.request import Request, of_records, wall_ns
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.metrics.server import Server
     from paceline.observe.figures import Figures
-    from paceline.observe.hand_ins import Ready
+    from paceline.observe.hand_ins import HandIns
     from paceline.observe.observer import Engine, Observer, Source
-    from paceline.observe.periodic import Regularly
+    from paceline.observe.periodic import Periodic
     from paceline.observe.timeline import Timeline
     from paceline.report.gather import Gathering, Pair
 
@@ -46,12 +46,12 @@ class Known(Protocol):
     def ranks(self) -> Sequence[int]: ...
 
 
-class Lookout:
+class Monitor:
     """Of one rank, from its first group on. Costs nothing until something is asked for.
 
     me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
     this rank, for `paceline trace`. timeout: seconds that the job's operations may take, if they are told no others.
-    told, elsewhere: see `Observer`.
+    annotations, elsewhere: see `Observer`.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Lookout:
         me: str,
         trace: Callable[[], bytes],
         timeout: float,
-        told: Told,
+        annotations: Annotations,
         elsewhere: int,
     ) -> None:
         self._job, world = next(iter(groups.items()))
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
         self._trace = trace
-        self._told, self._elsewhere = told, elsewhere
+        self._annotations, self._elsewhere = annotations, elsewhere
         self._coordinators: dict[int, Source] = {}
         self._closed: list[Request] = []
         self._gathering: Gathering | None = None
@@ -79,14 +79,14 @@ class Lookout:
         self._observer: Observer | None = None
         self._lock = threading.Lock()
         self._timeline: Timeline | None = None
-        self._looker: Regularly | None = None
+        self._looker: Periodic | None = None
         self._seconds = 0.25
-        self._ready: Ready | None = None
+        self._ready: HandIns | None = None
         patience = settings.stall_seconds
         patience = DEFAULT_SECONDS if patience is None else patience
         stalls = Stalls(engine, me, patience, timeout, self._whereabouts)
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
-        self._watch = Watch(self._name, stalls, self._answer)
+        self._watchdog = Watchdog(self._name, stalls, self._answer)
 
     @property
     def observer(self) -> Observer:
@@ -100,7 +100,7 @@ class Lookout:
                     self._engine,
                     lambda: dict(coordinators),
                     self._named,
-                    self._told,
+                    self._annotations,
                     self._rank,
                     self._size,
                     elsewhere=self._elsewhere,
@@ -120,9 +120,9 @@ class Lookout:
     def keep_looking(self) -> None:
         """From now on miss nothing: look often enough that the rings never run over."""
         if self._looker is None:
-            from paceline.observe.periodic import Regularly
+            from paceline.observe.periodic import Periodic
 
-            self._looker = Regularly(self._look, "paceline-looker")
+            self._looker = Periodic(self._look, "paceline-looker")
 
     def show(self, channel: int, coordinator: Source) -> None:
         """Let it be seen from here. channel: of the group that carries its data."""
@@ -172,7 +172,7 @@ class Lookout:
             if self._looker is not None:
                 each.callback(self._looker.close)
             each.callback(self.stop_timeline)
-            each.callback(self._watch.close)
+            each.callback(self._watchdog.close)
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report
@@ -219,9 +219,9 @@ class Lookout:
             return encode(self.figures())
         if len(words) == 2 and words[0] == "ready":
             if self._ready is None:
-                from paceline.observe.hand_ins import Ready
+                from paceline.observe.hand_ins import HandIns
 
-                self._ready = Ready(self.observer)
+                self._ready = HandIns(self.observer)
             return self._ready.since(int(words[1]))
         raise ValueError(f"no such question: {question!r:.100}")
 
@@ -245,5 +245,5 @@ class Lookout:
         return {
             channel: (group.name, len(group.ranks))
             for channel, group in dict(self._groups).items()
-            if not self._told.own.has_group(channel)
+            if not self._annotations.internal.has_group(channel)
         }

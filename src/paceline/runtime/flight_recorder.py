@@ -15,7 +15,7 @@ from paceline.settings.settings import Settings
 from paceline.trace import dump as trace
 
 
-class Records:
+class FlightRecorder:
     """Of the process with this name. Not thread-safe."""
 
     def __init__(self, process: str, settings: Settings) -> None:

@@ -42,7 +42,7 @@ def given(path: str | None) -> Given | None:
         return Given(path, problem=str(error))
 
 
-class Places:
+class Placements:
     """The network of a job, and which place in it every process has. Raises RendezvousError if these cannot be."""
 
     def __init__(self, file: Given | None, members: Sequence[Member]) -> None:

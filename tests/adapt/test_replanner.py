@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paceline.adapt.replanner import Call, Keeper
+from paceline.adapt.replanner import Call, Replanner
 from paceline.topology import Topology, parse
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Measured
@@ -23,7 +23,7 @@ def network(*speeds: float) -> Topology:
 
 
 class Job:
-    """A keeper of ranks on a machine each, which takes all links for equal, and what it did."""
+    """A replanner of ranks on a machine each, which takes all links for equal, and what it did."""
 
     def __init__(self, *found: float) -> None:
         self.planned: list[Placement] = []
@@ -35,18 +35,20 @@ class Job:
             return Placement(network(*found), ranks), Measured(unknown, unknown, unknown[0], unknown[0])
 
         native = SimpleNamespace(rank=0, set_plans=lambda plans: None)
-        self.keeper = Keeper(native, Placement(network(*[500.0] * len(found)), ranks), measure, self.planned.append)
+        self.replanner = Replanner(
+            native, Placement(network(*[500.0] * len(found)), ranks), measure, self.planned.append
+        )
 
     def calls(self, count: int, ratio: float) -> float | None:
         """After so many calls that take `ratio` times what they should."""
-        return self.keeper.changed([CALL] * count, np.full(count, ratio * self.keeper.expected(CALL)))
+        return self.replanner.changed([CALL] * count, np.full(count, ratio * self.replanner.expected(CALL)))
 
 
 def test_links_that_explain_the_pace_are_planned_for(caplog: pytest.LogCaptureFixture) -> None:
     job = Job(500.0, 500.0, 160.0)
     ratio = job.calls(5, 3.1)
     assert ratio == pytest.approx(3.1)
-    job.keeper.plan_again(ratio, None)
+    job.replanner.plan_again(ratio, None)
     (planned,) = job.planned
     assert planned.topology.root.children[2].uplink == network(160).root.children[0].uplink
     assert job.looked_for_switches == [False]
@@ -60,11 +62,11 @@ def test_links_that_do_not_are_left_alone(found: tuple[float, ...], caplog: pyte
     job = Job(*found)
     ratio = job.calls(5, 3.0)
     assert ratio is not None
-    job.keeper.plan_again(ratio, None)
+    job.replanner.plan_again(ratio, None)
     if len(found) == 4:
         ratio = job.calls(5, 3.0)
         assert ratio is not None
-        job.keeper.plan_again(ratio, None)
+        job.replanner.plan_again(ratio, None)
     assert not job.planned and job.looked_for_switches == [False, True][: len(found) - 2]
     assert "plans stay" in caplog.text and caplog.records[0].levelno == logging.WARNING
     assert job.calls(50, 3.0) is None

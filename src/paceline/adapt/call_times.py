@@ -22,7 +22,7 @@ class Counted(NamedTuple):
     call: Call
 
 
-class Took:
+class CallTimes:
     """The seconds of calls, for as long as somebody asks for them."""
 
     def __init__(self, channel: int, events: Events) -> None:
