@@ -1,10 +1,11 @@
-"""Which room imports which: only downwards in the picture that CONTRIBUTING.md shows, also lazily and for types alone."""
+"""Rooms import only downwards in the picture that CONTRIBUTING.md shows, also lazily and for types alone."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ FACE = "paceline"
 COMPILED = ("_engine", "_worlds")
 
 
+@cache
 def layers() -> dict[str, int]:
     """Room -> its line, counted from the bottom of the picture."""
     (picture,) = PICTURE.findall((ROOT / "CONTRIBUTING.md").read_text())
@@ -32,6 +34,7 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path) for path in FILES}
 
 
+@cache
 def room_of(module: str) -> str:
     """The longest name in the picture that the module's begins with; loose modules are rooms of their own."""
     parts = module.removeprefix("paceline").strip(".").split(".")
