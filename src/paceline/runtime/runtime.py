@@ -91,7 +91,8 @@ class Runtime:
                 membership = self._link(met, rank)
                 native = self._make(met.channel, membership, timeout, plans)
             if plans is None and not membership.one_machine:
-                self._groups.survey(native, self._measure(membership, timeout), first)
+                with self.annotations.internal.span(native.channel, lambda: native.sequence):
+                    self._groups.survey(native, self._measure(membership, timeout), first)
             self._begin_monitor(met.channel, timeout)
             return self._kept(native, membership, timeout, plans)
 
