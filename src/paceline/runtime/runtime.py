@@ -198,12 +198,12 @@ class Runtime:
     def show(self, channel: int, coordinator: Source) -> None:
         """Let others see a coordinator. channel: of the group that carries its data."""
         if self._monitor is not None:
-            self._monitor.show(channel, coordinator)
+            self._monitor.coordinators.show(channel, coordinator)
 
     def hide(self, channel: int) -> None:
         """The coordinator on this channel closes."""
         if self._monitor is not None:
-            self._monitor.hide(channel)
+            self._monitor.coordinators.hide(channel)
 
     @property
     def usable(self) -> bool:
@@ -296,6 +296,7 @@ class Runtime:
                 membership.rank,
                 me,
                 self._trace,
+                self._recorder.locate,
                 timeout,
                 self.annotations,
                 elsewhere=sum(member.machine != here for member in membership.members),
@@ -344,7 +345,7 @@ class Runtime:
         return self._recorder.encoded(self.events(), self._requests())
 
     def _requests(self) -> Sequence[Any]:
-        return self._monitor.requests() if self._monitor is not None else ()
+        return self._monitor.coordinators.requests() if self._monitor is not None else ()
 
 
 def _arena(native: EngineModule) -> Arena:
