@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from paceline.cli import main
 
 def escaped(text: str) -> str:
     """Text as it can stand in a cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;").replace("[", "&#91;")
 
 
 def rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:
@@ -21,9 +22,9 @@ def rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:
     for parameter in command.get_params(context):
         shown = parameter.get_help_record(context)
         if shown is None:
-            yield f"`{parameter.make_metavar(context)}`", escaped(getattr(parameter, "help", None) or "")
+            yield parameter.make_metavar(context), getattr(parameter, "help", None) or ""
         elif "--help" not in parameter.opts:
-            yield f"`{shown[0]}`".replace("|", "\\|"), escaped(shown[1])
+            yield shown
 
 
 def section(command: Any, path: str, depth: int) -> Iterator[str]:
@@ -33,7 +34,8 @@ def section(command: Any, path: str, depth: int) -> Iterator[str]:
     yield re.sub(r"\n\s*", "\n", command.help or "").replace("\b", "").strip()
     yield f"```text\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```"
     if table := list(rows(command, context)):
-        yield "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in table)])
+        lines = [f"| <code>{escaped(name)}</code> | {escaped(text)} |" for name, text in table]
+        yield "\n".join(["| argument or option | meaning |", "| --- | --- |", *lines])
     for name, below in sorted(getattr(command, "commands", {}).items()):
         yield from section(below, f"{path} {name}", depth + 1)
 
