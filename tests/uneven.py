@@ -1,4 +1,4 @@
-"""What docs/how-to/uneven.md says, tried: ranks whose batches differ in size and number, and one process on the whole."""
+"""What docs/how-to/uneven.md says, tried: ranks whose batches differ in size and number, beside one process on all."""
 
 from __future__ import annotations
 
