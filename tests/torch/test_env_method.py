@@ -58,7 +58,7 @@ def test_a_port_is_used_if_one_is_given_and_between_machines_rank_0_warns_that_a
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     first, second = meet("a", "b", MASTER_PORT=str(port))
-    store = f"torch's store, tcp 127.0.0.1 port {port}"
+    store = f"torch's store, 127.0.0.1:{port}"
     assert first.count(f"PACELINE_SECRET is not set: any process that reaches {store} can ") == 1
     assert "PACELINE_SECRET" not in second
 
@@ -77,7 +77,7 @@ def test_every_rank_names_the_one_that_is_late() -> None:
             assert rank.stderr is not None
             first = next(line for line in rank.stderr if "/3 joined, missing rank " in line)
             assert "2/3 joined, missing rank 2 (joined: rank 0 on " in first
-            assert re.search(r", rank 1 on \S+\); they meet at tcp 127\.0\.0\.1 port \d+$", first), first
+            assert re.search(r", rank 1 on \S+\); they meet at 127\.0\.0\.1:\d+$", first), first
     finally:
         told = finish([*early, start(2, 3, **variables)])
     assert [out for out, _ in told] == [f"{rank} 3 3.0\n" for rank in range(3)], told

@@ -102,7 +102,7 @@ def test_a_rank_that_never_comes_is_waited_for_as_long_as_the_variable_says(meth
     assert process.returncode == 1
     words = {
         0: r"1/2 joined{}, missing rank 1 \(joined: rank 0 on ",
-        1: rf"cannot reach torch's store of rank 0 from 127\.0\.0\.1{{}}: tcp 127\.0\.0\.1 port {port}: refused",
+        1: rf"cannot reach torch's store of rank 0 from 127\.0\.0\.1{{}}: 127\.0\.0\.1:{port}: refused",
     }[rank]
     assert re.search("^stalled [0-9.]+ s: " + words.format(""), process.stderr, re.MULTILINE), process.stderr
     assert re.search("RendezvousError: " + words.format(" within 2 s"), process.stderr), process.stderr
