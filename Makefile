@@ -23,7 +23,7 @@ SUITE_PART := python tests/torch_suite/run.py --select representative
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test cpp-test-and-wheel-check sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo test lint cpp-test cpp-test-and-wheel-check sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -87,6 +87,11 @@ format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/clang-format -i $(CPP_FILES)
 
+docs: $(VENV)/docs.stamp $(VENV)/engine.stamp ## the documentation as a site, in build/site; a broken link fails
+	@mkdir -p build
+	$(BIN)/python scripts/command_reference.py >build/commands.md
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict
+
 lock: ## newest versions into requirements/*.lock
 	scripts/lock
 
@@ -109,6 +114,10 @@ $(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
 
 $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/peers/intelmpi $<
+	@touch $@
+
+$(VENV)/docs.stamp: requirements/docs.lock
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/docs $<
 	@touch $@
 
 # Editable: a change of Python code needs no build.

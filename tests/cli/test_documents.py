@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +16,17 @@ from paceline.cli import main
 from paceline.launch.arguments import split
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+HOOK = runpy.run_path(str(ROOT / "scripts" / "docs_hook.py"))
+SOURCE = re.compile(r"`((?:src|engine|tests|scripts|examples)/[\w/.{},+-]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+SETTINGS_PAGE = ROOT / "docs" / "reference" / "settings.md"
 SETTING = re.compile(r"\bPACELINE_[A-Z_]+\b")
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def anchors(page: Path) -> set[str]:
@@ -26,7 +35,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in LINK.findall(page.read_text()):
         if target.startswith(("http://", "https://")):
@@ -68,15 +77,45 @@ def test_commands_and_their_options_exist(words: list[str]) -> None:
     assert {*given} <= {*known, "--help"}
 
 
-def test_the_settings_are_those_that_are_read() -> None:
-    page = (ROOT / "docs" / "settings.md").read_text()
-    listed = set(re.findall(r"^\| `(PACELINE_[A-Z_]+)` \|", page, re.MULTILINE))
-    read = set(SETTING.findall((ROOT / "src" / "paceline" / "settings" / "settings.py").read_text()))
-    assert listed == read
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # it tells of what was
+    named = [name for name in SOURCE.findall(page.read_text()) if "{" not in name]
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_speaks_of_a_setting_that_is_not_listed(page: Path) -> None:
-    listed = set(SETTING.findall((ROOT / "docs" / "settings.md").read_text()))
+def test_every_page_has_its_place_in_the_site() -> None:
+    listed = set(re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")} | {*HOOK["BESIDE"]}
+
+
+def test_what_the_reference_of_the_api_names_exists() -> None:
+    pytest.importorskip("torch")
+    for name in re.findall(r"^::: (\S+)$", (ROOT / "docs" / "reference" / "api.md").read_text(), re.MULTILINE):
+        assert pkgutil.resolve_name(name) is not None
+
+
+def test_the_reference_of_the_commands_names_every_command() -> None:
+    reference = runpy.run_path(str(ROOT / "scripts" / "command_reference.py"))["reference"]()
+    assert re.findall(r"^## `paceline (\w+)`$", reference, re.MULTILINE) == list(main._COMMANDS)
+
+
+def test_each_setting_that_is_read_has_one_row() -> None:
+    source = (ROOT / "src" / "paceline" / "settings" / "settings.py").read_text()
+    rows = re.findall(r"^\| `(PACELINE_[A-Z_]+)` \|", HOOK["with_settings"](SETTINGS_PAGE.read_text()), re.MULTILINE)
+    assert sorted(rows) == sorted(set(re.findall(r'"(PACELINE_[A-Z_]+)"', source)))
+
+
+def test_the_settings_of_horovod_that_are_read_are_listed() -> None:
+    source = (ROOT / "src" / "paceline" / "settings" / "settings.py").read_text()
+    assert set(re.findall(r"`(HOROVOD_[A-Z_]+)`", SETTINGS_PAGE.read_text())) == set(
+        re.findall(r'"(HOROVOD_[A-Z_]+)"', source)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_no_page_speaks_of_a_setting_that_is_not_read(page: Path) -> None:
+    known = {name for name, _, _ in HOOK["settings"]().values()}
     others = {"PACELINE_LAB", "PACELINE_ALLREDUCE"}  # what a lab tells its machines, and a phase of the timeline
-    assert set(SETTING.findall(page.read_text())) <= listed | others
+    assert set(SETTING.findall(page.read_text())) <= known | others

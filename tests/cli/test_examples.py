@@ -53,7 +53,10 @@ def test_names() -> None:
 
 @pytest.mark.parametrize(
     ("page", "shows", "holds"),
-    [("README.md", 'group.all_reduce(gradient, "avg")', 1), ("docs/coordination.md", "Span.of(gradient)", 2)],
+    [
+        ("docs/tutorials/one-machine.md", 'group.all_reduce(gradient, "avg")', 1),
+        ("docs/explanation/coordination.md", "Span.of(gradient)", 2),
+    ],
 )
 def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_path: Path) -> None:
     (block,) = [found for found in BLOCK.findall((ROOT / page).read_text()) if shows in found]

@@ -28,7 +28,10 @@ from paceline.topology import Topology, TopologyError, read
 
 def command(
     topology_file: Annotated[
-        Path, typer.Option("--topology", metavar="FILE", help="The network: see docs/topology.md.", show_default=False)
+        Path,
+        typer.Option(
+            "--topology", metavar="FILE", help="The network: see docs/reference/topology.md.", show_default=False
+        ),
     ],
     nbytes: Annotated[str, typer.Option("--bytes", help="Size of the buffer: 4K, 32M, 1G.")] = "32M",
     algorithm: Annotated[

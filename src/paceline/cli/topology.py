@@ -42,7 +42,7 @@ def command(
 ) -> int:
     """Show a network as a tree: machines, their ranks, and the speed each way and latency of every link.
 
-    JSON has bytes per second and seconds. docs/topology.md describes the files.
+    JSON has bytes per second and seconds. docs/reference/topology.md describes the files.
     """
     try:
         topology = _read(file, ranks_per_machine, uplink, switch_uplink)

@@ -29,7 +29,7 @@ class RankCollector(Collector):
         rank = str(figures.rank)
         yield _counter("operations", "Collectives and messages begun.", rank, figures.operations)
         yield _counter("exposed_seconds", "Time in which some caller waited.", rank, figures.exposed_ns / 1e9)
-        yield _counter("steps", "Training steps, see docs/seeing.md.", rank, figures.steps)
+        yield _counter("steps", "Training steps, see docs/how-to/seeing.md.", rank, figures.steps)
         yield _counter("requests", "Named requests that ended.", rank, figures.requests)
         yield _counter(
             "arrived_last", "Named requests that this rank was the last to hand in.", rank, figures.last_count

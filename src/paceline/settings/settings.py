@@ -31,7 +31,10 @@ class ConfigurationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One rank's view of its job. Ports are TCP ports, times seconds unless the name says otherwise."""
+    """One rank's view of its job. Ports are TCP ports, times are seconds unless the name says otherwise.
+
+    A docstring that begins with a variable's name is that variable's row in docs/reference/settings.md.
+    """
 
     rank: int = 0
     size: int = 1
@@ -50,45 +53,73 @@ class Settings:
     job: str = ""
     """The job's identity, equal on all its ranks; empty where the launcher gives none."""
     secret: bytes | None = None
+    """PACELINE_SECRET: random text, the same on all ranks; connections prove that they know it. Default: `paceline run`
+    makes one where it starts all ranks, else rank 0 does."""
     machine: str | None = None
+    """PACELINE_MACHINE: the name of this machine; ranks that give the same name share memory. Default: the boot id and
+    the network namespace."""
     interface: str | None = None
+    """PACELINE_INTERFACE: the network between machines: a name, `^name`, an address, a CIDR, or a list of these.
+    Default: the one with the route to the master."""
     ports: tuple[int, int] | None = None
+    """PACELINE_PORTS: the range for every listener, such as `40000-40050`. Default: any free port."""
     timeout: float | None = None
+    """PACELINE_TIMEOUT: seconds for a meeting and for each operation, where the script gives none. Default: 1800."""
     spin_us: float | None = None
+    """PACELINE_SPIN_US: microseconds that a waiting rank spins. Default: 100 if each rank has a CPU, else 0."""
     stall_seconds: float | None = None
+    """PACELINE_STALL_SECONDS: seconds that a meeting or an operation waits before a warning names the missing ranks; 0:
+    never. Default: 5 for a meeting, 60 for an operation."""
     trace: str | None = None
+    """PACELINE_TRACE: the folder where each rank writes its last operations when it ends and when a group fails."""
     log_level: int | None = None
+    """PACELINE_LOG: the level of the log. Default: that of Python's logging."""
     topology: str | None = None
-    """The file that describes the network."""
+    """PACELINE_TOPOLOGY: the file that describes the network, the same on all ranks. Default: what the ranks find of
+    each other."""
     algorithm: str | None = None
-    """The all-reduce to use between machines."""
+    """PACELINE_ALGORITHM: the all-reduce between machines: `ring`, `halving_doubling`, `rabenseifner`, `tree`,
+    `leaders`, `double_tree`, `blueconnect`, `flexreduce`, `paceline`. Default: the cheapest for each size."""
     cores: Wish = OFF
-    """How this rank's CPUs are divided."""
+    """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
+    Default: `off`."""
     thread_count: str | None = None
     """What OMP_NUM_THREADS says."""
     bound_by: str | None = None
     """The variable by which the user told OpenMP where its threads run."""
     start_timeout: float | None = None
-    """For the meeting alone, where it may not last as long as an operation."""
+    """PACELINE_START_TIMEOUT: seconds for a meeting alone, where the script gives none. Default: PACELINE_TIMEOUT."""
     policy: str | None = None
-    """How named requests become an order that all ranks share."""
+    """PACELINE_POLICY: how ranks that hand in named tensors agree on an order: `board`, `graph`, `cycle`,
+    `global_sleep`, `nonblocking`. Default: `board`."""
     fusion_bytes: int | None = None
+    """PACELINE_FUSION_BYTES: the most bytes of named tensors that are combined together; 0: each tensor goes alone.
+    Default: 67108864."""
     cycle_seconds: float | None = None
+    """PACELINE_CYCLE_MS: milliseconds of a cycle, for the policies that have cycles; with `board`, how long tensors are
+    gathered while no caller waits, 0: not at all. Default: 5."""
     cache_capacity: int | None = None
+    """PACELINE_CACHE_CAPACITY: how many names the polling policies remember. Default: 1024."""
     autotune: bool | None = None
-    """Whether the first steps are used to find out how named requests are carried out best."""
+    """PACELINE_AUTOTUNE: 1: the first steps find out whether another policy is faster, unless PACELINE_POLICY names
+    one, and whether fewer bytes together are, unless PACELINE_FUSION_BYTES says how many. Default: 0."""
     autotune_log: str | None = None
     """The file for what was tried."""
     timeline: str | None = None
-    """The file for the timeline of named requests."""
+    """PACELINE_TIMELINE: the file that rank 0 writes the timeline of named tensors to, from `hvd.init()` on."""
     timeline_marks: bool | None = None
     """Whether it marks when each batch was issued."""
     report: str | None = None
-    """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
+    """PACELINE_REPORT: where the first rank leaves the figures of the run when it ends: a JSON file, or `-` for tables
+    on stderr."""
     metrics: parsers.MetricsAddress | None = None
+    """PACELINE_METRICS: serve Prometheus metrics: a port or a range, with an address before it if not 127.0.0.1. A rank
+    takes the first port plus its local rank, within PACELINE_PORTS."""
     metrics_token: str | None = None
+    """PACELINE_METRICS_TOKEN: the bearer token, of 16 characters or more, without which metrics are neither served nor
+    given."""
     elastic: parsers.ElasticSeat | None = None
-    """Set by the launcher of an elastic job, which says who this rank is in each round."""
+    """PACELINE_ELASTIC: set by the launcher of an elastic job: where its driver listens, and which worker this is."""
     elastic_timeout: float | None = None
     """For the launcher of an elastic job: seconds that a round waits for ranks and hosts."""
 

@@ -1,4 +1,4 @@
-"""Horovod's PyTorch API over Paceline: `import paceline.horovod.torch as hvd`. See docs/horovod.md."""
+"""Horovod's PyTorch API over Paceline: `import paceline.horovod.torch as hvd`. See docs/reference/horovod.md."""
 
 from __future__ import annotations
 

@@ -1,0 +1,51 @@
+"""Writes the reference of the `paceline` command as Markdown to stdout, from the commands themselves."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from paceline.cli import main
+
+
+def escaped(text: str) -> str:
+    """Text as it can stand in a cell of a table."""
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "&#124;").replace("[", "&#91;")
+
+
+def rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:
+    """Arguments and options with their help, as `--help` shows them."""
+    for parameter in command.get_params(context):
+        shown = parameter.get_help_record(context)
+        if shown is None:
+            yield parameter.make_metavar(context), getattr(parameter, "help", None) or ""
+        elif "--help" not in parameter.opts:
+            yield shown
+
+
+def section(command: Any, path: str, depth: int) -> Iterator[str]:
+    """One command and those below it."""
+    context = command.context_class(command, info_name=path)
+    yield f"{'#' * depth} `{path}`"
+    yield re.sub(r"\n\s*", "\n", command.help or "").replace("\b", "").strip()
+    yield f"```text\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```"
+    if table := list(rows(command, context)):
+        lines = [f"| <code>{escaped(name)}</code> | {escaped(text)} |" for name, text in table]
+        yield "\n".join(["| argument or option | meaning |", "| --- | --- |", *lines])
+    for name, below in sorted(getattr(command, "commands", {}).items()):
+        yield from section(below, f"{path} {name}", depth + 1)
+
+
+def reference() -> str:
+    """All commands, in the order in which `paceline --help` names them."""
+    names = typer.main.get_command(main.application(None)).commands  # type: ignore[attr-defined]
+    found = {name: typer.main.get_command(main.application(name)).commands[name] for name in names}  # type: ignore[attr-defined]
+    return "\n\n".join(part for name, command in found.items() for part in section(command, f"paceline {name}", 2))
+
+
+if __name__ == "__main__":
+    print(reference())
