@@ -1,4 +1,4 @@
-"""YAML (JSON too) as plain mappings, lists and texts, with the line of each; bounded, without aliases or tags."""
+"""Read YAML (JSON too) as plain mappings, lists and texts, with the line of each; bounded, without aliases or tags."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 import yaml
 
 LONGEST_FILE = 16 << 20
-"""Bytes."""
+"""Bytes that a file can have."""
 DEEPEST = 64
-"""Mappings and lists within one another."""
+"""Levels to which mappings and lists can be nested."""
 
 KeyPath = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How errors speak of a kind of file: the class to raise, what it is ("topology"), and the beginning of one.
+    """The wording of errors about a kind of file.
 
-    few: why it isn't nested deeply; key: a key or two that it has.
+    error: the class to raise. what: the kind of file ("topology"). begins: the beginning of such a file. few: why it is
+    not nested deeply. key: a key or two that it has.
     """
 
     error: type[ValueError]
@@ -34,7 +36,7 @@ class Words:
 
 
 def text_of(path: str | Path, words: Words) -> str:
-    """A file's text, if it is no longer than such a file may be. Raises the words' error."""
+    """Return the text of a file. Raises `words.error` if it is unreadable, longer than LONGEST_FILE or not UTF-8."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
@@ -50,10 +52,13 @@ def text_of(path: str | Path, words: Words) -> str:
 
 
 class Marked:
-    """A document: `data` of dict, list and str; `line(path)` says where the value at a path of keys and indices is."""
+    """A YAML document: `data` consists of dict, list and str, and `line` finds where a value stands in the text."""
 
     def __init__(self, text: str, source: str, words: Words) -> None:
-        """Raises the words' error for what is not YAML, or more of it than such a file needs."""
+        """Parse `text`; `source` names it in errors.
+
+        Raises `words.error` for text that is not YAML, or that has more of it than such a file needs.
+        """
         self.source, self._words = source, words
         self._lines: dict[KeyPath, int] = {}
         if len(text) > LONGEST_FILE:
@@ -75,13 +80,13 @@ class Marked:
             raise self.error(line, f"this is not YAML: the character {chr(error.character)!r} is not allowed") from None
 
     def line(self, path: KeyPath) -> int:
-        """The line, from 1, of what is at `path` or, where nothing is, of what encloses it."""
+        """Return the line, from 1, of the value at `path` or, where there is none, of the value that encloses it."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def error(self, line: int, reason: str) -> ValueError:
-        """An error about that line."""
+        """Return an error about that line."""
         return self._words.error(f"{self.source}:{line}: {reason}")
 
     def _value(self, event: Any, events: Iterator[Any], path: KeyPath) -> Any:
