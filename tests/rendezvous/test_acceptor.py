@@ -87,7 +87,7 @@ def test_garbage_is_refused_counted_and_logged(door: Door, caplog: pytest.LogCap
         await_hang_up(sock)
     door.enter()
     assert door.acceptor.refused == {"it does not speak Paceline's protocol": 1}
-    who = f"user {os.getuid()}" if isinstance(door.address, UnixName) else "127.0.0.1 port"
+    who = f"user {os.getuid()}" if isinstance(door.address, UnixName) else "127.0.0.1:"
     assert "refused a connection from" in caplog.text
     assert who in caplog.text
 

@@ -329,7 +329,7 @@ def test_a_resolver_without_a_server_does_not_lengthen_the_limit(monkeypatch: py
     assert not answer.is_set()
     answer.set()
     assert str(caught.value) == (
-        f"cannot reach the store of rank 0 from {socket.gethostname()} within 0.2 s: tcp somewhere.invalid port 4711: "
+        f"cannot reach the store of rank 0 from {socket.gethostname()} within 0.2 s: somewhere.invalid:4711: "
         "DNS: the name somewhere.invalid does not resolve (the resolver does not answer)"
     )
 

@@ -37,16 +37,16 @@ class Settings:
     size: int = 1
     local_rank: int = 0
     local_size: int | None = 1
-    """The number of ranks that the launcher started on this machine; None where it does not say."""
+    """Ranks that the launcher says it started on this machine; None where it does not say."""
     launcher: str = "none"
     rank_variable: str | None = None
-    """The variable that holds the rank: every rank's environment has it, the launcher's own does not."""
+    """The variable that told the rank: what every rank's environment has and the launcher's own has not."""
     master_address: str | None = None
     master_port: int | None = None
     master_port_taken: bool = False
     """The launcher itself listens on `master_port`, as torchrun's agent does."""
     store_ports: tuple[int, ...] = ()
-    """The ports at which rank 0 may serve the raw API's store, in the order to try."""
+    """Where rank 0 may listen for the raw face's store, in the order to try."""
     job: str = ""
     """The job's identity, equal on all its ranks; empty where the launcher gives none."""
     secret: bytes | None = None
@@ -65,32 +65,32 @@ class Settings:
     cores: Wish = OFF
     """How this rank's CPUs are divided."""
     thread_count: str | None = None
-    """The text of OMP_NUM_THREADS."""
+    """What OMP_NUM_THREADS says."""
     bound_by: str | None = None
-    """The name of the variable by which the user binds OpenMP's threads to CPUs."""
+    """The variable by which the user told OpenMP where its threads run."""
     start_timeout: float | None = None
-    """Seconds that the ranks have to meet; None allows as long as an operation."""
+    """For the meeting alone, where it may not last as long as an operation."""
     policy: str | None = None
     """How named requests become an order that all ranks share."""
     fusion_bytes: int | None = None
     cycle_seconds: float | None = None
     cache_capacity: int | None = None
     autotune: bool | None = None
-    """Whether the first steps are used to find the best options for named requests."""
+    """Whether the first steps are used to find out how named requests are carried out best."""
     autotune_log: str | None = None
-    """The file that records which options were tried."""
+    """The file for what was tried."""
     timeline: str | None = None
     """The file for the timeline of named requests."""
     timeline_marks: bool | None = None
-    """Whether the timeline marks when each batch was issued."""
+    """Whether it marks when each batch was issued."""
     report: str | None = None
-    """Where the first rank writes the figures of the run: a JSON file, or - for a table on stderr."""
+    """Where the first rank leaves the figures of the run: a JSON file, or - for a table on stderr."""
     metrics: parsers.MetricsAddress | None = None
     metrics_token: str | None = None
     elastic: parsers.ElasticSeat | None = None
-    """Set by the launcher of an elastic job, which assigns this process its rank in each round."""
+    """Set by the launcher of an elastic job, which says who this rank is in each round."""
     elastic_timeout: float | None = None
-    """Seconds that the launcher of an elastic job waits for ranks and hosts in each round."""
+    """For the launcher of an elastic job: seconds that a round waits for ranks and hosts."""
 
     @property
     def one_machine(self) -> bool:
