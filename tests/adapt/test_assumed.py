@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.adapt.network import Assumed
+from paceline.adapt.network import AssumedNetwork
 from paceline.topology import Link, Topology, parse
+from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
+from paceline.topology.measured import Measured
 
 TWO = "children: [{machine: alpha, ranks: 1, uplink: 1 Gbit/s}, {machine: beta, ranks: 2, uplink: 1 Gbit/s}]"
 
@@ -22,15 +26,55 @@ def times(topology: Topology, up: float, down: float) -> Topology:
     return replace(topology, root=replace(topology.root, children=(replace(first, uplink=link), *others)))
 
 
+def measured(known: Topology, up: float, down: float, spread: float = 1.0) -> tuple[Topology, str]:
+    """What is made of a measurement that found the first machine's link so many times as fast."""
+    unknown = np.full((2, 2), np.nan)
+    figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread)
+    now, news = AssumedNetwork(Placement(known, (0, 1, 2))).measured(
+        Placement(times(known, up, down), (0, 1, 2)), figures
+    )
+    return now.topology, news
+
+
 @given(st.floats(0.92, 1.09), st.floats(0.92, 1.09))
 def test_links_that_are_what_they_were_taken_for_are_no_news(up: float, down: float) -> None:
-    known = parse(TWO)
-    assert Assumed(Placement(known, (0, 1, 2))).measured(Placement(times(known, up, down), (0, 1, 2)), [])[1] == ""
+    assert measured(parse(TWO), up, down)[1] == ""
 
 
 @given(st.sampled_from([(0.8, 1.0), (1.0, 0.8), (1.3, 1.0), (1.0, 1.3)]))
 def test_a_link_that_is_another_one_way_is(factors: tuple[float, float]) -> None:
-    known = parse(TWO)
-    now, news = Assumed(Placement(known, (0, 1, 2))).measured(Placement(times(known, *factors), (0, 1, 2)), [])
+    now, news = measured(parse(TWO), *factors)
     assert news.startswith("alpha ") and "(taken for 1 Gbit/s), beta 1 Gbit/s (taken for 1 Gbit/s)" in news
-    assert now.topology.root.children[0].uplink == times(known, *factors).root.children[0].uplink
+    assert now.root.children[0].uplink == times(parse(TWO), *factors).root.children[0].uplink
+
+
+@given(st.floats(0.7, 1.4), st.floats(0.7, 1.4))
+def test_what_a_busy_machine_cannot_tell_is_no_news(up: float, down: float) -> None:
+    assert measured(parse(TWO), up, down, spread=1.5)[1] == ""
+
+
+def test_a_link_that_is_faster_than_a_rank_can_measure_is_as_its_interface_says() -> None:
+    fast = parse(TWO.replace("1 Gbit/s", "100 Gbit/s"))
+    assert measured(fast, 0.1, 0.12)[1] == ""
+    assert measured(fast, 0.01, 0.1)[1].startswith("alpha 1 Gbit/s up / ")
+
+
+def uplinks(*speeds: float) -> Topology:
+    machines = [f"{{machine: m{number}, ranks: 1, uplink: {speed} Mbit/s}}" for number, speed in enumerate(speeds)]
+    return parse(f"children: [{', '.join(machines)}]")
+
+
+@given(st.lists(st.floats(100, 1000), min_size=2, max_size=8), st.floats(1.0, 2.0))
+def test_links_alike_are_equal_and_others_keep_their_order(speeds: list[float], factor: float) -> None:
+    topology = uplinks(*speeds)
+    before = [node.uplink for node in topology.root.children if node.uplink]
+    after = [node.uplink for node in alike(topology, factor).root.children if node.uplink]
+    for link, settled in zip(before, after, strict=True):
+        assert settled.up == settled.down and link.up / factor <= settled.up * (1 + 1e-9) <= link.up * factor * 1.01
+    by_speed = [settled.up for _, settled in sorted(zip(before, after, strict=True), key=lambda pair: pair[0].up)]
+    assert by_speed == sorted(by_speed)
+
+
+def test_a_link_that_is_a_little_slower_stays_so() -> None:
+    links = [node.uplink.up * 8e-6 for node in alike(uplinks(500, 490, 400), 1.1).root.children if node.uplink]
+    assert links == pytest.approx([495, 495, 400])

@@ -39,6 +39,12 @@ children:
       - {machine: gamma, ranks: 1, uplink: 100 Mbit/s}
       - {machine: delta, ranks: 1, uplink: 100 Mbit/s}
 """
+ONE_SLOW = """
+children:
+  - {machine: alpha, ranks: 1, uplink: 200 Mbit/s}
+  - {machine: beta, ranks: 1, uplink: 200 Mbit/s}
+  - {machine: gamma, ranks: 1, uplink: 50 Mbit/s}
+"""
 NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) Mbit/s down)?")
 
 pytestmark = pytest.mark.timeout(400)
@@ -70,12 +76,54 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
 
 
 @pytest.mark.requires_root_network
+def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
+    """500 Mbit/s become 100: a call takes five times as long, and loses more than measuring costs. Ranks know by then
+    that nobody runs ahead."""
+    with (
+        Lab(parse(TOPOLOGY)) as lab,
+        ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "30", "8", "4") as ranks,
+    ):
+        heard(ranks[0], "ready")
+        lab.change("beta", Link(100 * MBIT, 100 * MBIT))
+        _, said = ended(ranks, "go\n")
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], said
+    assert int(re.findall(r"planned again by call ([0-9]+)", said[0])[-1]) <= 5, said[0]
+
+
+@pytest.mark.requires_root_network
+def test_links_that_nobody_told_of_are_known_from_the_start() -> None:
+    """A plan for equal links sends 4/3 of the buffer over each one. The one that fits sends the buffer once over the
+    slow link, which is the least that can be."""
+    with Lab(parse(ONE_SLOW)) as lab, ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "1", "5") as ranks:
+        heard(ranks[0], "ready")
+        before = lab.traffic()[2]
+        _, said = ended(ranks, "go\n")
+        after = lab.traffic()[2]
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], said
+    assert re.search(r"3 ranks on 3 machines: .* what binds is gamma's uplink \([0-9.]+ Mbit/s, .*measured: ", said[0])
+    assert said[0].count("what binds") == 1 and not said[1] + said[2], said
+    assert max(after.up - before.up, after.down - before.down) / (5 * NBYTES) == pytest.approx(1.05, abs=0.1), said[0]
+
+
+@pytest.mark.requires_root_network
+def test_rank_0_says_once_what_binds(tmp_path: Path) -> None:
+    file = tmp_path / "one-slow.yaml"
+    file.write_text(ONE_SLOW)
+    with Lab(read(file), file) as lab, ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "1", "1") as ranks:
+        heard(ranks[0], "ready")
+        _, said = ended(ranks, "go\n")
+    assert [rank.returncode for rank in ranks] == [0, 0, 0], said
+    wanted = "what binds is gamma's uplink (50 Mbit/s, the others' median is 200 Mbit/s)"
+    assert said == [f"3 ranks on 3 machines: large all-reduces go by paceline; {wanted}\n", "", ""]
+
+
+@pytest.mark.requires_root_network
 def test_switches_that_nobody_told_of_are_found_and_planned_for() -> None:
     """Two racks whose links are half of what their machines could fill. Taken for one switch, every machine owns a
     quarter, and twice the buffer crosses each rack's link each way; with the racks known, once."""
     with (
         Lab(parse(RACKS)) as lab,
-        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "34", str(CALLS)) as ranks,
+        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "48", str(CALLS)) as ranks,
     ):
         heard(ranks[0], "ready")
         before = {traffic.name: traffic for traffic in lab.traffic()}

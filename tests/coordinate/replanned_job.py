@@ -20,20 +20,24 @@ TIMES = 2
 
 def main(machines: str, policy: str, goes: bool) -> None:
     group, coordinator = joined(machines, policy, fusion_bytes=1 << 20, wait="yield")
-    from paceline.adapt.drift import Pace
-    from paceline.adapt.replanner import Keeper
+    from paceline.adapt.drift import Drift
+    from paceline.adapt.network import AssumedNetwork
+    from paceline.adapt.replanner import Replanner
     from paceline.errors import CommunicationError
 
-    plan_again, replans = Keeper.plan_again, np.zeros(1, np.int64)
+    plan_again, replans = Replanner.plan_again, np.zeros(1, np.int64)
 
-    def counted(self: Keeper, *arguments: object) -> None:
+    def counted(self: Replanner, *arguments: object) -> None:
         if goes and group.rank == 1:
             os._exit(9)
         plan_again(self, *arguments)  # type: ignore[arg-type]
         replans[0] += 1
 
-    Keeper.plan_again = counted  # type: ignore[method-assign]
-    Pace.changed = lambda self, ratio: bool(replans[0] < TIMES)  # type: ignore[method-assign]
+    Replanner.plan_again = counted  # type: ignore[method-assign]
+    measured = AssumedNetwork.measured
+    AssumedNetwork.measured = lambda self, *found: (measured(self, *found)[0], "all links")  # type: ignore[method-assign]
+    AssumedNetwork.slower = lambda self, now: 2.0  # type: ignore[method-assign]
+    Drift.changed = lambda self, *call: 2.0 if replans[0] < TIMES else None  # type: ignore[method-assign]
     mine = random.Random(group.rank)
     seen, step = replans.copy(), 0
     try:

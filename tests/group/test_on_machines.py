@@ -196,10 +196,10 @@ def member(rank: int, host: str, kernel: str = "", cpus: str = "1") -> Any:
 
 def test_places_follow_the_names_of_hosts(file: Path) -> None:
     """Ranks numbered across machines find their places by the machines' names."""
-    from paceline.runtime.placement import Places, given
+    from paceline.runtime.placement import Placements, given
 
     members = [member(rank, host) for rank, host in enumerate(("beta", "alpha", "beta", "alpha", "beta"))]
-    places = Places(given(str(file)), members)
+    places = Placements(given(str(file)), members)
     assert places.of(members).ranks == (1, 3, 0, 2, 4)
     part = places.of(members[1:4])
     assert (part.ranks, part.topology.world) == ((0, 2, 1), 3)
@@ -209,17 +209,17 @@ def test_places_follow_the_names_of_hosts(file: Path) -> None:
 @pytest.mark.parametrize("with_file", [True, False])
 def test_places_know_who_shares_cpus(file: Path, with_file: bool) -> None:
     """Two containers of one host, whose ranks may run on CPUs 0 and 1, and on 1 and 2."""
-    from paceline.runtime.placement import Places, given
+    from paceline.runtime.placement import Placements, given
     from paceline.topology import Cpus
 
     facts = [("alpha", "one", "3"), ("alpha", "one", "3"), ("beta", "one", "6"), ("beta", "one", "4")]
     members = [member(rank, *said) for rank, said in enumerate([*facts, ("beta", "one", "4")])]
-    places = Places(given(str(file) if with_file else None), members)
+    places = Placements(given(str(file) if with_file else None), members)
     for group in (members, members[1:3]):
         machines = places.of(group).topology.machines()
         assert [node.cpus for node, _ in machines] == [Cpus("one", 3), Cpus("one", 3)]
     apart = [member(rank, host, host, "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 3)]
-    machines = Places(None, apart).of(apart).topology.machines()
+    machines = Placements(None, apart).of(apart).topology.machines()
     assert [node.cpus for node, _ in machines] == [Cpus("alpha", 2), Cpus("beta", 2)]
 
 

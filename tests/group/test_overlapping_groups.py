@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from jobs import job, words
+from jobs import PROGRAMS, job, words
 
-PROGRAM = Path(__file__).with_name("overlapping.py")
+PROGRAM = PROGRAMS / "overlapping.py"
 DEADLINE = 60.0
 """Seconds."""
 

@@ -41,7 +41,7 @@ def test_a_rank_on_another_machine(victim: int, tmp_path: Path) -> None:
         told = [rank.error() for number, rank in play.ranks.items() if number != victim]
         assert deadline.remaining() > LIMIT / 2
     for kind, message in told:
-        assert kind in ("RendezvousError", "FailedElsewhere")
+        assert kind == "RendezvousError"
         assert f"rank {victim} (host " in message
         assert "died, or lost its connection to rank 0" in message or "nobody listens" in message
 

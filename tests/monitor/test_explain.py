@@ -107,10 +107,10 @@ def test_a_stall_names_who_is_missing_and_where_the_others_are(
         until((tmp_path / "ready").exists, output)
         (tmp_path / "stop").touch()
         errors = [output / f"rank-{rank}.err" for rank in range(3)]
-        until(lambda: all(path.read_text().count("stalled ") >= 2 for path in errors[:2]), output)
+        until(lambda: all(len(stalls(path)) >= 2 for path in errors[:2]), output)
         pids = [process.pid for process in running.processes]
     for rank in (0, 1):
-        for line, seconds in zip(errors[rank].read_text().splitlines(), (0.5, 1), strict=False):
+        for line, seconds in zip(stalls(errors[rank]), (0.5, 1), strict=False):
             found = re.fullmatch(
                 r"stalled (\S+) s: all_reduce #(\d+) float32\[4096\] AVG; "
                 rf"missing rank 2 \(host \S+, pid {pids[2]}\), last heard of in all_reduce #(\d+) float32\[4096\] AVG, "
@@ -122,7 +122,12 @@ def test_a_stall_names_who_is_missing_and_where_the_others_are(
             assert found, line
             assert int(found[2]) == int(found[3]) + 1
             assert float(found[1]) >= seconds
-    assert errors[2].read_text() == ""
+    assert not stalls(errors[2])
+
+
+def stalls(errors: Path) -> list[str]:
+    """What a rank said of operations; on a busy machine it may have waited to meet the others as well."""
+    return [line for line in errors.read_text().splitlines() if re.match(r"stalled \S+ s: all_reduce", line)]
 
 
 def line_with(mark: str) -> int:
@@ -135,7 +140,7 @@ def test_a_stopped_rank_is_missing_too(tmp_path: Path, output: Path) -> None:
     with job(2, ABSENT_RANK, str(tmp_path), "blocking", output=output, env=env) as running:
         until((tmp_path / "ready").exists, output)
         os.kill(running.processes[1].pid, signal.SIGSTOP)
-        until(lambda: "stalled " in (output / "rank-0.err").read_text(), output)
+        until(lambda: stalls(output / "rank-0.err") != [], output)
         assert f"missing rank 1 (host {socket.gethostname()}, pid {running.processes[1].pid})" in words(output)
         assert ", which did not answer within 0.5 s: it is stopped, or in code that lets no other" in words(output)
         running.processes[1].kill()

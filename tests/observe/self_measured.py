@@ -62,8 +62,8 @@ class Clock:
 
 def figures() -> Any:
     """This rank's; none before its first group."""
-    lookout = runtime().lookout
-    return None if lookout is None else lookout.figures()
+    monitor = runtime().monitor
+    return None if monitor is None else monitor.figures()
 
 
 def starved() -> float:

@@ -10,11 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from jobs import PROGRAMS
 
 from paceline.launch.local import LocalJob
 from paceline.trace import dump
 
-LEAVING = str(Path(__file__).with_name("leaving.py"))
+LEAVING = str(PROGRAMS / "leaving.py")
 DEADLINE = 100.0
 STEPS = 20
 

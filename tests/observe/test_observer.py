@@ -10,21 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stand_ins import FakeCoordinator, FakeCounters, FakeEngine, FakeRecord, operation
 
+from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, decode, encode
 from paceline.observe.news import News
 from paceline.observe.observer import Observer, Source
 from paceline.observe.periodic import seconds_to_next
 from paceline.observe.rates import rates
-from paceline.observe.told import Told
 
 
-def observer(engine: FakeEngine, told: Told | None = None, **coordinators: FakeCoordinator) -> Observer:
+def observer(engine: FakeEngine, annotations: Annotations | None = None, **coordinators: FakeCoordinator) -> Observer:
     by_channel = {int(name.removeprefix("c")): one for name, one in coordinators.items()}
-    return following(engine, told or Told(engine.exposed_ns), lambda: by_channel)
+    return following(engine, annotations or Annotations(engine.exposed_ns), lambda: by_channel)
 
 
-def following(engine: FakeEngine, told: Told, coordinators: Callable[[], Mapping[int, Source]]) -> Observer:
-    return Observer(engine, coordinators, lambda: {5: ("group 0", 2)}, told, 0, 2, capacity=engine.capacity)
+def following(
+    engine: FakeEngine, annotations: Annotations, coordinators: Callable[[], Mapping[int, Source]]
+) -> Observer:
+    return Observer(engine, coordinators, lambda: {5: ("group 0", 2)}, annotations, 0, 2, capacity=engine.capacity)
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.data())
@@ -48,8 +50,8 @@ def test_looking_often_or_seldom_finds_the_same(amounts: list[int], data: st.Dat
     done = set(range(1, begun + 1)) - running
     assert (found.operations, found.unseen) == (begun, 0)
     assert found.bytes == sum(done)
-    told = [event.id for news in heard for event in news.events]
-    assert sorted(told) == sorted(done)
+    annotations = [event.id for news in heard for event in news.events]
+    assert sorted(annotations) == sorted(done)
 
 
 @given(st.integers(1, 50), st.lists(st.integers(1, 60), min_size=1, max_size=8))
@@ -102,7 +104,7 @@ def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
     source = FakeCoordinator(counted=FakeCounters(cache_hits=30, cache_misses=10, oversleep_ns=8_000_000))
     coordinators = {9: source}
     engine = FakeEngine()
-    one = following(engine, Told(engine.exposed_ns), lambda: coordinators)
+    one = following(engine, Annotations(engine.exposed_ns), lambda: coordinators)
     for step in range(4):
         for place, name in enumerate("abc"):
             source.add(FakeRecord(name, submitted_ns=10**9 * step + place, done_ns=10**9 * step + 10))
@@ -118,39 +120,39 @@ def test_counters_are_per_step_and_outlive_their_coordinator() -> None:
 
 def test_a_framework_that_knows_the_steps_is_believed() -> None:
     engine = FakeEngine()
-    told = Told(engine.exposed_ns)
-    one = observer(engine, told)
+    annotations = Annotations(engine.exposed_ns)
+    one = observer(engine, annotations)
     for step in range(20):
         engine.rows += [operation(4 * step + n, size=64 * n) for n in range(1, 5)]
         if step == 9:
             assert one.figures().steps == 10  # guessed from the calls
         if step >= 10:
-            told.steps.add(told, 1_000_000 * step)
+            annotations.steps.add(annotations, 1_000_000 * step)
     found = one.figures()
     assert (found.steps, found.step_ns) == (10, 1_000_000)
 
 
 def test_steps_before_the_figures_begin_are_not_in_them() -> None:
     engine = FakeEngine(capacity=10, rows=[operation(n) for n in range(1, 101)])
-    told = Told(engine.exposed_ns)
+    annotations = Annotations(engine.exposed_ns)
     for step in range(100):
-        told.steps.add(told, step)
-    one = observer(engine, told)
+        annotations.steps.add(annotations, step)
+    one = observer(engine, annotations)
     assert one.figures().steps == 0
-    told.steps.add(told, 100)
+    annotations.steps.add(annotations, 100)
     assert one.figures().steps == 1
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60), st.integers(1, 20))
 def test_own_operations_are_in_no_figure(whose: list[bool], capacity: int) -> None:
     engine = FakeEngine(capacity=100)
-    told = Told(engine.exposed_ns)
-    told.own.add_group(9)
-    one, heard = observer(engine, told), []
+    annotations = Annotations(engine.exposed_ns)
+    annotations.internal.add_group(9)
+    one, heard = observer(engine, annotations), []
     one.follow(heard.append)
     for number, own in enumerate(whose, 1):
         if own and number % 2:
-            told.own.add(5, number)
+            annotations.internal.add(5, number)
         channel = 9 if own and not number % 2 else 5
         state = "running" if number == len(whose) else "done"
         engine.rows.append(operation(number, channel=channel, size=0 if own else 8, state=state))
@@ -165,9 +167,9 @@ def test_own_operations_are_in_no_figure(whose: list[bool], capacity: int) -> No
 
 def test_all_operations_of_a_span_are_own() -> None:
     engine = FakeEngine(rows=[operation(1)])
-    told = Told(engine.exposed_ns)
-    one = observer(engine, told)
-    with told.own.span(5, lambda: len(engine.rows) + 1):
+    annotations = Annotations(engine.exposed_ns)
+    one = observer(engine, annotations)
+    with annotations.internal.span(5, lambda: len(engine.rows) + 1):
         engine.rows += [operation(2), operation(3, state="running")]
         assert one.figures().operations == 1
         engine.rows[2] = operation(3)
@@ -177,13 +179,13 @@ def test_all_operations_of_a_span_are_own() -> None:
 
 def test_waiting_elsewhere_is_exposed_too_and_counts_once() -> None:
     engine = FakeEngine(rows=[operation(1)], exposed=1000)
-    told = Told(engine.exposed_ns)
-    one = observer(engine, told)
-    with told.outside.span():
+    annotations = Annotations(engine.exposed_ns)
+    one = observer(engine, annotations)
+    with annotations.outside.span():
         threading.Event().wait(0.01)
         during = one.figures().exposed_ns
         assert during >= 10_001_000, "also while it lasts"
-        with told.outside.span():
+        with annotations.outside.span():
             engine.exposed += 60 * 10**9  # of the same time
     after = one.figures().exposed_ns
     assert after == 1000 + 60 * 10**9

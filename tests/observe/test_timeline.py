@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stand_ins import FakeCoordinator, FakeEngine, FakeRecord, operation
 
-from paceline.observe.hand_ins import Ready, decode
+from paceline.observe.annotations import Annotations
+from paceline.observe.hand_ins import HandIns, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.observer import Observer
 from paceline.observe.timeline import Timeline
-from paceline.observe.told import Told
 from paceline.trace.listener import Listener, Name
 from paceline.trace.request import wall_ns
 
@@ -47,7 +47,7 @@ class Rank:
     """Rank 1 of the job: answers what it is asked."""
 
     def __init__(self, observer: Observer) -> None:
-        self.ready = Ready(observer)
+        self.ready = HandIns(observer)
         self.listener = Listener(Name(os.geteuid(), JOB, 1, os.getpid()))
         self.asked = threading.Semaphore(0)
         self.thread = threading.Thread(target=self._run)
@@ -72,7 +72,7 @@ class Rank:
 @pytest.fixture
 def others() -> Iterator[tuple[Rank, FakeCoordinator]]:
     source = FakeCoordinator()
-    rank = Rank(Observer(FakeEngine(), lambda: {9: source}, dict, Told(int), 1, 2))
+    rank = Rank(Observer(FakeEngine(), lambda: {9: source}, dict, Annotations(int), 1, 2))
     yield rank, source
     rank.close()
 
@@ -81,7 +81,7 @@ def test_phases_ticks_and_operations(tmp_path: Path, others: tuple[Rank, FakeCoo
     other, theirs = others
     engine, mine = FakeEngine(rows=[operation(1)]), FakeCoordinator()
     mine.add(FakeRecord("before", submitted_ns=1, negotiated_ns=2, done_ns=3))
-    observer = Observer(engine, lambda: {9: mine}, dict, Told(int), 0, 2)
+    observer = Observer(engine, lambda: {9: mine}, dict, Annotations(int), 0, 2)
     path = tmp_path / "timeline.json"
     timeline = Timeline(str(path), observer, Name(os.geteuid(), JOB, 0, os.getpid()), mark_cycles=True)
     now = timeline._origin - wall_ns()

@@ -29,7 +29,7 @@ from paceline.plan.ring import ring
 from paceline.plan.shares import best_shares, busiest
 from paceline.plan.verify import verify
 from paceline.plan.weighted import paceline
-from paceline.topology import Node, Topology
+from paceline.topology import Node, Topology, parse
 
 BYTES = 120_000_000
 every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
@@ -245,3 +245,18 @@ def hall(racks: int) -> Topology:
         "hall",
         Node("switch", "top", None, tuple(Node("switch", f"rack {n}", link(10), one) for n, one in enumerate(each))),
     )
+
+
+@given(ways=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=2, max_size=6))
+def test_links_that_are_slower_one_way_need_no_linear_program(ways: list[tuple[int, int]]) -> None:
+    """Each counts as its slower way: in an all-reduce both carry the same."""
+    nodes = ", ".join(
+        f"{{machine: m{number}, ranks: 1, uplink: {{up: {up}00 Mbit/s, down: {down}00 Mbit/s}}, local: 1 Tbit/s}}"
+        for number, (up, down) in enumerate(ways)
+    )
+    network = Network(parse(f"children: [{nodes}]"))
+    programmed = busiest(network, program.programmed_shares(network))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "programmed_shares", None)
+        found, shares = best_shares(network)
+    assert busiest(found, shares) == pytest.approx(programmed, rel=1e-4)

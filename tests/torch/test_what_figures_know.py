@@ -38,21 +38,21 @@ class Late(torch.autograd.Function):
 
 
 def steps() -> float:
-    lookout = runtime().lookout
-    assert lookout is not None
-    return float(lookout.figures().steps)
+    monitor = runtime().monitor
+    assert monitor is not None
+    return float(monitor.figures().steps)
 
 
 def exposed_seconds() -> float:
-    lookout = runtime().lookout
-    assert lookout is not None
-    return lookout.figures().exposed_ns / 1e9
+    monitor = runtime().monitor
+    assert monitor is not None
+    return monitor.figures().exposed_ns / 1e9
 
 
 def check_steps(rank: int, size: int) -> None:
     weights = [torch.nn.Parameter(torch.ones(4)) for _ in range(3)]
     dist.all_reduce(torch.ones(4))
-    before = runtime().told.steps.count
+    before = runtime().annotations.steps.count
 
     def gradients() -> None:
         for weight in weights:
@@ -65,14 +65,14 @@ def check_steps(rank: int, size: int) -> None:
         gradients()
         derived.step()
         one.step()
-    assert runtime().told.steps.count - before == 6
+    assert runtime().annotations.steps.count - before == 6
     del derived, one
     each = [torch.optim.Adam([weight]) for weight in weights]
     for _ in range(5):
         gradients()
         for optimizer in each:
             optimizer.step()
-    assert runtime().told.steps.count - before == 11
+    assert runtime().annotations.steps.count - before == 11
 
 
 def test_optimizers_tell_when_they_step(ranks: Ranks) -> None:

@@ -1,9 +1,9 @@
 """Batches of a coordinator between machines, whose plans follow the network.
 
-The engine counts the large batches of all-reduces, which come in one order on all ranks. After a window of them the
-ranks agree on how long these took, in a group of their own and beside whatever else they do: of every batch, the time
-of the rank that waited least. If that has changed for good, no rank begins a further batch than all have begun; once
-those are done all measure their links, plan again and go on.
+The engine counts the large batches of all-reduces, which come in one order on all ranks. Twice a second the ranks
+agree on how long the last of them took, in a group of their own and beside whatever else they do: of every batch, the
+time of the rank that waited least. If that has changed for good, no rank begins a further batch than all have begun;
+once those are done all measure their links, plan again and go on.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import WINDOW, Call, Keeper
-from paceline.observe.periodic import Regularly
+from paceline.adapt.replanner import Call, Replanner
+from paceline.observe.periodic import Periodic
 
 _SECONDS = 0.5
-"""From one look to the next: what changes for good can wait."""
+"""From one look to the next."""
+_FEWEST, _MOST = 2, 8
+"""Batches that are looked at together."""
 _REST_SECONDS = 0.002
 """From one look to the next at whether batches have come to rest."""
 
@@ -36,19 +38,19 @@ class AdaptiveBatches:
         self,
         coordinator: Any,
         data: Any,
-        keeper: Keeper,
+        replanner: Replanner,
         group: Callable[[], Any],
         notify: Callable[[int, Callable[[], None]], None],
     ) -> None:
         """data: the native group of the batches. group: makes another one of the same ranks, for agreeing and
         measuring; on all ranks, at about the same time. notify: see `Runtime.notify`."""
-        self._coordinator, self._data, self._keeper = coordinator, data, keeper
+        self._coordinator, self._data, self._replanner = coordinator, data, replanner
         self._make, self._notify = group, notify
         self._group: Any = None
         self._next = 0  # batches that were looked at, or were passed over
         self._closed = False
         self._lock = threading.Lock()
-        self._looks = Regularly(self._look, "paceline-adapt")
+        self._looks = Periodic(self._look, "paceline-adapt")
 
     def close(self) -> None:
         """Batches go on by the plans that they have. What is being agreed or measured is given up."""
@@ -60,7 +62,7 @@ class AdaptiveBatches:
 
     def _look(self) -> float:
         try:
-            if self._coordinator.large_batches()[0] >= self._next + WINDOW and self._open():
+            if self._coordinator.large_batches()[0] >= self._next + _FEWEST and self._open():
                 self._look_at_the_last()
         except _engine.CommunicationError:  # a rank is lost, or has left: whoever misses it says so
             return threading.TIMEOUT_MAX
@@ -73,18 +75,20 @@ class AdaptiveBatches:
             return not self._closed
 
     def _look_at_the_last(self) -> None:
-        """The last window, all of whose batches are over on all ranks."""
+        """The last batches that are over on all ranks, of those that nobody has looked at."""
+        looked = self._next
         self._agreed(np.zeros(1))  # all look now: who looked half a second ago has gone on since
         self._next = int(self._agreed(np.array([float(self._coordinator.large_batches()[0])]))[0])
+        wanted = min(self._next - looked, _MOST)
         count, last = self._coordinator.large_batches()  # of all `count`, bytes and nanoseconds of the last
-        first = self._next - WINDOW - (count - len(last))
-        window = last[first : first + WINDOW] if first >= 0 else []
-        seconds = np.full(WINDOW, -1.0)
+        first = self._next - wanted - (count - len(last))
+        window = last[first : first + wanted] if first >= 0 else []
+        seconds = np.full(wanted, -1.0)
         seconds[: len(window)] = [nanoseconds / 1e9 for _, nanoseconds in window]
         seconds = self._agreed(seconds)
         if (seconds < 0).any():  # some rank has forgotten some batch
             return
-        ratio = self._keeper.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds)
+        ratio = self._replanner.changed([Call("all_reduce", nbytes) for nbytes, _ in window], seconds)
         if ratio is not None:
             self._plan_again(ratio)
 
@@ -95,7 +99,7 @@ class AdaptiveBatches:
             while not self._coordinator.holds():
                 time.sleep(_REST_SECONDS)
             self._agreed(np.zeros(1))  # and so are the others
-            self._keeper.plan_again(ratio, self._group)
+            self._replanner.plan_again(ratio, self._group)
             self._next = self._coordinator.large_batches()[0]
         except BaseException as error:
             # The others may have made their plans, and different ones never end.

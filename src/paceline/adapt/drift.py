@@ -1,37 +1,83 @@
-"""When a group's pace has changed for good. No clock, no group: the same ratios give the same verdicts on all ranks."""
+"""When a group's pace has changed for good. No clock, no group: the same calls give the same verdicts on all ranks.
+
+A call's evidence is the logarithm of how many times as long as usual it took, summed up for as long as it points one
+way: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954. And nothing is measured before calls have lost as
+much time as measuring takes.
+"""
 
 from __future__ import annotations
 
-CHANGED = 1.25
-"""By this factor, or its inverse, a pace must differ from the usual to be suspicious: noise stays below, the loss of
-a link's third does not."""
-PATIENCE, MOST_PATIENCE = 2, 128
-"""Suspicious windows in a row after which the change is taken to be for good; twice as many each time that links turn
-out to be as they were: then it was something else, busy cores mostly, and measuring makes that no better."""
+import math
+from statistics import median
+
+_NOISE = math.log(1.12)
+"""What every call is allowed to differ."""
+_MOST = math.log(2)
+"""What one call can say: anything may hold up a single one."""
+_PROOF = 1.9 * (_MOST - _NOISE)
+"""Two calls in a row that take twice the usual time prove a change, or four of 1.5 times, or ten of 1.25 times."""
+_SETTLING = 8
+"""Calls that show what is usual."""
+_MOST_PATIENCE = 128
 
 
-class Pace:
-    """Ratios of the time that collectives took to the time that was predicted, window after window.
+class Drift:
+    """Of a group whose links can be measured in `prices[0]` seconds, and then, should that explain nothing, more widely
+    in `prices[1]`, and so on.
 
-    The usual ratio is 1 until something was measured, and then the first one after it: what the prediction leaves out
-    is no reason to measure again.
+    What is usual is what was predicted, until links turn out to be as they were: then it was something else, busy cores
+    mostly, and what the next calls take is usual from then on. Each time that happens, the next measurement has to be
+    worth twice as much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *prices: float) -> None:
+        self._prices = prices
+        self.step = 0
+        """Which of them is the next."""
+        self._patience = 1
         self._usual: float | None = 1.0
-        self._suspicious = 0
-        self._patience = PATIENCE
+        self._settling: list[float] = []
+        self._slower, self._faster = _Run(), _Run()
 
-    def changed(self, ratio: float) -> bool:
-        """Whether the network should be measured, after a window with this ratio."""
+    def changed(self, expected: float, took: float) -> float | None:
+        """After a call that should have taken `expected` seconds: how many times as long as usual calls take, if the
+        network should be measured."""
+        ratio = took / expected
         if self._usual is None:
-            self._usual = ratio
-        relative = ratio / self._usual
-        self._suspicious = 0 if 1 / CHANGED < relative < CHANGED else self._suspicious + 1
-        return self._suspicious >= self._patience
+            self._settling.append(ratio)
+            if len(self._settling) == _SETTLING:
+                self._usual = median(self._settling)
+            return None
+        step = math.log(max(ratio, 1e-9) / self._usual)
+        for run, evidence in ((self._slower, step), (self._faster, -step)):
+            run.add(evidence, expected, took)
+            lost = abs(run.took - self._usual * run.expected)
+            if run.evidence >= _PROOF and lost >= self._patience * self._prices[self.step]:
+                return run.took / (self._usual * run.expected)
+        if self._slower.evidence == self._faster.evidence == 0:
+            self.step = 0
+        return None
 
     def measured(self, others: bool) -> None:
         """Links have been measured. others: they were not what they had been taken for."""
-        self._patience = PATIENCE if others else min(2 * self._patience, MOST_PATIENCE)
-        self._usual = None
-        self._suspicious = 0
+        if not others and self.step + 1 < len(self._prices):
+            self.step += 1
+            return
+        self.step = 0
+        self._patience = 1 if others else min(2 * self._patience, _MOST_PATIENCE)
+        self._usual, self._settling = 1.0 if others else None, []
+        self._slower, self._faster = _Run(), _Run()
+
+
+class _Run:
+    """Calls since there is evidence, and their seconds."""
+
+    def __init__(self) -> None:
+        self.evidence = self.expected = self.took = 0.0
+
+    def add(self, evidence: float, expected: float, took: float) -> None:
+        self.evidence += min(evidence, _MOST) - _NOISE
+        self.expected += expected
+        self.took += took
+        if self.evidence <= 0:
+            self.evidence = self.expected = self.took = 0.0

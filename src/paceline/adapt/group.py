@@ -1,10 +1,11 @@
 """A group between machines that notices when its network is not what its plans were made for.
 
 The large all-reduces, all-gathers and reduce-scatters are counted, which gives the same number on all ranks. After each
-window of them the ranks agree on how long these took: of every call, the time of the rank that waited least. They look
-at it a window later, so that nobody is held up whose peers are some calls behind. If that has changed for good, all
-measure their links, between two operations, and plan again. Broadcasts are not counted: their root is done when its
-last bytes are in a socket, and ranks beside it sooner than the link.
+window of them, one call where that takes long, the ranks agree on how long these took: of every call, the time of the
+rank that waited least. No rank may be held up whose peers are some calls behind: they agree, too, on how many calls any
+of them ran ahead, and look at what they agreed on after twice as many. If the pace has changed for good, all measure
+their links, between two operations, and plan again. Broadcasts are not counted: their root is done when its last bytes
+are in a socket, and ranks beside it sooner than the link.
 """
 
 from __future__ import annotations
@@ -18,49 +19,51 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import WINDOW, Call, Keeper
+from paceline.adapt.call_times import CallTimes, Counted, Events
+from paceline.adapt.replanner import Call, Replanner
 from paceline.group.buffers import write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
-from paceline.trace.event import Event
 
 LARGE = 1 << 20
 """Bytes of a call from which its time is that of the links."""
-
-Events = Callable[[int], Sequence[Any]]
-"""Of the engine, those with higher numbers than this."""
-
-
-class _Counted(NamedTuple):
-    sequence: int
-    call: Call
+_WINDOW, _WINDOW_SECONDS = 8, 0.02
+"""Calls that ranks agree on together, or fewer that should take so long: to agree takes a hundredth of that."""
+_MOST_LEFT = 4 * _WINDOW
+"""Calls that are not over somewhere, or were forgotten, when their turn has come: the oldest of more are given up."""
+_CAUTIOUS = 16
+"""Calls after which ranks look at what they agreed on first, before they know how far any of them runs ahead."""
 
 
 class _Agreement(NamedTuple):
-    """Seconds of every call on the rank that waited least, known once the operation is over; negative where some rank
-    cannot tell."""
+    """Seconds of every call on the rank that waited least, negative where some rank cannot tell, and then minus the
+    most calls that any rank ran ahead: known once the operation is over. due: the number of the call before which it is
+    looked at."""
 
-    calls: Sequence[Call]
-    seconds: npt.NDArray[np.float64]
+    calls: Sequence[Counted]
+    values: npt.NDArray[np.float64]
     operation: Operation
+    due: int
 
 
 class AdaptiveGroup:
     """The native group, with large collectives counted; everything else goes straight to it."""
 
-    def __init__(self, home: Host, native: Any, keeper: Keeper, events: Events) -> None:
-        self._home = home
+    def __init__(self, runtime: Host, native: Any, replanner: Replanner, events: Events) -> None:
+        self._runtime = runtime
         self._native = native
         native.at_once_below = LARGE
         for name in dir(native):
             if name.endswith(("_array", "_tensor")):
                 setattr(self, name, getattr(native, name))  # small calls pay nothing for the large ones
-        self._events = events
-        self._keeper = keeper
+        self._replanner = replanner
+        self._call_times = CallTimes(native.channel, events)
         self._agreement: _Agreement | None = None
-        self._calls: list[_Counted] = []
-        self._seen = 0  # the number of the last event that was looked at
-        self._under_way: deque[Any] = deque(maxlen=2 * WINDOW)
+        self._calls: list[Counted] = []  # that were not agreed on
+        self._count = 0  # of all
+        self._under_way: deque[Any] = deque()
+        self._ahead = 0  # the most calls that were under way when another one began
+        self._patience: int | None = None  # calls from agreeing to looking at it, once that is known
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._native, name)
@@ -83,54 +86,50 @@ class AdaptiveGroup:
     def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
         if nbytes < LARGE:
             return call()
-        # A window is looked at when the next is full: by then its calls are over, also where they overlap.
-        if len(self._calls) == 2 * WINDOW:
-            window = self._calls[:WINDOW]
-            del self._calls[:WINDOW]
-            self._look_at(window)
-        self._calls.append(_Counted(self._native.sequence, Call(collective, nbytes)))
+        while self._under_way and self._under_way[0].done():
+            self._under_way.popleft()
+        self._ahead = max(self._ahead, len(self._under_way))
+        if self._agreement is not None and self._count >= self._agreement.due:
+            self._look_at(self._agreement)
+        if self._agreement is None and self._enough():
+            self._agreement = self._agree()
+        self._calls.append(Counted(self._native.sequence, Call(collective, nbytes)))
+        self._count += 1
         operation = call()
         if operation is not None:
             self._under_way.append(operation)
         return operation
 
-    def _look_at(self, window: Sequence[_Counted]) -> None:
-        last, self._agreement = self._agreement, None
-        if last is not None and (ratio := self._changed(last)) is not None:
-            for operation in self._under_way:
-                operation.wait()
-            self._under_way.clear()
-            told = self._home.told
-            with told.outside.span(), told.own.span(self._native.channel, lambda: self._native.sequence):
-                self._keeper.plan_again(ratio, self._native)
-            self._calls.clear()
-        else:
-            self._agreement = self._agree(window)
+    def _enough(self) -> bool:
+        """Whether there is a window of calls, but for the last one: where calls overlap, that is not over yet."""
+        window = self._calls[:-1]
+        if len(window) >= _WINDOW or self._patience is None:
+            return len(window) >= _WINDOW
+        return sum(self._replanner.expected(one.call) for one in window) >= _WINDOW_SECONDS
 
-    def _changed(self, agreement: _Agreement) -> float | None:
-        agreement.operation.wait()
-        if (agreement.seconds < 0).any():  # some rank has forgotten some call, or was still at it
-            return None
-        return self._keeper.changed(agreement.calls, agreement.seconds)
-
-    def _agree(self, window: Sequence[_Counted]) -> _Agreement:
-        seconds = self._seconds(window)
-        data, least = write(seconds), _engine.OPS["MIN"]
-        self._home.told.own.add(self._native.channel, self._native.sequence)
+    def _agree(self) -> _Agreement:
+        window, self._calls = self._calls[-_MOST_LEFT:-1], self._calls[-1:]
+        values = np.append(self._call_times.seconds(window, self._calls), -float(self._ahead))
+        data, least = write(values), _engine.OPS["MIN"]
+        self._runtime.annotations.internal.add(self._native.channel, self._native.sequence)
         native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
-        return _Agreement([counted.call for counted in window], seconds, Operation(self._home, native, [data]))
+        patience = _CAUTIOUS if self._patience is None else self._patience
+        return _Agreement(window, values, Operation(self._runtime, native, [data]), self._count + patience)
 
-    def _seconds(self, window: Sequence[_Counted]) -> npt.NDArray[np.float64]:
-        """What every call took here; negative where that is not known."""
-        mine = (event for event in map(Event._make, self._events(self._seen)) if event.channel == self._native.channel)
-        events = {(event.sequence, event.collective): event for event in mine}
-        seconds = np.full(len(window), -1.0)
-        before = 0
-        for index, counted in enumerate(window):
-            event = events.get((counted.sequence, counted.call.collective))
-            if event is not None and event.end_ns > 0:
-                # What overlaps with the call before counts once.
-                seconds[index] = (event.end_ns - max(event.start_ns, before)) / 1e9
-                before = event.end_ns
-                self._seen = event.id
-        return seconds
+    def _look_at(self, agreement: _Agreement) -> None:
+        agreement.operation.wait()
+        self._agreement = None
+        *_, ahead = agreement.values.tolist()
+        self._patience = 1 + 2 * int(-ahead)
+        seconds = agreement.values[:-1]
+        known = np.flatnonzero(seconds >= 0)
+        over = int(known[-1]) + 1 if len(known) else 0
+        self._calls[:0] = agreement.calls[over:]  # not over yet on some rank
+        ratio = self._replanner.changed([one.call for one in agreement.calls[:over]], seconds[:over])
+        if ratio is None:
+            return
+        for operation in self._under_way:
+            operation.wait()
+        self._under_way.clear()
+        self._replanner.plan_again(ratio, self._native)
+        self._calls.clear()

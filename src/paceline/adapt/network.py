@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
+from paceline.plan.relabel import relabel
 from paceline.topology import Link, Topology
+from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
 from paceline.topology.labels import speeds
-from paceline.topology.measured import Load
+from paceline.topology.measured import Measured
 from paceline.topology.relink import relink
 
 _MOST_NAMES = 8
+_USUAL = 32 << 20
+"""Bytes of a large all-reduce."""
 _OTHER = 1.1
-"""By this factor a link's speed must differ from what it was taken for to count as another."""
+"""By this factor a link's speed must differ from what it was taken for, or from another's, to count as another."""
+_TELLS = 5e8
+"""Bytes per second above which it is the rank that is measured, and not the link."""
 
 
-class Assumed:
+class AssumedNetwork:
     """What the plans of a group take its network for: `placement.ranks[i]` sits at place i of its topology."""
 
     def __init__(self, placement: Placement) -> None:
@@ -38,12 +45,25 @@ class Assumed:
             self._seconds[key] = line.seconds(nbytes)
         return self._seconds[key]
 
-    def measured(self, found: Placement, loads: Sequence[Load]) -> tuple[Placement, str]:
+    def slower(self, now: Placement) -> float:
+        """How many times as long a large all-reduce by the present plan should take if the network is this."""
+        choice = pick("all_reduce", self.placement.topology, _USUAL)
+        place = {rank: place for place, rank in enumerate(now.ranks)}
+        plan = relabel(choice.plan, [place[rank] for rank in self.placement.ranks])
+        there = cost(plan, now.topology, _USUAL, choice.chunk or _USUAL).line
+        return there.seconds(_USUAL) / self.seconds("all_reduce", _USUAL)
+
+    def measured(self, found: Placement, measured: Measured) -> tuple[Placement, str]:
         """The network as it was found, see `relink`, and its links in words; none if they are what they were taken for,
-        by and large."""
-        now = relink(self.placement, found, loads)
+        by and large, as far as one can tell.
+        """
+        factor = max(_OTHER, measured.spread)
+        found = replace(found, topology=alike(found.topology, factor))
+        now = relink(self.placement, found, measured.loads)
         before, links = dict(_links(self.placement.topology)), dict(_links(now.topology))
-        if before.keys() == links.keys() and not any(_other(link, before[name]) for name, link in links.items()):
+        if before.keys() == links.keys() and not any(
+            _other(link, before[name], factor) for name, link in links.items()
+        ):
             return now, ""
         news = []
         for name, link in links.items():
@@ -52,9 +72,12 @@ class Assumed:
         return now, ", ".join(news)
 
 
-def _other(link: Link, known: Link) -> bool:
-    ratios = link.up / known.up, link.down / known.down
-    return not all(1 / _OTHER < ratio < _OTHER for ratio in ratios)
+def _other(link: Link, known: Link, factor: float) -> bool:
+    return any(_differ(*ways, factor) for ways in ((link.up, known.up), (link.down, known.down)))
+
+
+def _differ(now: float, known: float, factor: float) -> bool:
+    return min(now, known) < _TELLS and not 1 / factor < now / known < factor
 
 
 def _links(topology: Topology) -> Iterator[tuple[str, Link]]:

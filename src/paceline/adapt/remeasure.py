@@ -1,42 +1,53 @@
-"""Measuring the links of a group that is at work."""
+"""Measuring the links of a group that is about to work, or at work."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 
-from paceline import topology
 from paceline.group.group import Group
 from paceline.group.host import Host
-from paceline.measure.links import measure
+from paceline.measure.uplinks import uplinks
 from paceline.rendezvous import Member
-from paceline.topology.discover import Placement, RankFacts, by_machine
-from paceline.topology.infer import infer
-from paceline.topology.measured import Load
-
-LONGEST_STREAM = 0.2
-"""Seconds for each direction between two machines: the job waits meanwhile."""
+from paceline.topology import Link
+from paceline.topology.discover import Placement, RankFacts, by_machine, place
+from paceline.topology.infer import Explanation, explain
+from paceline.topology.measured import Measured
 
 
-def links(home: Host, native: Any, members: Sequence[Member], timeout: float) -> tuple[Placement, Sequence[Load]]:
-    """What the links between the members' machines are now, and what was measured when all sent at once.
+def links(
+    runtime: Host, native: Any, members: Sequence[Member], timeout: float, switches: bool
+) -> tuple[Placement, Measured]:
+    """What the links between the members' machines are now, and what was measured; see `uplinks`.
 
     Collective, and the same on all ranks: rank 0 concludes, for processors differ in the last digits.
     """
-    group = Group(home, native, timeout)
+    group = Group(runtime, native, timeout)
     facts = [RankFacts(member.machine, member.host) for member in members]
-    measured = measure(group, by_machine(facts), LONGEST_STREAM)
-    text, ranks = "", np.arange(group.size)
-    if group.rank == 0:
-        found = infer(facts, measured)
-        text, ranks = topology.dump(found.topology), np.array(found.ranks)
-    group.broadcast(ranks, 0)
-    return Placement(topology.parse(_told(group, text), "what rank 0 found"), tuple(ranks.tolist())), measured.loads
+    measured = uplinks(group, by_machine(facts), switches)
+    found = _read(_annotations(group, _written(explain(measured)) if group.rank == 0 else ""))
+    return place(facts, found.uplinks, found.locals, found.switches), measured
 
 
-def _told(group: Group, text: str) -> str:
+def _written(found: Explanation) -> str:
+    switches = [(sorted(below), astuple(link)) for below, link in found.switches]
+    return json.dumps([list(map(astuple, found.uplinks)), list(map(astuple, found.locals)), switches])
+
+
+def _read(text: str) -> Explanation:
+    uplinks, locals, switches = json.loads(text)
+    return Explanation(
+        tuple(Link(*link) for link in uplinks),
+        tuple(Link(*link) for link in locals),
+        tuple((frozenset(below), Link(*link)) for below, link in switches),
+    )
+
+
+def _annotations(group: Group, text: str) -> str:
     """What rank 0 says, on every rank."""
     said = np.frombuffer(text.encode(), np.uint8).copy()
     size = np.array([len(said)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -10,61 +11,81 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paceline.adapt.drift import Pace
-from paceline.adapt.network import Assumed
+from paceline.adapt.drift import Drift
+from paceline.adapt.network import AssumedNetwork
 from paceline.topology.discover import Placement
-from paceline.topology.measured import Load
+from paceline.topology.measured import Measured
+from paceline.topology.switches import LEAST_MACHINES
 
 log = logging.getLogger("paceline.plan")
 
-WINDOW = 8
-"""Calls that are looked at together."""
+_PRICE, _PRICE_OF_SWITCHES = 0.3, 2.0
+"""Seconds that measuring the machines' own links takes, about, and looking for links that they share, at least."""
+_EXPLAINS = math.log(1.1)
+"""By so much of a logarithm other links must change what calls should take, and the way that calls have changed: else
+noise was measured, or a link that does not matter. How much calls really lose on a link that binds no model knows."""
 
-Measure = Callable[[Any], tuple[Placement, Sequence[Load]]]
-"""Collective: measures the links of a native group, see `links`; the same on all ranks."""
+Measure = Callable[[Any, bool], tuple[Placement, Measured]]
+"""Collective: measures the links of a native group, and whether machines share some, see `links`; the same on all
+ranks."""
 Plans = Callable[[Placement], Any]
 
 
 class Call(NamedTuple):
-    """A collective of `Assumed.seconds`."""
+    """A collective of `AssumedNetwork.seconds`."""
 
     collective: str
     nbytes: int
 
 
-class Keeper:
+class Replanner:
     """Of one native group. All ranks tell it the same, in the same order, so all come to the same."""
 
     def __init__(self, native: Any, placement: Placement, measure: Measure, plans: Plans) -> None:
         self._native = native
         self._measure, self._plans = measure, plans
-        self._assumed = Assumed(placement)
-        self._pace = Pace()
+        self._assumed = AssumedNetwork(placement)
+        machines = sum(1 for _ in placement.topology.machines())
+        self._drift = Drift(_PRICE, _PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else Drift(_PRICE)
+
+    def expected(self, call: Call) -> float:
+        """Seconds that this call should take."""
+        return self._assumed.seconds(*call)
 
     def changed(self, calls: Sequence[Call], seconds: npt.NDArray[np.float64]) -> float | None:
-        """How many times as long as planned these calls took, if the network is no longer what plans were made for.
+        """How many times as long as usual calls take, if the network is no longer what plans were made for.
 
-        seconds: of every call, on the rank that waited least.
+        seconds: of every call, on the rank that waited least; what is negative is not known.
         """
-        expected = sum(self._assumed.seconds(*call) for call in calls)
-        ratio = float(seconds.sum()) / expected
-        return ratio if self._pace.changed(ratio) else None
+        for call, took in zip(calls, seconds.tolist(), strict=True):
+            ratio = self._drift.changed(self.expected(call), took) if took >= 0 else None
+            if ratio is not None:
+                return ratio
+        return None
 
     def plan_again(self, ratio: float, between: Any) -> None:
         """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in.
 
-        Where the links are what they were taken for, plans stay.
+        Links that machines share take seconds to find, so they are looked for where the machines' own explain nothing,
+        and more time was lost since. Where nothing explains it, plans stay.
         """
         start = time.monotonic()
-        placement, news = self._assumed.measured(*self._measure(between))
+        placement, news = self._assumed.measured(*self._measure(between, self._drift.step > 0))
+        if news and not self._explains(placement, ratio):
+            news = ""
         if news:
             self._native.set_plans(self._plans(placement))
-            self._assumed = Assumed(placement)
-        self._pace.measured(bool(news))
+            self._assumed = AssumedNetwork(placement)
+        self._drift.measured(bool(news))
         if self._native.rank == 0:
             log.warning(
-                "collectives take %.2g times what their plans should take: the links were measured, in %.1f s, and %s",
+                "collectives take %.2g times as long as usual: the links were measured, in %.1f s, and %s",
                 ratio,
                 time.monotonic() - start,
-                f"plans made again: {news}" if news else "are what they were taken for, so plans stay",
+                f"plans made again: {news}" if news else "explain nothing of that, so plans stay",
             )
+
+    def _explains(self, now: Placement, ratio: float) -> bool:
+        """Whether calls should take so much longer, or less, on this network."""
+        slower = math.log(self._assumed.slower(now))
+        return (slower if ratio > 1 else -slower) >= _EXPLAINS

@@ -54,7 +54,7 @@ class Coordinator:
     Raises ValueError for what cannot be meant, and as `Group` does once the coordinator has failed.
     """
 
-    def __init__(self, home: Host, native: Any, options: Options, timeout: float) -> None:
+    def __init__(self, runtime: Host, native: Any, options: Options, timeout: float) -> None:
         """Collective over the ranks of `native`, a native group of `home`. `timeout`: seconds, for every request.
 
         Raises ValueError, on all ranks, if their options differ.
@@ -62,12 +62,13 @@ class Coordinator:
         self.rank: int = native.rank
         self.size: int = native.size
         self.options = options
-        self._home = home
+        self._runtime = runtime
         self._closed = False
         channel = _agree(native, options)
-        members = home.membership(native.channel).members
+        members = runtime.membership(native.channel).members
         control, data = (
-            home.subgroup(native.channel, range(self.size), channel + extra, timeout, home.plans) for extra in (0, 1)
+            runtime.subgroup(native.channel, range(self.size), channel + extra, timeout, runtime.plans)
+            for extra in (0, 1)
         )
         self._channels = (control.channel, data.channel)
         machines: dict[str, int] = {}
@@ -91,7 +92,7 @@ class Coordinator:
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
         self._following = self._follow(native.channel, channel + _AGREEING, data, timeout)
-        home.show(self._channels[-1], self)
+        runtime.show(self._channels[-1], self)
         self._listen()
 
     def all_reduce(
@@ -181,7 +182,7 @@ class Coordinator:
 
     def when_over(self, request: Request, then: Callable[[], None]) -> None:
         """Call `then` once when this request is over, well or not: on the engine's thread, or right here if it is."""
-        self._home.notify(request.id, then)
+        self._runtime.notify(request.id, then)
 
     def join(self) -> Request:
         """This rank has no more requests; done when all ranks have joined. Its `last` is the rank that was the last."""
@@ -220,30 +221,30 @@ class Coordinator:
             self._tuning.close()
         if self._following is not None:
             self._following.close()
-            self._home.forget(self._channels[0] + _AGREEING)
-        self._home.hide(self._channels[-1])
+            self._runtime.forget(self._channels[0] + _AGREEING)
+        self._runtime.hide(self._channels[-1])
         self._native.close()
         for channel in self._channels:
-            self._home.forget(channel)
+            self._runtime.forget(channel)
 
     def _follow(self, parent: int, channel: int, data: Any, timeout: float) -> AdaptiveBatches | None:
         """Plans follow the network, but for those of `graph`, whose batches may go over several groups."""
-        keeper = self._home.keeper(data, timeout)
-        if keeper is None or self.options.policy == "graph" or self.options.autotune_policy:
+        replanner = self._runtime.replanner(data, timeout)
+        if replanner is None or self.options.policy == "graph" or self.options.autotune_policy:
             return None
         from paceline.adapt.batches import AdaptiveBatches
 
         def group() -> Any:
-            self._home.told.own.add_group(channel)
-            return self._home.subgroup(parent, range(self.size), channel, timeout, self._home.plans)
+            self._runtime.annotations.internal.add_group(channel)
+            return self._runtime.subgroup(parent, range(self.size), channel, timeout, self._runtime.plans)
 
-        return AdaptiveBatches(self._native, data, keeper, group, self._home.notify)
+        return AdaptiveBatches(self._native, data, replanner, group, self._runtime.notify)
 
     def _begin_tuning(self) -> None:
         if self.options.policy != "board":
             log.warning("autotune: nothing is tuned with policy %s, only with board", self.options.policy)
             return
-        path = self._home.settings.autotune_log
+        path = self._runtime.settings.autotune_log
         policy = self.options.autotune_policy and self.size > 1
         if not policy and not self.options.autotune:
             return
@@ -256,12 +257,12 @@ class Coordinator:
         self._tuning = None
 
     def _listen(self) -> None:
-        self._home.notify(self._native.sayings_id, self._say)
+        self._runtime.notify(self._native.sayings_id, self._say)
 
     def _say(self) -> None:
         for sentence in self._native.sayings():
             log.warning("%s", sentence)
-        if self._home.usable and not self._closed:
+        if self._runtime.usable and not self._closed:
             self._listen()
 
 
@@ -270,13 +271,13 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
 
     Raises ValueError, on all ranks, if their options differ.
     """
-    home = group.home
-    chosen = Options.wished(home.settings) if options is None else options
-    if options is None and home.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
+    runtime = group.runtime
+    chosen = Options.wished(runtime.settings) if options is None else options
+    if options is None and runtime.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
         log.warning("autotune: nothing is tuned, because both the policy and the size of batches were set")
-    if options is None and group.size < home.settings.size:  # who shares ranks with others cannot time steps
+    if options is None and group.size < runtime.settings.size:  # who shares ranks with others cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
-    return Coordinator(home, group.native, chosen, group.timeout)
+    return Coordinator(runtime, group.native, chosen, group.timeout)
 
 
 @lru_cache(maxsize=4096)

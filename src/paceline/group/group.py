@@ -27,8 +27,8 @@ class Group:
     With `async_op=True` a collective returns an `Operation` at once, otherwise it returns when it is over.
     """
 
-    def __init__(self, home: Host, native: Any, timeout: float) -> None:
-        self._home = home
+    def __init__(self, runtime: Host, native: Any, timeout: float) -> None:
+        self._runtime = runtime
         self._native = native
         self._timeout = timeout
         self.rank: int = native.rank
@@ -36,9 +36,9 @@ class Group:
         self.channel: int = native.channel
 
     @property
-    def home(self) -> Host:
+    def runtime(self) -> Host:
         """The process's runtime, which this group lives in."""
-        return self._home
+        return self._runtime
 
     @property
     def native(self) -> Any:
@@ -247,8 +247,8 @@ class Group:
             return None
         same = [rank for rank in range(self.size) if everyone[rank, 0] == 1 and everyone[rank, 1] == part]
         ranks = sorted(same, key=lambda rank: (int(everyone[rank, 2]), rank))
-        native = self._home.subgroup(self._native.channel, ranks, int(everyone[ranks[0], 3]), self._timeout)
-        return Group(self._home, native, self._timeout)
+        native = self._runtime.subgroup(self._native.channel, ranks, int(everyone[ranks[0], 3]), self._timeout)
+        return Group(self._runtime, native, self._timeout)
 
     def abort(self, reason: str = "asked to") -> None:
         """Make every unfinished and later operation of this group raise `Aborted` on every rank."""
@@ -257,7 +257,7 @@ class Group:
     def close(self) -> None:
         """Leave this group; the links to the other processes stay for other groups, until the process ends."""
         self._native.close()
-        self._home.forget(self._native.channel)
+        self._runtime.forget(self._native.channel)
 
     def __enter__(self) -> Group:
         return self
@@ -294,7 +294,7 @@ class Group:
             refuse(**numbers)
             raise
         if async_op:
-            return Operation(self._home, native, buffers)
+            return Operation(self._runtime, native, buffers)
         for buffer in buffers:
             buffer.give_back()
         return None

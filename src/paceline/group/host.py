@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from paceline.observe.told import Told
+from paceline.observe.annotations import Annotations
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
 from paceline.topology import Topology
@@ -34,7 +34,7 @@ class Host(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def told(self) -> Told:
+    def annotations(self) -> Annotations:
         """What this rank's figures are told, beside what the engine counts."""
         ...
 
@@ -58,7 +58,7 @@ class Host(Protocol):
         """A native group of these ranks of the group with channel `parent`. timeout: seconds for each collective."""
         ...
 
-    def keeper(self, native: Any, timeout: float) -> Any:
+    def replanner(self, native: Any, timeout: float) -> Any:
         """What keeps the plans of this group to its network; None on one machine."""
         ...
 

@@ -16,14 +16,14 @@ class Operation:
     Do not touch its arrays until it is done. They stay alive even if you drop this object.
     """
 
-    def __init__(self, home: Host, native: Any, buffers: Sequence[Buffer]) -> None:
-        self._home = home
+    def __init__(self, runtime: Host, native: Any, buffers: Sequence[Buffer]) -> None:
+        self._runtime = runtime
         self._native = native
         self._buffers = buffers
         self._given_back = False
 
     def __del__(self) -> None:
-        self._home.dropped(self)
+        self._runtime.dropped(self)
 
     def done(self) -> bool:
         """Whether it is over, well or not; never waits."""

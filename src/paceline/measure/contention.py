@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from threading import Thread
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline.group.group import Group
 from paceline.group.operation import Operation
-from paceline.topology.measured import Load, Matrix
+from paceline.topology.measured import Load
 
-_PIECES = 64
+Pieces = npt.NDArray[np.uint8]
+
 _SMALLEST, _LARGEST = 4 << 10, 1 << 20
-"""Bytes of a piece, of which an unhindered machine sends about `_PIECES` in a round."""
+"""Bytes of the first pieces, and of the longest."""
+_ALIKE = 16
+"""After so many the next ones are twice as long: a round takes hardly longer than meant on any link, and few pieces."""
 _SETTLING = 0.3
 """Of a round: until then TCP finds out what it gets."""
 _IN_FLIGHT = 4
@@ -28,16 +32,15 @@ def loaded(
     machines: Sequence[Sequence[int]],
     parts: Sequence[Sequence[int]],
     schedules: Sequence[Sequence[Sequence[int]]],
-    alone: Matrix,
     seconds: float,
     end: float,
 ) -> list[Load]:
     """The machines of every part send to each other at once, by their first ranks; all parts at the same time.
 
     machines: the ranks of each. parts: of machines, without a common one. schedules: of each part, rounds as of
-    `crowds`; who is through begins anew until all are. alone[i, j]: bytes per second that a
-    machine gets when nobody else sends. seconds: of a round. end: by `time.monotonic()`; no round but the first begins
-    later on any rank, and those that did not begin are left out. Collective; every rank returns the same.
+    `crowds`; who is through begins anew until all are. seconds: of a round. end: by `time.monotonic()`; no round but
+    the first begins later on any rank, and those that did not begin are left out. Collective; every rank returns the
+    same.
     """
     count = max(map(len, schedules))
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
@@ -51,12 +54,7 @@ def loaded(
         part, sends_to = parts[mine], schedules[mine][turn % len(schedules[mine])]
         place = part.index(own)
         target, source = part[sends_to[place]], part[sends_to.index(place)]
-        got[turn] = _both_ways(
-            group,
-            (machines[target][0], _size(alone[own, target], seconds)),
-            (machines[source][0], _size(alone[source, own], seconds)),
-            seconds,
-        )
+        got[turn] = _both_ways(group, machines[target][0], machines[source][0], seconds)
     everyone = np.empty((group.size, done))
     group.all_gather(everyone, got[:done].copy())
     loads = []
@@ -74,62 +72,69 @@ def _all_have_time(group: Group, end: float) -> bool:
     return bool(has[0])
 
 
-def _size(rate: float, seconds: float) -> int:
-    return int(min(max(rate * seconds / _PIECES, _SMALLEST), _LARGEST))
+def _size(number: int) -> int:
+    """Bytes of a round's piece with this number."""
+    return int(min(_SMALLEST << number // _ALIKE, _LARGEST))
 
 
-def _both_ways(group: Group, to: tuple[int, int], source: tuple[int, int], seconds: float) -> float:
-    """Bytes per second that came from the one while this rank sent to the other; each a rank, and bytes of a piece."""
+def _both_ways(group: Group, target: int, source: int, seconds: float) -> float:
+    """Bytes per second that came from the one rank while this one sent to the other."""
     failed: list[BaseException] = []
 
     def sending() -> None:
         try:
-            _send(group, *to, seconds)
+            _send(group, target, seconds)
         except BaseException as error:
             failed.append(error)
 
     sender = Thread(target=sending, name="paceline-check-send")
     sender.start()
     try:
-        return _receive(group, *source, seconds)
+        return _receive(group, source)
     finally:
         sender.join()
         if failed:
             raise failed[0]
 
 
-def _send(group: Group, peer: int, size: int, seconds: float) -> None:
-    more, under_way = np.full(size, _MORE, np.uint8), deque[Operation | int | None]()
+def _send(group: Group, peer: int, seconds: float) -> None:
+    under_way = deque[Operation | int | None]()
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        under_way.append(group.send(more, peer, async_op=True))
+    left, number = _MORE, 0
+    while left:
+        if left != _MORE or time.monotonic() >= end:
+            left = min(left, _IN_FLIGHT) - 1  # as many as the receiver waits for: it must not be left waiting
+        under_way.append(group.send(np.full(_size(number), left, np.uint8), peer, async_op=True))
+        number += 1
         if len(under_way) == _IN_FLIGHT:
             _finish(under_way.popleft())
-    # As many as the receiver waits for: it must not be left waiting.
-    last = [np.full(size, left, np.uint8) for left in reversed(range(_IN_FLIGHT))]
-    under_way += [group.send(piece, peer, async_op=True) for piece in last]
     for operation in under_way:
         _finish(operation)
 
 
-def _receive(group: Group, peer: int, size: int, seconds: float) -> float:
-    pieces = [np.empty(size, np.uint8) for _ in range(_IN_FLIGHT)]
+def _receive(group: Group, peer: int) -> float:
+    """Bytes per second, from the first moment on at which TCP has found out what it gets."""
     begun = time.monotonic()
-    under_way = deque(group.recv(piece, peer, async_op=True) for piece in pieces)
+    posted = 0
+    pieces, under_way = deque[Pieces](), deque[Operation | int | None]()
+    sizes: list[int] = []
     arrived: list[float] = []
     left = _MORE
     while left:
+        while left == _MORE and len(pieces) < _IN_FLIGHT:
+            pieces.append(np.empty(_size(posted), np.uint8))
+            under_way.append(group.recv(pieces[-1], peer, async_op=True))
+            posted += 1
         _finish(under_way.popleft())
-        piece = pieces[len(arrived) % _IN_FLIGHT]
+        piece = pieces.popleft()
         arrived.append(time.monotonic() - begun)
+        sizes.append(len(piece))
         left = int(piece[0])
-        if left == _MORE:
-            under_way.append(group.recv(piece, peer, async_op=True))
-    times = np.array(arrived)
-    steady = times[(times >= _SETTLING * seconds) & (times <= seconds)]
-    if len(steady) < 3:
-        steady = times  # too few to leave any out
-    return size / max(float(np.polyfit(np.arange(len(steady)), steady, 1)[0]), 1e-9)
+    times, come = np.array(arrived), np.cumsum(sizes)
+    # Between two arrivals: one who had to wait for a core sees many at once, and the slope of few says nothing then.
+    first = int(np.searchsorted(times, _SETTLING * times[-1], side="right")) - 1
+    first = max(0, min(first, len(times) - 2))
+    return float((come[-1] - come[first]) / max(times[-1] - times[first], 1e-9))
 
 
 def _finish(operation: Operation | int | None) -> None:

@@ -30,39 +30,41 @@ _LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
 _MOST_IN_CROWDS = MOST_ROUNDS + 1
 """Among more machines, switches are not looked for."""
 _WITHIN_SECONDS = 5.0
-_SHORTEST_STREAM, _LONGEST_STREAM = 0.02, 0.6
-"""Seconds; few machines leave time for the longest."""
+_SHORTEST_STREAM, _LONGEST_STREAM, _LONGEST_WITHIN = 0.02, 0.6, 0.2
+"""Seconds, between machines and within one; few machines leave time for the longest."""
 _ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
 """Bytes, see `send_stream`."""
 
 
-def measure(group: Group, machines: Sequence[Sequence[int]], longest: float = _LONGEST_STREAM) -> Measured:
+def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
     """Measure between machines, from the first rank of each to the first ranks of others, and within each.
 
-    machines: the ranks of each; longest: seconds for one direction between two. Collective; every rank returns the
-    same. Takes less than a minute.
+    machines: the ranks of each. Collective; every rank returns the same. Takes less than a minute.
     """
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
-    within = np.array(_within(group, machines[own], longest / 3))
+    within = np.array(_within(group, machines[own]))
     group.barrier()
     begun, waited = time.monotonic(), waited_seconds()
     schedule = rounds(count, MOST_ROUNDS)
-    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS, longest)
+    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS)
     # What a moment's noise made slow is fast the second time.
     again = packed(slow_paths(rate), _ROUNDS_AGAIN)
     if again:
-        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS, longest)
+        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS)
         rate = np.fmax(rate, second)
-    local = _of_first_ranks(group, machines, within)
-    loads = _crowded(group, machines, rate, min(longest, _LONGEST_ROUND))
+    local = of_first_ranks(group, machines, within)
+    loads = crowded(group, machines, rate, _LONGEST_ROUND)
     share = (waited_seconds() - waited) / (time.monotonic() - begun)
-    shares = _of_first_ranks(group, machines, np.array([share]))[:, 0]
+    shares = of_first_ranks(group, machines, np.array([share]))[:, 0]
     return Measured(rate, latencies, local[:, 0], local[:, 1], loads, waited=shares)
 
 
-def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:
-    """All machines at once, then those below each switch that this shows, and so on down."""
+def crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:
+    """All machines at once, then those below each switch that this shows, and so on down.
+
+    rate: that of `Measured`; longest: seconds of a round. None where the machines are too few, or too many.
+    """
     if not LEAST_MACHINES <= len(machines) <= _MOST_IN_CROWDS:
         return ()
     carried = alone(own_speeds(rate))
@@ -72,7 +74,7 @@ def _crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, long
     while parts:
         schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
         seconds = min(longest, left / max(map(len, schedules)))
-        loads = loaded(group, machines, parts, schedules, carried, seconds, end)
+        loads = loaded(group, machines, parts, schedules, seconds, end)
         found += loads
         parts = _next(group, len(machines), loads, carried)
         left /= 2
@@ -90,13 +92,13 @@ def _next(group: Group, machines: int, loads: Sequence[Load], carried: Matrix) -
     return [np.flatnonzero(part_of == number).tolist() for number in range(int(part_of.max()) + 1)]
 
 
-def _within(group: Group, ranks: Sequence[int], longest: float) -> tuple[float, float]:
+def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
     """Best rate and latency between the first rank and the others; nan where it is alone.
 
     The best: all of them share the machine's memory, and what is slower waited for a core.
     """
     found = []
-    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), longest)
+    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), _LONGEST_WITHIN)
     for rank in ranks[1:]:
         if group.rank == ranks[0]:
             delay = latency(group, rank)
@@ -117,7 +119,6 @@ def _between(
     own: int,
     schedule: Sequence[Round],
     seconds: float,
-    longest: float,
 ) -> tuple[Matrix, Matrix]:
     """The rates and latencies of the pairs in `schedule`, within about `seconds`; every rank returns the same."""
     end = time.monotonic() + seconds
@@ -133,20 +134,20 @@ def _between(
         latencies[other] = latency(group, peer)  # and so both are here
         for sender in pair:
             if own == sender:
-                meant = min((end - time.monotonic()) / (1.5 * left), longest)
+                meant = min((end - time.monotonic()) / (1.5 * left), _LONGEST_STREAM)
                 late = meant < _SHORTEST_STREAM
                 send_stream(group, peer, max(meant, _SHORTEST_STREAM), _ENOUGH_LATE if late else _ENOUGH_BETWEEN)
             else:
                 rates[other] = receive_stream(group, peer)
             left -= 1
     return (
-        _of_first_ranks(group, machines, rates).T.copy(),
-        _of_first_ranks(group, machines, latencies),
+        of_first_ranks(group, machines, rates).T.copy(),
+        of_first_ranks(group, machines, latencies),
     )
 
 
-def _of_first_ranks(group: Group, machines: Sequence[Sequence[int]], mine: Matrix) -> Matrix:
-    """One row from each machine's first rank."""
+def of_first_ranks(group: Group, machines: Sequence[Sequence[int]], mine: Matrix) -> Matrix:
+    """One row from each machine's first rank, of the rows that all ranks bring. Collective."""
     everyone = np.empty((group.size, len(mine)))
     group.all_gather(everyone, mine)
     return everyone[[ranks[0] for ranks in machines]]

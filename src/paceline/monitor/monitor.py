@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
-from paceline.monitor.source_line import users_line
+from paceline.monitor.answers import Answers
+from paceline.monitor.coordinators import Coordinators
 from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
-from paceline.monitor.watchdog import Watch
-from paceline.observe.told import Told
-from paceline.settings.parsers import MetricsAddress
+from paceline.monitor.watchdog import Watchdog
+from paceline.monitor.whereabouts import Locate, Whereabouts
+from paceline.observe.annotations import Annotations
 from paceline.settings.settings import Settings
-from paceline.trace.dump import MAX_EVENTS
 from paceline.trace.listener import Name
-from paceline.trace.request import Request, of_records, wall_ns
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.metrics.server import Server
     from paceline.observe.figures import Figures
-    from paceline.observe.hand_ins import Ready
-    from paceline.observe.observer import Engine, Observer, Source
-    from paceline.observe.periodic import Regularly
+    from paceline.observe.observer import Engine, Observer
+    from paceline.observe.periodic import Periodic
     from paceline.observe.timeline import Timeline
     from paceline.report.gather import Gathering, Pair
-
-log = logging.getLogger("paceline")
-
-_RANK = re.compile(r"rank (\d+) \(host .*, pid (\d+)\)$")
-_PATIENCE = 0.5
-"""Seconds for a missing rank to say where it is."""
-_LONGEST_LINE = 8192
 
 
 class Known(Protocol):
@@ -46,12 +35,12 @@ class Known(Protocol):
     def ranks(self) -> Sequence[int]: ...
 
 
-class Lookout:
-    """Of one rank, from its first group on. Costs nothing until something is asked for.
+class Monitor:
+    """What others see of one rank, from its first group on. It costs nothing until somebody asks for something.
 
     me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
-    this rank, for `paceline trace`. timeout: seconds that the job's operations may take, if they are told no others.
-    told, elsewhere: see `Observer`.
+    this rank, for `paceline trace`. locate: see `Whereabouts`. timeout: seconds that the job's operations may take, if
+    they are given no others. annotations, elsewhere: see `Observer`.
     """
 
     def __init__(
@@ -62,16 +51,16 @@ class Lookout:
         rank: int,
         me: str,
         trace: Callable[[], bytes],
+        locate: Locate,
         timeout: float,
-        told: Told,
+        annotations: Annotations,
         elsewhere: int,
     ) -> None:
         self._job, world = next(iter(groups.items()))
         self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
-        self._trace = trace
-        self._told, self._elsewhere = told, elsewhere
-        self._coordinators: dict[int, Source] = {}
-        self._closed: list[Request] = []
+        self._annotations, self._elsewhere = annotations, elsewhere
+        self.coordinators = Coordinators(keep_closed=bool(settings.trace), look=self._look_if_anybody_wants)
+        """Those of this process, as others see them."""
         self._gathering: Gathering | None = None
         self._server: Server | None = None
         self._groups = groups
@@ -79,14 +68,13 @@ class Lookout:
         self._observer: Observer | None = None
         self._lock = threading.Lock()
         self._timeline: Timeline | None = None
-        self._looker: Regularly | None = None
+        self._looker: Periodic | None = None
         self._seconds = 0.25
-        self._ready: Ready | None = None
         patience = settings.stall_seconds
         patience = DEFAULT_SECONDS if patience is None else patience
-        stalls = Stalls(engine, me, patience, timeout, self._whereabouts)
+        stalls = Stalls(engine, me, patience, timeout, Whereabouts(self._job, locate))
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
-        self._watch = Watch(self._name, stalls, self._answer)
+        self._watchdog = Watchdog(self._name, stalls, Answers(trace, lambda: self.observer))
 
     @property
     def observer(self) -> Observer:
@@ -95,12 +83,11 @@ class Lookout:
             if self._observer is None:
                 from paceline.observe.observer import Observer
 
-                coordinators = self._coordinators
                 self._observer = Observer(
                     self._engine,
-                    lambda: dict(coordinators),
+                    self.coordinators.open,
                     self._named,
-                    self._told,
+                    self._annotations,
                     self._rank,
                     self._size,
                     elsewhere=self._elsewhere,
@@ -115,34 +102,18 @@ class Lookout:
             self._gathering = Gathering(pair, self._job, self._rank, self._size)
             self.keep_looking()
         if self._settings.metrics is not None and self._server is None:
-            self._server = self._serve_metrics(self._settings.metrics)
+            from paceline.metrics.serve import serve
+
+            self._server = serve(self._settings.metrics, self._settings, self._me, self.figures)
+            if self._server is not None:
+                self.keep_looking()
 
     def keep_looking(self) -> None:
         """From now on miss nothing: look often enough that the rings never run over."""
         if self._looker is None:
-            from paceline.observe.periodic import Regularly
+            from paceline.observe.periodic import Periodic
 
-            self._looker = Regularly(self._look, "paceline-looker")
-
-    def show(self, channel: int, coordinator: Source) -> None:
-        """Let it be seen from here. channel: of the group that carries its data."""
-        self._coordinators[channel] = coordinator
-
-    def hide(self, channel: int) -> None:
-        """A coordinator closes: take in what it has done, if anybody wants to know."""
-        if channel in self._coordinators and (self._looker is not None or self._timeline is not None):
-            self.observer.look()
-        closed = self._coordinators.pop(channel, None)
-        if closed is not None and self._settings.trace:
-            self._closed = (self._closed + of_records(channel, closed.records(), wall_ns()))[-MAX_EVENTS:]
-
-    def requests(self) -> list[Request]:
-        """The last of all coordinators, as they ended; of those that are closed only if a dump will be written."""
-        shift = wall_ns()
-        found = dict(self._coordinators).items()
-        return self._closed + [
-            request for channel, one in found for request in of_records(channel, one.records(), shift)
-        ]
+            self._looker = Periodic(self._look, "paceline-looker")
 
     def figures(self) -> Figures:
         """Of this rank, as they are now."""
@@ -172,7 +143,7 @@ class Lookout:
             if self._looker is not None:
                 each.callback(self._looker.close)
             each.callback(self.stop_timeline)
-            each.callback(self._watch.close)
+            each.callback(self._watchdog.close)
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report
@@ -184,22 +155,9 @@ class Lookout:
             others, missing = gathering.receive()
             leave(make([figures, *others], missing), place)
 
-    def _serve_metrics(self, address: MetricsAddress) -> Server | None:
-        try:
-            from paceline.metrics.collector import RankCollector
-            from paceline.metrics.server import Server
-        except ImportError:
-            log.warning("no metrics: they need the package prometheus_client (pip install 'paceline[metrics]')")
-            return None
-        first = address.low + self._settings.local_rank
-        try:
-            server = Server(address, first, self._settings.metrics_token or "", RankCollector(self.figures))
-        except OSError as error:
-            log.warning("no metrics at %s, ports %d to %d: %s", address.host, first, address.high, error)
-            return None
-        self.keep_looking()
-        log.info("%s serves metrics at http://%s:%d/metrics", self._me, address.host, server.port)
-        return server
+    def _look_if_anybody_wants(self) -> None:
+        if self._looker is not None or self._timeline is not None:
+            self.observer.look()
 
     def _look(self) -> float:
         from paceline.observe.periodic import seconds_to_next
@@ -207,43 +165,9 @@ class Lookout:
         self._seconds = seconds_to_next(self.observer.look(), self._seconds)
         return self._seconds
 
-    def _answer(self, question: str) -> bytes:
-        words = question.split()
-        if words == ["trace"]:
-            return self._trace()
-        if words == ["line"]:
-            return users_line().encode()
-        if words == ["figures"]:
-            from paceline.observe.figures import encode
-
-            return encode(self.figures())
-        if len(words) == 2 and words[0] == "ready":
-            if self._ready is None:
-                from paceline.observe.hand_ins import Ready
-
-                self._ready = Ready(self.observer)
-            return self._ready.since(int(words[1]))
-        raise ValueError(f"no such question: {question!r:.100}")
-
-    def _whereabouts(self, who: str) -> str:
-        """Where in its program a rank of this machine is now; empty for one that is elsewhere."""
-        from paceline.trace.asking import Silence, question
-
-        found = _RANK.search(who)
-        if found is None:
-            return ""
-        name = Name(os.geteuid(), self._job, int(found[1]), int(found[2]))
-        try:
-            answer = question(name, "line", bytes.decode, _PATIENCE, _LONGEST_LINE)
-        except OSError:  # there may be no such sockets here
-            return ""
-        if isinstance(answer, Silence):
-            return f"which {answer.reason}"
-        return f"now at {answer}" if answer else ""
-
     def _named(self) -> dict[int, tuple[str, int]]:
         return {
             channel: (group.name, len(group.ranks))
             for channel, group in dict(self._groups).items()
-            if not self._told.own.has_group(channel)
+            if not self._annotations.internal.has_group(channel)
         }

@@ -11,7 +11,7 @@ from paceline.trace.listener import Listener, Name
 _CLOSE_SECONDS = 2.0
 
 
-class Watch:
+class Watchdog:
     """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for three times a minute."""
 
     def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:

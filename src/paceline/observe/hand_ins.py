@@ -22,7 +22,7 @@ class HandIn(NamedTuple):
     submitted_ns: int
 
 
-class Ready:
+class HandIns:
     """Remembers the last 8192 requests that ended, from now on."""
 
     def __init__(self, observer: Observer) -> None:
@@ -40,7 +40,7 @@ class Ready:
 
 
 def decode(data: bytes) -> list[HandIn]:
-    """What `Ready.since` gave. Raises ValueError if it is something else."""
+    """What `HandIns.since` gave. Raises ValueError if it is something else."""
     try:
         return [HandIn(int(c), int(b), str(n), int(s)) for c, b, n, s in json.loads(data)]
     except (ValueError, TypeError, RecursionError) as error:

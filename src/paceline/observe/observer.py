@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
 from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
-from paceline.observe.told import Told
 from paceline.observe.waits import Wait
 from paceline.trace.clocks import Meeting, is_meeting, meeting
 from paceline.trace.event import Event
@@ -46,15 +46,19 @@ class Engine(Protocol):
 
 
 class Observer:
-    """Thread-safe. By channel: `coordinators` of this process; names and sizes of its `groups`. told: by this process.
-    elsewhere: ranks of the job on other machines. capacity: of the engine's ring."""
+    """Follows the operations of one process. Thread-safe.
+
+    coordinators, groups: this process's, by channel; of the groups their names and sizes. annotations: what the process
+    tells beside what the engine counts. elsewhere: how many ranks of the job are on other machines. capacity: events in
+    the engine's ring.
+    """
 
     def __init__(
         self,
         engine: Engine,
         coordinators: Callable[[], Mapping[int, Source]],
         groups: Callable[[], Mapping[int, tuple[str, int]]],
-        told: Told,
+        annotations: Annotations,
         rank: int,
         size: int,
         *,
@@ -62,7 +66,7 @@ class Observer:
         capacity: int = 4096,
     ) -> None:
         self._engine, self._coordinators, self._groups = engine, coordinators, groups
-        self._told = told
+        self._annotations = annotations
         self._rank, self._size, self._elsewhere, self._capacity = rank, size, elsewhere, capacity
         self._lock = threading.Lock()
         self._listeners: list[Callable[[News], None]] = []
@@ -104,7 +108,7 @@ class Observer:
                     self._take_event(event, named=event.channel in coordinators)
             for request in requests:
                 self._take_request(request)
-            if not self._told.steps.count and not self._steps.count:
+            if not self._annotations.steps.count and not self._steps.count:
                 self._nameless.settle(gone)
             news = News(tuple(events), tuple(requests))
             for listener in self._listeners:
@@ -151,14 +155,14 @@ class Observer:
 
     def _counted(self) -> tuple[float, int]:
         """Steps and their median time: of who knows, else by names, else by rows of calls."""
-        if self._told.steps.count:
-            return self._told.steps.count - self._known_before, self._told.steps.median_ns
+        if self._annotations.steps.count:
+            return self._annotations.steps.count - self._known_before, self._annotations.steps.median_ns
         if self._steps.count:
             return self._steps.count, self._steps.median_ns
         return round(self._nameless.count, 3), self._nameless.median_ns
 
     def _exposed_ns(self) -> int:
-        return self._engine.exposed_ns() + self._told.outside.total_ns()
+        return self._engine.exposed_ns() + self._annotations.outside.total_ns()
 
     def _new_events(self) -> tuple[list[Event], set[int], int]:
         """The operations that ended since the last look, the ids of Paceline's own, and how many went by unseen.
@@ -170,12 +174,12 @@ class Observer:
         if not rows:
             self._running = 0
             return [], set(), 0
-        own = {event.id for event in rows if event in self._told.own}
+        own = {event.id for event in rows if event in self._annotations.internal}
         first, newest = rows[0].id, rows[-1].id
         if not self._since:
             self._since = rows[0].enqueue_ns
             if first != 1:
-                self._exposed_before, self._known_before = self._exposed_ns(), self._told.steps.count
+                self._exposed_before, self._known_before = self._exposed_ns(), self._annotations.steps.count
             gone = 0
         elif newest - self._settled <= self._capacity:
             gone = 0

@@ -11,7 +11,7 @@ _CLOSE_SECONDS = 5.0
 log = logging.getLogger("paceline")
 
 
-class Regularly:
+class Periodic:
     """Calls `action` at once, and again as many seconds later as it returns. An exception is logged and ends it."""
 
     def __init__(self, action: Callable[[], float], name: str) -> None:

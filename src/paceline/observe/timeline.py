@@ -12,7 +12,7 @@ from paceline.observe.hand_ins import MAX_BYTES, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
-from paceline.observe.periodic import Regularly
+from paceline.observe.periodic import Periodic
 from paceline.trace import live
 from paceline.trace.asking import questions
 from paceline.trace.chrome import operation
@@ -51,7 +51,7 @@ class Timeline:
         self._stream.write(self._head())
         observer.look()  # what ended before is not part of it
         observer.follow(self._news.append)
-        self._thread: Regularly | None = Regularly(self._round, "paceline-timeline")
+        self._thread: Periodic | None = Periodic(self._round, "paceline-timeline")
 
     def close(self) -> None:
         """Write what there is and end the file."""

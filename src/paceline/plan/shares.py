@@ -31,13 +31,13 @@ _FEW = 256
 def best_shares(network: Network) -> tuple[Network, Shares]:
     """The shares that keep the busiest link busy for the shortest time, and the network with the nodes that combine.
 
-    On two levels in closed form where that reaches the bound, else by linear programming.
+    On two levels in closed form where machines' links bind, else by linear programming.
     """
     if network.world == 1:
         return network, {}
     least = bound(network, 1).seconds
-    shares = _two_levels(network)
-    if shares is not None and busiest(network, shares) <= least * _EXACT:
+    shares = _two_levels(network, least)
+    if shares is not None:
         return network, shares
     from paceline.plan.program import programmed_shares  # SciPy takes half a second to load
 
@@ -86,16 +86,18 @@ def _loads(network: Network, shares: Shares) -> Iterator[tuple[float, float, int
             held = kept
 
 
-def _two_levels(network: Network) -> Shares | None:
+def _two_levels(network: Network, bound: float) -> Shares | None:
     """M machines, u_i the slower way of machine i's link: it can own x_i of every item as long as
-    1 + (M-2) x_i <= T* u_i; the room that is left goes into equal parts. None for deeper trees."""
+    1 + (M-2) x_i <= T u_i; the room that is left goes into equal parts. None for deeper trees, and where that does not
+    reach T, the bound for links that are as slow both ways: then it is not machines' links that bind."""
     nodes = network.combining
     top = nodes[0]  # parents come first
     if any(len(list(network.above(leaf))) > 2 for leaf in network.leaves):
         return None
     parts = network.parts[top]
-    least = bound(network, 1).seconds
-    limits = [max(0.0, least * _slowest(network, part, top) - 1) / max(1, len(parts) - 2) for part in parts]
+    speeds = [_slowest(network, part, top) for part in parts]
+    least = max(bound, 2 * (len(parts) - 1) / sum(speeds))
+    limits = [max(0.0, least * speed - 1) / max(1, len(parts) - 2) for speed in speeds]
     owned = level_out(limits if len(parts) > 2 else [1.0] * len(parts))
     if owned is None:
         return None
@@ -103,7 +105,7 @@ def _two_levels(network: Network) -> Shares | None:
     shares[top] = [
         x / len(network.span[part]) for x, part in zip(owned, parts, strict=True) for _ in network.span[part]
     ]
-    return shares
+    return shares if busiest(network, shares) <= least * _EXACT else None
 
 
 def _slowest(network: Network, part: int, top: int) -> float:

@@ -11,7 +11,7 @@ from paceline.runtime.completions import Completions
 from paceline.runtime.native import Engine
 
 
-class Serving:
+class EngineThread:
     """Serves `engine` on a thread of its own, on the CPUs `cpus` (none: wherever the process runs), until `close`."""
 
     def __init__(self, engine: Engine, cpus: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from paceline.settings.settings import Settings
 from paceline.trace import dump as trace
 
 
-class Records:
+class FlightRecorder:
     """Of the process with this name. Not thread-safe."""
 
     def __init__(self, process: str, settings: Settings) -> None:
@@ -40,6 +40,11 @@ class Records:
         error.group = self.groups[channel].ranks
         if member := self._members.get(culprit):
             error.rank, error.host, error.pid = self._rank_of(member), member.host, member.pid
+
+    def locate(self, who: str) -> tuple[int, int] | None:
+        """The rank in the job and the process id of the rank that peers call so; None where it is not known."""
+        member = self._members.get(who)
+        return None if member is None else (self._rank_of(member), member.pid)
 
     def add_failure(self, channel: int, message: str) -> bool:
         """What failed a group, and where the user's program was; False if this group had failed already."""

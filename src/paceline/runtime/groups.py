@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from paceline import _engine
 from paceline.errors import CommunicationError
 from paceline.group.host import Plans
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import Engine
-from paceline.runtime.placement import Places, given
+from paceline.runtime.placement import Placements, given
+from paceline.runtime.plans import tell
 from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
 if TYPE_CHECKING:
-    from paceline.adapt.replanner import Keeper, Measure
+    from paceline.adapt.replanner import Measure, Replanner
 
 Failing = Callable[[CommunicationError, str, bool], None]
 """`failed(error, culprit, alone)`: called before `error` is raised. culprit: what peers call whom to blame, or empty.
@@ -30,7 +35,7 @@ class Groups:
         self.plans = plans
         self._algorithm = settings.algorithm
         self._given = given(settings.topology)
-        self._places: Places | None = None  # known with the first group
+        self._placements: Placements | None = None  # known with the first group
         self._memberships: dict[int, Membership] = {}
 
     @property
@@ -40,8 +45,8 @@ class Groups:
 
     def check(self, members: Sequence[Member]) -> None:
         """Raises RendezvousError if these cannot be the ranks of the job, whose first group they would be."""
-        if self._places is None:
-            Places(self._given, members)
+        if self._placements is None:
+            Placements(self._given, members)
 
     def make(
         self,
@@ -56,15 +61,37 @@ class Groups:
 
         Raises RendezvousError if it is the first group and these cannot be the ranks of the job.
         """
-        if self._places is None:
-            self._places = Places(self._given, membership.members)
-        here = self._places.of(membership.members)
+        if self._placements is None:
+            self._placements = Placements(self._given, membership.members)
+        here = self._placements.of(membership.members)
         entries = (plans or self.plans)(here.topology, here.ranks, self._algorithm)
         group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         if not membership.one_machine:
             group.set_pace(stream_rate(here, entries, membership.rank))
         self._memberships[channel] = membership
         return group
+
+    def survey(self, native: Any, measure: Measure, new: bool) -> None:
+        """Measure the network of the job where nobody has said what it is, see `Replanner`, and plan for it; this group
+        and those that follow know it from now on. Rank 0 says what was chosen.
+
+        Collective, right after a group between machines was made. new: it is the first one of this process. Where it is
+        not the first one of all, nothing is measured.
+        """
+        membership = self.membership(native.channel)
+        assert self._placements is not None
+        here, news = self._placements.of(membership.members), ""
+        if not self._placements.known and self._algorithm is None and _everywhere(native, new):
+            from paceline.adapt.network import AssumedNetwork
+
+            found, news = AssumedNetwork(here).measured(*measure(native, False))
+            if news:
+                here = found
+                self._placements.learn(here, membership.members)
+                native.set_plans(self._planned(native, membership, here))
+        if new and membership.rank == 0:
+            said = any(member.speed for member in membership.members)  # else nobody took a link for anything
+            tell(here.topology, news if said else "", self._algorithm)
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. CommunicationError if there is none."""
@@ -81,20 +108,30 @@ class Groups:
         """All groups were closed."""
         self._memberships.clear()
 
-    def keeper(self, native: Any, measure: Measure) -> Keeper | None:
+    def replanner(self, native: Any, measure: Measure) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
 
-        measure: measures the links between its members, see `Keeper`.
+        measure: measures the links between its members, see `Replanner`.
         """
         membership = self.membership(native.channel)
         if membership.one_machine or self._algorithm is not None:
             return None
-        from paceline.adapt.replanner import Keeper
+        from paceline.adapt.replanner import Replanner
 
-        def plan_again(found: Placement) -> Mapping[str, Sequence[Any]]:
-            entries = self.plans(found.topology, found.ranks, None)
-            native.set_pace(stream_rate(found, entries, membership.rank))
-            return entries
+        assert self._placements is not None
+        plan = partial(self._planned, native, membership)
+        return Replanner(native, self._placements.of(membership.members), measure, plan)
 
-        assert self._places is not None
-        return Keeper(native, self._places.of(membership.members), measure, plan_again)
+    def _planned(self, native: Any, membership: Membership, found: Placement) -> Mapping[str, Sequence[Any]]:
+        """Plans for a group whose network was measured, and the pace of its streams."""
+        entries = self.plans(found.topology, found.ranks, None)
+        native.set_pace(stream_rate(found, entries, membership.rank))
+        return entries
+
+
+def _everywhere(native: Any, mine: bool) -> bool:
+    """Whether it is so on all ranks."""
+    word = np.array([float(mine)])
+    dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
+    native.all_reduce(word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)
+    return bool(word[0])

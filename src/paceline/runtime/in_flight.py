@@ -7,7 +7,7 @@ import contextlib
 from paceline.group.host import Ending
 
 
-class Unheld:
+class InFlight:
     """Until such an operation is over the engine uses its memory: here it lives on. Threads may share this."""
 
     def __init__(self) -> None:

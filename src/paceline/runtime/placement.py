@@ -42,7 +42,7 @@ def given(path: str | None) -> Given | None:
         return Given(path, problem=str(error))
 
 
-class Places:
+class Placements:
     """The network of a job, and which place in it every process has. Raises RendezvousError if these cannot be."""
 
     def __init__(self, file: Given | None, members: Sequence[Member]) -> None:
@@ -52,7 +52,13 @@ class Places:
             raise RendezvousError(f"PACELINE_TOPOLOGY: {file.problem}")
         else:
             found = _fitted(file.path, file.topology, members)
-        self._topology = _on_cpus(found, members).topology
+        self.known = file is not None
+        """Whether somebody said what the links are."""
+        self.learn(_on_cpus(found, members), members)
+
+    def learn(self, found: Placement, members: Sequence[Member]) -> None:
+        """The network of the job, whose ranks are `members`, is this."""
+        self._topology = found.topology
         self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
 
     def of(self, members: Sequence[Member]) -> Placement:

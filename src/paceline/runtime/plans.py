@@ -1,4 +1,4 @@
-"""The plans of a group in the engine's form, and a word in the log on why they were chosen."""
+"""The plans of a group in the engine's form, and a word in the log on what was chosen and why."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import logging
 from collections.abc import Sequence
 
 from paceline.plan.choice import Choice
-from paceline.plan.choose import COLLECTIVES, choose
+from paceline.plan.choose import COLLECTIVES, choose, pick
 from paceline.plan.wire import PlanEntry, to_wire
 from paceline.topology import Topology
+from paceline.topology.judge import MOST_NAMES, binding
 
 log = logging.getLogger("paceline.plan")
+
+_LARGE = 32 << 20
+"""Bytes of a buffer that is large anywhere."""
 
 
 def plans(
@@ -26,8 +30,25 @@ def plans(
     chosen = {collective: choose(collective, topology, ranks, algorithm) for collective in COLLECTIVES}
     for collective, choices in chosen.items():
         for choice in choices:
-            log.info("%s of %d ranks: %s", collective, topology.world, choice.reason)
+            log.debug("%s of %d ranks: %s", collective, topology.world, choice.reason)
     return {collective: list(map(_entry, choices)) for collective, choices in chosen.items() if choices}
+
+
+def tell(topology: Topology, news: str, algorithm: str | None) -> None:
+    """Log which all-reduce serves large buffers and what binds: a warning where a link is slower than others, or than
+    its interface says, for nobody may know of it.
+
+    news: links that are not what they were taken for, in words. algorithm: the one that was asked for.
+    """
+    binds = binding(topology)
+    if not binds and not news and not log.isEnabledFor(logging.INFO):
+        return
+    machines = sum(len(ranks) > 0 for _, ranks in topology.machines())
+    said = f"{topology.world} ranks on {machines} machines: large all-reduces go by "
+    said += algorithm or pick("all_reduce", topology, _LARGE).name
+    said += f"; what binds is {', '.join(binds[:MOST_NAMES])}" if binds else "; no link is slower than the others"
+    said += f"; links were measured: {news}" if news else ""
+    log.log(logging.WARNING if binds or news else logging.INFO, "%s", said)
 
 
 def _entry(choice: Choice) -> PlanEntry:

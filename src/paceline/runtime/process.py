@@ -16,7 +16,7 @@ from paceline.settings.settings import Settings
 log = logging.getLogger("paceline")
 
 
-class _Home:
+class _Current:
     """Where `runtime()` keeps this process's runtime. A forked child forgets it, and leaves its sockets alone."""
 
     def __init__(self) -> None:
@@ -33,30 +33,30 @@ class _Home:
             self.runtime = None
 
 
-_home = _Home()
+_current = _Current()
 
 
 def runtime() -> Runtime:
     """This process's runtime, made on first use from the environment and closed at exit."""
-    with _home.lock:
-        if _home.runtime is None or not _home.runtime.usable:
+    with _current.lock:
+        if _current.runtime is None or not _current.runtime.usable:
             from paceline import _engine
             from paceline.runtime.plans import plans
 
             settings = Settings.from_environment()
             set_up_logging(settings)
             end_with_torchrun(settings)
-            _home.let_go()  # else the one before would be kept, and its arena with it
+            _current.let_go()  # else the one before would be kept, and its arena with it
             made = Runtime(settings, _engine, plans)
-            _home.let_go = at_exit.register(made.close)
-            _home.runtime = made
-        return _home.runtime
+            _current.let_go = at_exit.register(made.close)
+            _current.runtime = made
+        return _current.runtime
 
 
 def running() -> Runtime | None:
     """This process's runtime, if there is one that can be used."""
-    with _home.lock:
-        return _home.runtime if _home.runtime is not None and _home.runtime.usable else None
+    with _current.lock:
+        return _current.runtime if _current.runtime is not None and _current.runtime.usable else None
 
 
 def set_up_logging(settings: Settings) -> None:

@@ -18,24 +18,24 @@ from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
 from paceline.errors import CommunicationError
 from paceline.group.host import Ending, Plans
-from paceline.monitor.monitor import Lookout
-from paceline.observe.told import Told
+from paceline.monitor.monitor import Monitor
+from paceline.observe.annotations import Annotations
 from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
 from paceline.runtime import cpu_sharing
-from paceline.runtime.engine_thread import Serving
-from paceline.runtime.flight_recorder import Records
+from paceline.runtime.engine_thread import EngineThread
+from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.groups import Groups
-from paceline.runtime.in_flight import Unheld
+from paceline.runtime.in_flight import InFlight
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import Arena, EngineModule
 from paceline.settings.settings import Settings
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
-    from paceline.adapt.replanner import Keeper
+    from paceline.adapt.replanner import Measure, Replanner
     from paceline.observe.observer import Source
     from paceline.topology.discover import Placement
-    from paceline.topology.measured import Load
+    from paceline.topology.measured import Measured
 
 log = logging.getLogger("paceline")
 
@@ -54,13 +54,13 @@ class Runtime:
         self._arena: Arena | None = _arena(native)
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
-        self._serving: Serving | None = None  # from the first meeting on
+        self._engine_thread: EngineThread | None = None  # from the first meeting on
         self._used: set[str] = set()
-        self._records = Records(self._process.name, settings)
-        self._lookout: Lookout | None = None
-        self._unheld = Unheld()
+        self._recorder = FlightRecorder(self._process.name, settings)
+        self._monitor: Monitor | None = None
+        self._in_flight = InFlight()
         self._closed = False
-        self.told = Told(self._waited_inside)
+        self.annotations = Annotations(self._waited_inside)
         """What others see of this process beside what the engine knows."""
         self.spin: budget.SpinBudget | None = None
         """How long the engine spins, and why; known after the first group was made."""
@@ -85,32 +85,16 @@ class Runtime:
         """
         self._check()
         with self._meeting:
-            met = meet(
-                store,
-                rank,
-                size,
-                timeout if meeting is None else meeting,
-                process=self._process,
-                settings=self.settings,
-                native=self._native,
-                arena=self._shared_memory().descriptor,
-                linked=self._serving.links if self._serving is not None else (),
-                used=self._used,
-                check=self._groups.check,
-                place=place,
-            )
+            met = self._meet(store, rank, size, timeout if meeting is None else meeting, place)
+            first = self._engine_thread is None
             with self._lock:
-                links = self._adopt(met, rank).links
-                handles = tuple(-1 if m.rank == rank else links[m.process] for m in met.members)
-                group = self._make(met.channel, Membership(rank, met.members, handles), timeout, plans)
-            assert self._lookout is not None
-
-            def pair(ranks: tuple[int, int], channel: int) -> Any:
-                self.told.own.add_group(channel)
-                return self.subgroup(met.channel, ranks, channel, timeout, self.plans)
-
-            self._lookout.begin(pair)
-            return group
+                membership = self._link(met, rank)
+                native = self._make(met.channel, membership, timeout, plans)
+            if plans is None and not membership.one_machine:
+                with self.annotations.internal.span(native.channel, lambda: native.sequence):
+                    self._groups.survey(native, self._measure(membership, timeout), first)
+            self._begin_monitor(met.channel, timeout)
+            return self._kept(native, membership, timeout, plans)
 
     def subgroup(
         self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
@@ -122,25 +106,19 @@ class Runtime:
         """
         self._check()
         with self._lock:
-            return self._make(channel, self.membership(parent).part(ranks), timeout, plans)
+            membership = self.membership(parent).part(ranks)
+            return self._kept(self._make(channel, membership, timeout, plans), membership, timeout, plans)
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. CommunicationError if there is none."""
         return self._groups.membership(channel)
 
-    def keeper(self, native: Any, timeout: float) -> Keeper | None:
+    def replanner(self, native: Any, timeout: float) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
 
         timeout: seconds for each message while links are measured.
         """
-        members = self.membership(native.channel).members
-
-        def measure(between: Any) -> tuple[Placement, Sequence[Load]]:
-            from paceline.adapt.remeasure import links
-
-            return links(self, between, members, timeout)
-
-        return self._groups.keeper(native, measure)
+        return self._groups.replanner(native, self._measure(self.membership(native.channel), timeout))
 
     def forget(self, channel: int) -> None:
         """The group with this channel was closed."""
@@ -152,13 +130,13 @@ class Runtime:
         It runs on the serve thread, or right here if the operation has been reported already.
         """
         self._check()
-        assert self._serving is not None
-        self._serving.notify(operation, callback)
+        assert self._engine_thread is not None
+        self._engine_thread.notify(operation, callback)
 
     def dropped(self, operation: Ending) -> None:
         """Nobody holds this operation any more: what it uses lives on here until it is over."""
         if self._pid == os.getpid():
-            self._unheld.add(operation)
+            self._in_flight.add(operation)
 
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; call back whoever still waits. May be called again."""
@@ -168,14 +146,14 @@ class Runtime:
             if self._closed:
                 return
             self._closed = True
-            serving, lookout = self._serving, self._lookout
+            engine_thread, monitor = self._engine_thread, self._monitor
             self._groups.clear()
         try:
-            if lookout is not None:
-                lookout.close()
+            if monitor is not None:
+                monitor.close()
         finally:
-            if serving is not None:
-                serving.close()
+            if engine_thread is not None:
+                engine_thread.close()
             if self.partition is not None:
                 pinning.release_compute(self.partition, self._process.cpus.affinity)
             self._arena = None
@@ -205,7 +183,7 @@ class Runtime:
 
     def events(self) -> list[Any]:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
-        return self._serving.engine.events() if self._serving is not None else []
+        return self._engine_thread.engine.events() if self._engine_thread is not None else []
 
     @property
     def plans(self) -> Plans:
@@ -213,19 +191,19 @@ class Runtime:
         return self._groups.plans
 
     @property
-    def lookout(self) -> Lookout | None:
+    def monitor(self) -> Monitor | None:
         """From where others see this rank; None before its first group."""
-        return self._lookout
+        return self._monitor
 
     def show(self, channel: int, coordinator: Source) -> None:
         """Let others see a coordinator. channel: of the group that carries its data."""
-        if self._lookout is not None:
-            self._lookout.show(channel, coordinator)
+        if self._monitor is not None:
+            self._monitor.coordinators.show(channel, coordinator)
 
     def hide(self, channel: int) -> None:
         """The coordinator on this channel closes."""
-        if self._lookout is not None:
-            self._lookout.hide(channel)
+        if self._monitor is not None:
+            self._monitor.coordinators.hide(channel)
 
     @property
     def usable(self) -> bool:
@@ -246,20 +224,52 @@ class Runtime:
         if self._closed:
             raise CommunicationError("Paceline was shut down in this process")
 
-    def _adopt(self, meeting: Meeting, rank: int) -> Serving:
+    def _meet(self, store: Store | None, rank: int, size: int, seconds: float, place: str) -> Meeting:
+        return meet(
+            store,
+            rank,
+            size,
+            seconds,
+            process=self._process,
+            settings=self.settings,
+            native=self._native,
+            arena=self._shared_memory().descriptor,
+            linked=self._engine_thread.links if self._engine_thread is not None else (),
+            used=self._used,
+            check=self._groups.check,
+            place=place,
+        )
+
+    def _link(self, met: Meeting, rank: int) -> Membership:
+        """Who is in the group, once the engine has the links to them."""
+        links = self._adopt(met, rank).links
+        handles = tuple(-1 if member.rank == rank else links[member.process] for member in met.members)
+        return Membership(rank, met.members, handles)
+
+    def _begin_monitor(self, channel: int, timeout: float) -> None:
+        """Start what the settings ask for; pairs of the job's ranks gather figures in groups of their own."""
+
+        def pair(ranks: tuple[int, int], number: int) -> Any:
+            self.annotations.internal.add_group(number)
+            return self.subgroup(channel, ranks, number, timeout, self.plans)
+
+        assert self._monitor is not None
+        self._monitor.begin(pair)
+
+    def _adopt(self, meeting: Meeting, rank: int) -> EngineThread:
         """Give the new links to the engine, which is made with the first."""
         try:
             self._check()
-            if self._serving is None:
-                self._serving = self._start(meeting, rank)
+            if self._engine_thread is None:
+                self._engine_thread = self._start(meeting, rank)
         except BaseException:
             for link in meeting.links.values():
                 link.close()
             raise
-        self._serving.adopt(meeting.members, meeting.links)
-        return self._serving
+        self._engine_thread.adopt(meeting.members, meeting.links)
+        return self._engine_thread
 
-    def _start(self, meeting: Meeting, rank: int) -> Serving:
+    def _start(self, meeting: Meeting, rank: int) -> EngineThread:
         """Make the engine, now that it is known how many ranks wait on this machine's CPUs."""
         me, mine, settings = meeting.members[rank], self._process.cpus, self.settings
         self.partition = cpu_sharing.divide_cores(meeting.members, me, mine, settings)
@@ -269,53 +279,73 @@ class Runtime:
         engine = self._native.Engine(
             self._shared_memory(), self.spin.microseconds, str(me), -1 if home is None else home
         )
-        return Serving(engine, self.partition.parts.engine)
+        return EngineThread(engine, self.partition.parts.engine)
 
     def _make(self, channel: int, membership: Membership, timeout: float, plans: Plans | None) -> Any:
-        assert self._serving is not None
-        engine, failed = self._serving.engine, partial(self._failing, channel)
+        assert self._engine_thread is not None
+        engine, failed = self._engine_thread.engine, partial(self._failing, channel)
         group = self._groups.make(engine, channel, membership, timeout, plans, failed)
-        self._records.add_group(channel, membership.members)
-        if self._lookout is None:
+        self._recorder.add_group(channel, membership.members)
+        if self._monitor is None:
             me = str(membership.members[membership.rank])
             here = membership.members[membership.rank].machine
-            self._lookout = Lookout(
+            self._monitor = Monitor(
                 self.settings,
                 engine,
-                self._records.groups,
+                self._recorder.groups,
                 membership.rank,
                 me,
                 self._trace,
+                self._recorder.locate,
                 timeout,
-                self.told,
+                self.annotations,
                 elsewhere=sum(member.machine != here for member in membership.members),
             )
-        keeper = None if membership.one_machine or plans is not None else self.keeper(group, timeout)
-        if keeper is None:
-            return group
+        return group
+
+    def _kept(self, native: Any, membership: Membership, timeout: float, plans: Plans | None) -> Any:
+        """The group as it is handed out: one between machines whose plans follow the network."""
+        replanner = None if membership.one_machine or plans is not None else self.replanner(native, timeout)
+        if replanner is None:
+            return native
         from paceline.adapt.group import AdaptiveGroup
 
-        return AdaptiveGroup(self, group, keeper, engine.events)
+        assert self._engine_thread is not None
+        return AdaptiveGroup(self, native, replanner, self._engine_thread.engine.events)
+
+    def _measure(self, membership: Membership, timeout: float) -> Measure:
+        """What measures the links between these machines; timeout: seconds for each message."""
+
+        def measure(between: Any, switches: bool) -> tuple[Placement, Measured]:
+            from paceline.adapt.remeasure import links
+
+            with (
+                self.annotations.outside.span(),
+                self.annotations.internal.span(between.channel, lambda: between.sequence),
+            ):
+                return links(self, between, membership.members, timeout, switches)
+
+        return measure
 
     def _failing(self, channel: int, error: CommunicationError, culprit: str, alone: bool) -> None:
         """An operation is about to raise `error`; `alone`: its group goes on."""
         with self._lock:
-            self._records.complete(error, channel, culprit)
-            if alone or self._closed or not self._records.add_failure(channel, str(error)):
+            self._recorder.complete(error, channel, culprit)
+            if alone or self._closed or not self._recorder.add_failure(channel, str(error)):
                 return
         self._dump()  # this process may not live to write its trace later
 
     def _waited_inside(self) -> int:
-        return self._serving.engine.exposed_ns() if self._serving is not None else 0
+        return self._engine_thread.engine.exposed_ns() if self._engine_thread is not None else 0
 
     def _dump(self) -> None:
-        self._records.dump(self.events(), self._requests())
+        self._recorder.dump(self.events(), self._requests())
 
     def _trace(self) -> bytes:
-        return self._records.encoded(self.events(), self._requests())
+        return self._recorder.encoded(self.events(), self._requests())
 
     def _requests(self) -> Sequence[Any]:
-        return self._lookout.requests() if self._lookout is not None else ()
+        return self._monitor.coordinators.requests() if self._monitor is not None else ()
 
 
 def _arena(native: EngineModule) -> Arena:

@@ -14,9 +14,9 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
     from paceline.runtime.process import running
 
     home = running()
-    if home is None or home.lookout is None:
+    if home is None or home.monitor is None:
         raise CommunicationError("a timeline begins when this process has joined its job")
-    home.lookout.start_timeline(path, mark_cycles, here)
+    home.monitor.start_timeline(path, mark_cycles, here)
 
 
 def stop() -> None:
@@ -24,5 +24,5 @@ def stop() -> None:
     from paceline.runtime.process import running
 
     home = running()
-    if home is not None and home.lookout is not None:
-        home.lookout.stop_timeline()
+    if home is not None and home.monitor is not None:
+        home.monitor.stop_timeline()

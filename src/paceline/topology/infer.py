@@ -10,6 +10,7 @@ taken to be as fast as all that is right below it together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,8 +22,24 @@ from paceline.topology.tree import Link
 from paceline.topology.units import FASTEST, SLOWEST
 
 
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The least links that explain what was measured: of machines, of their ranks inside, and of switches, by the
+    machines below each, the smallest first."""
+
+    uplinks: tuple[Link, ...]
+    locals: tuple[Link, ...]
+    switches: tuple[tuple[frozenset[int], Link], ...]
+
+
 def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
     """The tree with the least links that explain what was measured; a single machine is its root."""
+    found = explain(measured)
+    return place(facts, found.uplinks, found.locals, found.switches)
+
+
+def explain(measured: Measured) -> Explanation:
+    """The links of that tree."""
     locals = _locals(measured)
     own = np.array([link.latency for link in locals])
     inside = np.add.outer(own, own)
@@ -32,12 +49,12 @@ def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
     found = switches(measured.loads, alone(speeds), latency)
     nodes = [frozenset([machine]) for machine in range(len(locals))] + [one.machines for one in found]
     latencies = _latencies(latency, nodes)
-    links = [
+    links = tuple(
         Link(_speed(up), _speed(down), _digits(late))
         for (up, down), late in zip([*speeds, *_speeds(found, speeds)], latencies, strict=True)
-    ]
-    below = [(one.machines, link) for one, link in zip(found, links[len(locals) :], strict=True)]
-    return place(facts, links[: len(locals)], locals, below)
+    )
+    below = zip([one.machines for one in found], links[len(locals) :], strict=True)
+    return Explanation(links[: len(locals)], tuple(locals), tuple(below))
 
 
 def own_speeds(rate: Matrix) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Matrix, Measured
-from paceline.topology.tree import Node
+from paceline.topology.tree import Node, Topology
 from paceline.topology.units import show_speed, show_time
 
 SLOW_LINK = 0.8
@@ -44,6 +44,29 @@ def findings(placement: Placement, measured: Measured) -> list[str]:
         *_narrow(root),
         *_slow_paths(root, machines, measured),
     ]
+
+
+def binding(topology: Topology) -> list[str]:
+    """What is slow for what it joins, as "beta's uplink (125 Mbit/s, the others' median is 500 Mbit/s)"; none where
+    links are about equal."""
+    nodes = [node for node in topology.root.walk() if node.uplink is not None]
+    found = []
+    machines = [node for node in nodes if node.kind == "machine"]
+    for machine in machines if len(machines) > 1 else ():
+        usual = median(_slower(other) for other in machines if other is not machine)
+        if _slower(machine) < SLOW_LINK * usual:
+            speeds = f"{show_speed(_slower(machine))}, the others' median is {show_speed(usual)}"
+            found.append(f"{machine.name}'s uplink ({speeds})")
+    for switch in [node for node in nodes if node.kind == "switch"]:
+        below = sum(map(_slower, switch.children))
+        if _slower(switch) < SLOW_LINK * below:
+            speeds = f"{show_speed(_slower(switch))}, those below it have {show_speed(below)}"
+            found.append(f"{switch.name}'s uplink, shared by {_listed(switch.children)} ({speeds})")
+    return found
+
+
+def _slower(node: Node) -> float:
+    return min(_uplink(node)[:2])
 
 
 def _narrow(root: Node) -> list[str]:

@@ -40,6 +40,7 @@ class Measured:
     seconds that a small message takes between ranks of the two. local_rate[i], local_latency[i]: the same between
     ranks of machine i. loads: what they get when all send at once, first all machines, then parts of them. waited[i]:
     seconds, of each between machines, that the first rank of machine i waited for a core; empty where nobody looked.
+    spread: by what factor rates of the same pair usually differ.
     """
 
     rate: Matrix
@@ -48,3 +49,4 @@ class Measured:
     local_latency: Matrix
     loads: tuple[Load, ...] = ()
     waited: Matrix = field(default_factory=lambda: np.empty(0))
+    spread: float = 1.0

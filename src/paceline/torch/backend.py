@@ -69,7 +69,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         )
         self._second: _engine.Group | None = None
         self._returning = Returning()
-        self._backward = BackwardWaits(home.told.outside)
+        self._backward = BackwardWaits(home.annotations.outside)
         follow_optimizers()
         self._open = True
         _alive.add(self)

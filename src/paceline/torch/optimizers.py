@@ -30,7 +30,7 @@ def follow_optimizers() -> None:
         under_way.discard(id(optimizer))
         home = running()
         if home is not None:
-            home.told.steps.add(optimizer, time.monotonic_ns())
+            home.annotations.steps.add(optimizer, time.monotonic_ns())
 
     register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(ends)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paceline.observe.internal import InternalOperations
 from paceline.observe.outside import OutsideWaits
-from paceline.observe.own import OwnOperations
 from paceline.observe.steps import KnownSteps
 
 
-class Told:
+class Annotations:
     """Of one process. inside_ns: what its callers have waited in the engine so far."""
 
     def __init__(self, inside_ns: Callable[[], int]) -> None:
@@ -17,5 +17,5 @@ class Told:
         """Of the optimizers, where a framework says when they step."""
         self.outside = OutsideWaits(inside_ns)
         """Waiting outside the engine."""
-        self.own = OwnOperations()
+        self.internal = InternalOperations()
         """Operations that no program asked for."""

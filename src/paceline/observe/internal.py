@@ -14,7 +14,7 @@ _REMEMBERED = 4096
 _SPANS = 64
 
 
-class OwnOperations:
+class InternalOperations:
     """Those of one process, told by whoever starts them. Figures leave them out: no program asked for them."""
 
     def __init__(self) -> None:

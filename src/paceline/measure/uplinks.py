@@ -1,0 +1,57 @@
+"""The machines' own links in a fraction of a second, for ranks that are about to work or are at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from paceline.group.group import Group
+from paceline.measure.contention import loaded
+from paceline.measure.links import crowded, of_first_ranks
+from paceline.measure.pairs import latency
+from paceline.measure.schedule import crowds, rounds
+from paceline.topology.measured import Matrix, Measured
+
+_LATENCY_ROUNDS = 3
+_MOST_ROUNDS = 12
+"""In which every machine sends to one other and receives from one. All meet, where they are few, and more than once: a
+rank that waits for a core spoils one of these rounds."""
+_OFTEN, _FEW = 3, 5
+"""So often each time where there are no more machines than that, else twice."""
+_ROUND_SECONDS, _ROUND_TRIPS = 0.02, 16
+"""Of a round: so many seconds, or so many round trips where these take longer, for TCP has to find its pace."""
+
+
+def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> Measured:
+    """What the first rank of each machine sends and receives while all of them do; machines: the ranks of each.
+
+    switches: look for links that machines share, too, in seconds. Insides of machines are not measured. Collective;
+    every rank returns the same.
+    """
+    count = len(machines)
+    own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
+    latencies = _latencies(group, machines, own)
+    seconds = max(_ROUND_SECONDS, 2 * _ROUND_TRIPS * float(np.nanmedian(latencies)))
+    times = _OFTEN if count <= _FEW else 2
+    schedule = crowds(count, 1)[: _MOST_ROUNDS // times] * times
+    (load,) = loaded(group, machines, [range(count)], [schedule], seconds, np.inf)
+    met = np.full((len(schedule), count, count), np.nan)
+    for number, (to, arrived) in enumerate(zip(load.to, load.rate, strict=True)):
+        met[number, range(count), to] = arrived
+    known = ~np.isnan(met).all(axis=0)
+    same = met[:, known]
+    rate = np.full((count, count), np.nan)
+    rate[known] = np.nanmedian(same, axis=0)
+    spread = float(np.median(np.nanmax(same, axis=0) / np.nanmin(same, axis=0)))
+    loads = crowded(group, machines, rate, seconds) if switches else ()
+    unknown = np.full(count, np.nan)
+    return Measured(rate, latencies, unknown, unknown, loads, spread=spread)
+
+
+def _latencies(group: Group, machines: Sequence[Sequence[int]], own: int) -> Matrix:
+    found = np.full(len(machines), np.nan)
+    for pairs in rounds(len(machines), _LATENCY_ROUNDS) if group.rank == machines[own][0] else ():
+        for other in (sum(pair) - own for pair in pairs if own in pair):
+            found[other] = latency(group, machines[other][0])
+    return of_first_ranks(group, machines, found)

@@ -1,0 +1,39 @@
+"""What a rank answers to those who ask it: `paceline trace`, `paceline top`, and other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from paceline.monitor.source_line import users_line
+
+if TYPE_CHECKING:  # what nobody asks for need not be loaded
+    from paceline.observe.hand_ins import HandIns
+    from paceline.observe.observer import Observer
+
+
+class Answers:
+    """trace: the dump of this rank. observer: what follows this rank, made when it is first asked for."""
+
+    def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer]) -> None:
+        self._trace, self._observer = trace, observer
+        self._hand_ins: HandIns | None = None
+
+    def __call__(self, question: str) -> bytes:
+        """The answer to "trace", "line", "figures" or "ready NUMBER". Raises ValueError for any other question."""
+        words = question.split()
+        if words == ["trace"]:
+            return self._trace()
+        if words == ["line"]:
+            return users_line().encode()
+        if words == ["figures"]:
+            from paceline.observe.figures import encode
+
+            return encode(self._observer().figures())
+        if len(words) == 2 and words[0] == "ready":
+            if self._hand_ins is None:
+                from paceline.observe.hand_ins import HandIns
+
+                self._hand_ins = HandIns(self._observer())
+            return self._hand_ins.since(int(words[1]))
+        raise ValueError(f"no such question: {question!r:.100}")

@@ -1,0 +1,40 @@
+"""Where in their program other ranks of this machine are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from paceline.trace.listener import Name
+
+_PATIENCE = 0.5
+"""Seconds for a rank to say where it is."""
+_LONGEST_LINE = 8192
+"""Bytes of an answer."""
+
+Locate = Callable[[str], tuple[int, int] | None]
+"""Rank in the job and process id of the rank that peers call so; None where it is not known."""
+
+
+class Whereabouts:
+    """Asks ranks of the job whose first group has the channel `job`."""
+
+    def __init__(self, job: int, locate: Locate) -> None:
+        self._job, self._locate = job, locate
+
+    def __call__(self, who: str) -> str:
+        """Where the rank that is called so is now, in words; empty for one that is not on this machine."""
+        from paceline.trace.asking import Silence, question
+
+        found = self._locate(who)
+        if found is None:
+            return ""
+        rank, pid = found
+        try:
+            name = Name(os.geteuid(), self._job, rank, pid)
+            answer = question(name, "line", bytes.decode, _PATIENCE, _LONGEST_LINE)
+        except OSError:  # there may be no such sockets here
+            return ""
+        if isinstance(answer, Silence):
+            return f"which {answer.reason}"
+        return f"now at {answer}" if answer else ""
