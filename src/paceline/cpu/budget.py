@@ -67,7 +67,7 @@ def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], configure
     return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: no rank spins")
 
 
-def home(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | None:
+def preferred_cpu(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | None:
     """Return the preferred CPU of the rank at `place` of `ranks` (the affinities of all ranks on this kernel).
 
     A rank has one where the ranks with the same affinity outnumber its CPUs; each CPU is then preferred by about the

@@ -21,8 +21,8 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The wording of errors about a kind of file.
+class FileKind:
+    """A kind of file, for the wording of errors.
 
     error: the class to raise. what: the kind of file ("topology"). begins: the beginning of such a file. few: why it is
     not nested deeply. key: a key or two that it has.
@@ -35,43 +35,43 @@ class Words:
     key: str
 
 
-def text_of(path: str | Path, words: Words) -> str:
-    """Return the text of a file. Raises `words.error` if it is unreadable, longer than LONGEST_FILE or not UTF-8."""
+def text_of(path: str | Path, kind: FileKind) -> str:
+    """Return the text of a file. Raises `kind.error` if it is unreadable, longer than LONGEST_FILE or not UTF-8."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
     except OSError as error:
-        raise words.error(f"cannot read {path}: {error.strerror}") from None
+        raise kind.error(f"cannot read {path}: {error.strerror}") from None
     if len(data) > LONGEST_FILE:
-        raise words.error(f"{path}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
+        raise kind.error(f"{path}: a {kind.what} file is at most {LONGEST_FILE >> 20} MiB long")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise words.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
+        raise kind.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
 
 
 class Marked:
     """A YAML document: `data` consists of dict, list and str, and `line` finds where a value stands in the text."""
 
-    def __init__(self, text: str, source: str, words: Words) -> None:
+    def __init__(self, text: str, source: str, kind: FileKind) -> None:
         """Parse `text`; `source` names it in errors.
 
-        Raises `words.error` for text that is not YAML, or that has more of it than such a file needs.
+        Raises `kind.error` for text that is not YAML, or that has more of it than such a file needs.
         """
-        self.source, self._words = source, words
+        self.source, self._kind = source, kind
         self._lines: dict[KeyPath, int] = {}
         if len(text) > LONGEST_FILE:
-            raise words.error(f"{source}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
+            raise kind.error(f"{source}: a {kind.what} file is at most {LONGEST_FILE >> 20} MiB long")
         events = iter(yaml.parse(text, Loader=_LOADER))
         try:
             while not isinstance(event := next(events), yaml.DocumentStartEvent):
                 if isinstance(event, yaml.StreamEndEvent):
-                    raise self.error(1, f"the file is empty; a {words.what} begins like this: {words.begins}")
+                    raise self.error(1, f"the file is empty; a {kind.what} begins like this: {kind.begins}")
             self.data = self._value(next(events), events, ())
             next(events)
             if not isinstance(event := next(events), yaml.StreamEndEvent):
-                raise self.error(_line(event), f"a {words.what} is one YAML document; leave out what follows the ---")
+                raise self.error(_line(event), f"a {kind.what} is one YAML document; leave out what follows the ---")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self.error(mark.line + 1 if mark else 1, f"this is not YAML: {error.problem}") from None
@@ -87,13 +87,13 @@ class Marked:
 
     def error(self, line: int, reason: str) -> ValueError:
         """Return an error about that line."""
-        return self._words.error(f"{self.source}:{line}: {reason}")
+        return self._kind.error(f"{self.source}:{line}: {reason}")
 
     def _value(self, event: Any, events: Iterator[Any], path: KeyPath) -> Any:
         line = _line(event)
         self._lines[path] = line
         if len(path) > DEEPEST:
-            raise self.error(line, f"more than {DEEPEST} levels within one another; {self._words.few}")
+            raise self.error(line, f"more than {DEEPEST} levels within one another; {self._kind.few}")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise self.error(line, "anchors and aliases (& and *) are not supported; write the value out")
         if getattr(event, "tag", None) is not None and event.tag != "!":
@@ -111,7 +111,7 @@ class Marked:
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-                raise self.error(_line(event), f"a key must be a word such as {self._words.key}")
+                raise self.error(_line(event), f"a key must be a word such as {self._kind.key}")
             key = event.value
             if key in found:
                 raise self.error(_line(event), f"{key!r} is there twice; keep one of them")

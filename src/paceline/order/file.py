@@ -16,10 +16,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
 from paceline.order.graph import Collective, Graph, GraphError, Node
 
-WORDS = Words(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")
+FILE_KIND = FileKind(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")
 LONGEST_NAME = 255
 """Characters that a name can have."""
 
@@ -97,7 +97,7 @@ class _Document(BaseModel):
 
 def read(path: str | Path) -> Graph:
     """Return the graph in a file. Raises GraphError if the file is unreadable or wrong."""
-    return parse(text_of(path, WORDS), str(path))
+    return parse(text_of(path, FILE_KIND), str(path))
 
 
 def parse(text: str, source: str = "graph") -> Graph:
@@ -105,9 +105,9 @@ def parse(text: str, source: str = "graph") -> Graph:
 
     Raises GraphError, which names the line and the reason.
     """
-    marked = Marked(text, source, WORDS)
+    marked = Marked(text, source, FILE_KIND)
     if not isinstance(marked.data, dict):
-        raise marked.error(1, f"a graph is a mapping; begin with {WORDS.begins}")
+        raise marked.error(1, f"a graph is a mapping; begin with {FILE_KIND.begins}")
     try:
         found = _Document.model_validate(marked.data)
     except ValidationError as error:
@@ -176,5 +176,5 @@ def _explained(marked: Marked, error: ValidationError) -> ValueError:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        reason = f"{path[-1]} is missing; begin with {WORDS.begins}"
+        reason = f"{path[-1]} is missing; begin with {FILE_KIND.begins}"
     return marked.error(marked.line(path), reason)

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.tree import Kind, Link, Node, Topology
@@ -34,7 +34,9 @@ MOST_RANKS = 1_000_000
 LONGEST_NAME = 255
 """Characters that the name of a node can have."""
 
-WORDS = Words(TopologyError, "topology", "name: two-machines", few="a network has fewer", key="machine or uplink")
+FILE_KIND = FileKind(
+    TopologyError, "topology", "name: two-machines", few="a network has fewer", key="machine or uplink"
+)
 
 _KINDS: tuple[Kind, ...] = ("switch", "machine", "socket")
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
@@ -124,7 +126,7 @@ class _Entry(BaseModel):
 
 def read(path: str | Path) -> Topology:
     """Return the topology that a file describes. Raises TopologyError if the file is unreadable or wrong."""
-    return parse(text_of(path, WORDS), str(path))
+    return parse(text_of(path, FILE_KIND), str(path))
 
 
 def parse(text: str, source: str = "topology") -> Topology:
@@ -136,7 +138,7 @@ def parse(text: str, source: str = "topology") -> Topology:
             f"{source}:1: this is Slurm's topology.conf, which knows neither ranks nor speeds; make a topology file of "
             f"it: paceline topology {source} --ranks-per-machine 8 --uplink '100 Gbit/s' --yaml cluster.yaml"
         )
-    document = Marked(text, source, WORDS)
+    document = Marked(text, source, FILE_KIND)
     if not isinstance(document.data, dict):
         raise document.error(1, "a topology is a mapping; begin with name: two-machines")
     try:
