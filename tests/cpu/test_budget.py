@@ -132,18 +132,18 @@ def test_a_quota_limits_all_ranks_together() -> None:
 
 def test_every_cpu_is_home_to_as_many_ranks() -> None:
     alike = [frozenset({2, 5, 7})] * 6
-    homes = [budget.home(budget.budget(cpus, None), alike, place) for place, cpus in enumerate(alike)]
+    homes = [budget.preferred_cpu(budget.budget(cpus, None), alike, place) for place, cpus in enumerate(alike)]
     assert sorted(cpu for cpu in homes if cpu is not None) == [2, 2, 5, 5, 7, 7]
 
 
 def test_ranks_with_a_cpu_each_have_no_home() -> None:
-    assert budget.home(budget.budget({0, 1}, None), [frozenset({0, 1})] * 2, 1) is None
+    assert budget.preferred_cpu(budget.budget({0, 1}, None), [frozenset({0, 1})] * 2, 1) is None
 
 
 def test_ranks_on_other_cpus_do_not_count() -> None:
     ranks = [frozenset({0, 1}), frozenset({2, 3}), frozenset({2, 3}), frozenset({2, 3})]
-    assert budget.home(budget.budget(ranks[0], None), ranks, 0) is None
-    assert [budget.home(budget.budget(ranks[place], None), ranks, place) for place in (1, 2, 3)] == [2, 3, 2]
+    assert budget.preferred_cpu(budget.budget(ranks[0], None), ranks, 0) is None
+    assert [budget.preferred_cpu(budget.budget(ranks[place], None), ranks, place) for place in (1, 2, 3)] == [2, 3, 2]
 
 
 def test_the_user_decides() -> None:

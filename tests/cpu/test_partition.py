@@ -67,7 +67,7 @@ def test_too_little_to_divide_is_said(cpus: int, ranks: int, quota: float | None
 
 
 def test_nobody_asked() -> None:
-    assert alone(OFF, 8) == Partition(Parts(), None, "nobody asked for it")
+    assert alone(OFF, 8) == Partition(Parts(), None, "it was not asked for")
 
 
 def test_siblings_stay_together() -> None:

@@ -191,7 +191,7 @@ def test_groups_of_one_level_may_work_on_the_same_range() -> None:
         (Reduce(Range(Fraction(1, 2), Fraction(1, 2)), (0, 1), 0), "lo < hi"),
         (Reduce(Range(Fraction(0), Fraction(3, 2)), (0, 1), 0), "hi <= 1"),
         (Reduce(Range(Fraction(-1, 2), Fraction(1)), (0, 1), 0), "0 <= lo"),
-        (Reduce(WHOLE, (), 0), "nobody holds it"),
+        (Reduce(WHOLE, (), 0), "it has no holders"),
         (Reduce(WHOLE, (0, 2), 0), "no rank 2"),
         (Reduce(WHOLE, (0, 1), -1), "no rank -1"),
     ],

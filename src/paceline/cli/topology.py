@@ -16,7 +16,7 @@ from paceline.formats.yaml_lines import text_of
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
 from paceline.topology.draw_text import tree
-from paceline.topology.file import WORDS
+from paceline.topology.file import FILE_KIND
 from paceline.topology.tree import Topology
 from paceline.topology.units import parse_speed
 
@@ -56,7 +56,7 @@ def command(
 
 
 def _read(file: Path, ranks: int | None, uplink: str, switch_uplink: str) -> Topology:
-    text = text_of(file, WORDS)
+    text = text_of(file, FILE_KIND)
     if not slurm.looks_like_slurm(text):
         if ranks is not None or uplink or switch_uplink:
             raise TopologyError(

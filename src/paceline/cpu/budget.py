@@ -1,6 +1,6 @@
-"""How many CPUs this process may really use, and how long it may therefore spin while it waits.
+"""Find how many CPUs this process may really use, and how long it may therefore spin while it waits.
 
-Affinity says which CPUs the scheduler may pick, a cgroup quota how much of their time may be used; a
+The affinity mask says which CPUs the scheduler may pick, and a cgroup quota how much of their time may be used; a
 container on a 64-core machine often has both. Everything here is a pure function of text, except the small
 readers at the end.
 """
@@ -13,16 +13,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-# Spinning pays as long as it is shorter than a few wake-ups (28 µs each between two cores).
 SPIN_US = 100.0
+"""Microseconds. Spinning pays as long as it is shorter than a few wake-ups (28 µs each between two cores)."""
 
 Reader = Callable[[str], "str | None"]
-"""Text of the file at an absolute path, None where there is no such file."""
+"""A function that returns the text of the file at an absolute path, or None where there is no such file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuBudget:
-    """What one process may use: `cpus` is the smaller of the affinity's size and the cgroup's quota."""
+    """The CPUs that one process may use, and the reason in one sentence.
+
+    cpus: the smaller of the affinity's size and the quota. affinity: CPU numbers, ascending. quota: the cgroup's limit
+    in CPUs, None without one.
+    """
 
     cpus: float
     affinity: tuple[int, ...]
@@ -32,39 +36,43 @@ class CpuBudget:
 
 @dataclass(frozen=True, slots=True)
 class SpinBudget:
-    """How long a waiting rank may spin before it parks, in microseconds."""
+    """The microseconds for which a waiting rank may spin before it sleeps, and the reason in one sentence."""
 
     microseconds: float
     reason: str
 
 
 def budget(affinity: Iterable[int], quota: float | None, quota_file: str = "cgroup") -> CpuBudget:
-    """Combine the CPUs of the affinity mask with the quota (in CPUs, None: no limit)."""
+    """Combine the CPUs of the affinity mask with the quota (in CPUs; None: no limit), which `quota_file` imposes."""
     cpus = tuple(sorted(affinity))
     if quota is not None and quota < len(cpus):
         return CpuBudget(quota, cpus, quota, f"{quota:g} CPUs by {quota_file}, of {len(cpus)} in the affinity")
     return CpuBudget(float(len(cpus)), cpus, quota, f"{len(cpus)} CPUs in the affinity, no lower cgroup quota")
 
 
-def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], wish: float | None = None) -> SpinBudget:
-    """How long to spin when `neighbours` (affinities of the other ranks of this machine) wait at the same time.
+def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], configured: float | None = None) -> SpinBudget:
+    """Return how long to spin when `neighbours` (affinities of the machine's other ranks) wait at the same time.
 
     A rank that spins without a CPU of its own takes the time slice of the rank that it is waiting for.
+    configured: the microseconds of PACELINE_SPIN_US, which win; None where it is not set.
     """
-    if wish is not None:
-        return SpinBudget(wish, "PACELINE_SPIN_US")
+    if configured is not None:
+        return SpinBudget(configured, "PACELINE_SPIN_US")
     rivals = [other for other in neighbours if other & frozenset(mine.affinity)]
     ranks = len(rivals) + 1
     shared = float(len(frozenset(mine.affinity).union(*rivals)))
     cpus = shared if mine.quota is None else min(shared, mine.quota)
     if cpus >= ranks:
         return SpinBudget(SPIN_US, f"a CPU for each of {ranks} ranks ({cpus:g} CPUs)")
-    return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: nobody spins")
+    return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: no rank spins")
 
 
-def home(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | None:
-    """The CPU of the rank at `place` of `ranks` (affinities of all on this kernel) where those with the same affinity
-    outnumber its CPUs, so that each CPU is home to as many; None where they do not."""
+def preferred_cpu(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | None:
+    """Return the preferred CPU of the rank at `place` of `ranks` (the affinities of all ranks on this kernel).
+
+    A rank has one where the ranks with the same affinity outnumber its CPUs; each CPU is then preferred by about the
+    same number of ranks. Elsewhere the result is None.
+    """
     alike = [index for index, cpus in enumerate(ranks) if cpus == frozenset(mine.affinity)]
     if len(alike) <= len(mine.affinity):
         return None
@@ -72,7 +80,7 @@ def home(mine: CpuBudget, ranks: Sequence[frozenset[int]], place: int) -> int | 
 
 
 def quota_v2(cpu_max: str) -> float | None:
-    """CPUs granted by the text of a `cpu.max` file ("200000 100000" is 2.0), None for "max" or nonsense."""
+    """Return the CPUs that the text of a `cpu.max` file grants: 2.0 for "200000 100000", None for "max" or nonsense."""
     match cpu_max.split():
         case [limit, period] if limit.isdigit() and period.isdigit() and int(period) > 0 and int(limit) > 0:
             return int(limit) / int(period)
@@ -80,12 +88,12 @@ def quota_v2(cpu_max: str) -> float | None:
 
 
 def quota_v1(quota_us: str, period_us: str) -> float | None:
-    """CPUs granted by `cpu.cfs_quota_us` and `cpu.cfs_period_us`, None for -1 or nonsense."""
+    """Return the CPUs that `cpu.cfs_quota_us` and `cpu.cfs_period_us` grant; None for -1 or nonsense."""
     return quota_v2(f"{quota_us.strip()} {period_us.strip()}")
 
 
 def cgroup_quota(read: Reader) -> tuple[float, str] | None:
-    """The lowest CPU quota on the way from this process's cgroup up to the root, and its file."""
+    """Return the lowest quota between this process's cgroup and the root, in CPUs, and its file; None without one."""
     found: list[tuple[float, str]] = []
     for folder, version in _cgroup_folders(read):
         if version == 2:
@@ -100,9 +108,9 @@ def cgroup_quota(read: Reader) -> tuple[float, str] | None:
 
 
 def sessions_are_grouped(read: Reader) -> bool:
-    """Whether the kernel shares the CPUs between sessions first (its autogroups) and only then between processes.
+    """Return whether the kernel divides CPU time between sessions first (autogroups), and only then between processes.
 
-    It does not in a cgroup that the cpu controller looks after, as in most containers.
+    It does not in a cgroup with the cpu controller, as in most containers.
     """
     if (read("/proc/sys/kernel/sched_autogroup_enabled") or "").strip() != "1":
         return False
@@ -110,11 +118,11 @@ def sessions_are_grouped(read: Reader) -> bool:
     if any(version == 2 and read(f"{folder}/cpu.weight") is not None for folder, version in folders):
         return False
     own = next((folder for folder, version in folders if version == 1), None)
-    return own is None or read(f"{own}/release_agent") is not None  # which only the root has
+    return own is None or read(f"{own}/release_agent") is not None  # only the root cgroup has this file
 
 
 def _cgroup_folders(read: Reader) -> list[tuple[str, int]]:
-    """Folders that may hold a CPU limit of this process, with their cgroup version."""
+    """The folders that may hold a CPU limit of this process, with their cgroup version."""
     paths: dict[int, str] = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -137,10 +145,10 @@ def _cgroup_folders(read: Reader) -> list[tuple[str, int]]:
 
 
 def _upwards(path: str, root: str, mount: str) -> list[str]:
-    """Folders from cgroup `path` up to the mount point, which shows the hierarchy from `root` on."""
+    """The folders from cgroup `path` up to the mount point, which shows the hierarchy from `root` on."""
     try:
         inside = PurePosixPath(path).relative_to(root)
-    except ValueError:  # a container sees its own cgroup as the mount point, but the host's path of it
+    except ValueError:  # in a container the mount point is its own cgroup, but the path is the host's
         return [mount]
     if ".." in inside.parts:
         return [mount]
@@ -149,7 +157,7 @@ def _upwards(path: str, root: str, mount: str) -> list[str]:
 
 
 def read_file(path: str) -> str | None:
-    """A `Reader` of this machine's files."""
+    """Return the text of a file of this machine, or None where it cannot be read: a `Reader`."""
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError):
@@ -157,14 +165,14 @@ def read_file(path: str) -> str | None:
 
 
 def available(read: Reader = read_file) -> CpuBudget:
-    """What this process may use now."""
+    """Return what this process may use now."""
     quota = cgroup_quota(read)
     affinity = os.sched_getaffinity(0)
     return budget(affinity, None) if quota is None else budget(affinity, quota[0], quota[1])
 
 
 def physical_cores(affinity: Iterable[int], read: Reader = read_file) -> tuple[tuple[int, ...], ...]:
-    """The CPUs of the affinity by core, so SMT siblings together; cores of one socket are neighbours."""
+    """Return the CPUs of the affinity by physical core, SMT siblings together; cores of one socket are neighbours."""
     cores: dict[tuple[int, int], list[int]] = {}
     for cpu in sorted(affinity):
         folder = f"/sys/devices/system/cpu/cpu{cpu}/topology"
@@ -176,7 +184,7 @@ def physical_cores(affinity: Iterable[int], read: Reader = read_file) -> tuple[t
 
 
 def ranges(cpus: Sequence[int]) -> str:
-    """CPU numbers as Linux writes them: "0-3,8"."""
+    """Return CPU numbers as Linux writes them: "0-3,8"."""
     parts: list[list[int]] = []
     for cpu in sorted(cpus):
         if parts and cpu == parts[-1][-1] + 1:

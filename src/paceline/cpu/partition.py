@@ -1,9 +1,9 @@
-"""Which of a rank's CPUs its engine, its input workers and its computing threads use: pure functions.
+"""Divide a rank's CPUs among its engine, its input workers and its computing threads: pure functions.
 
-Static partitioning is Horovod-SCP's idea: section IV-C of Pumma et al., "Alleviating Load Imbalance in Data Processing
-for Large-Scale Deep Learning", CCGRID 2020. Its shortcoming, a core that idles while the engine does, the adaptive kind
-does not have: compute may use the engine's core too, and the engine's thread, which has no other and mostly sleeps,
-comes first there when it wakes up.
+Static partitioning is Horovod-SCP's idea: S. Pumma et al., "Alleviating Load Imbalance in Data Processing for
+Large-Scale Deep Learning", CCGRID 2020, section IV-C. Its shortcoming is a core that idles while the engine does.
+Adaptive partitioning avoids it: compute may use the engine's core too, and the engine's thread, which has no other core
+and mostly sleeps, comes first there when it wakes up.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ MODES = ("static", "adaptive", "off")
 _PARTS = ("engine", "input", "compute")
 _EXAMPLE = "engine=0,input=1,compute=2-7"
 _INPUT_SHARE = 4
+"""A divisor: a fourth of the cores beside the engine's go to input workers."""
 _SEPARATE_INPUT = 4
-"""Cores from which on input workers have some of their own, and the share of the rest that these are."""
+"""Cores from which on input workers have some of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """CPUs of each part of a rank; none: they stay as they are."""
+    """The CPU numbers of each part of a rank, ascending. The threads of an empty part are not pinned."""
 
     engine: tuple[int, ...] = ()
     input: tuple[int, ...] = ()
@@ -33,7 +34,7 @@ class Parts:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """All of them."""
+        """The CPUs of all parts, ascending."""
         return tuple(sorted({*self.engine, *self.input, *self.compute}))
 
     def __str__(self) -> str:
@@ -43,7 +44,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What `--cores` or PACELINE_CORES asks for. explicit: parts for each rank of a machine in turn, for no mode."""
+    """What `--cores` or PACELINE_CORES asks for: a mode, or explicit parts for each rank of a machine in turn."""
 
     mode: str = "off"
     explicit: tuple[Parts, ...] = ()
@@ -54,36 +55,43 @@ OFF = Wish()
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """parts: what to do; threads: how many threads compute should use, None for no opinion; reason: one sentence."""
+    """The decision for one rank.
+
+    parts: the CPUs of each part. threads: the number of threads that compute should use, None for no advice. reason:
+    one sentence.
+    """
 
     parts: Parts
     threads: int | None
     reason: str
 
 
-UNDIVIDED = Partition(Parts(), None, "nobody asked for it")
+UNDIVIDED = Partition(Parts(), None, "it was not asked for")
 
 
 def parse(text: str) -> Wish:
-    """A mode, or CPUs for each part: `engine=0,input=1,compute=2-7`, other ranks' after a semicolon. ValueError."""
+    """Return what the text asks for: a mode, or CPUs for each part, such as `engine=0,input=1,compute=2-7`.
+
+    A semicolon separates the CPUs of the ranks of a machine. Raises ValueError, whose message follows the text.
+    """
     if text in MODES:
         return Wish(text)
     return Wish("explicit", tuple(_parts(one) for one in text.split(";")))
 
 
 def partition(
-    wish: Wish, mine: CpuBudget, cores: Sequence[Sequence[int]], ranks: Sequence[frozenset[int]], place: int
+    asked: Wish, mine: CpuBudget, cores: Sequence[Sequence[int]], ranks: Sequence[frozenset[int]], place: int
 ) -> Partition:
-    """The parts of one rank.
+    """Return the parts of one rank.
 
-    mine: what this rank may use; cores: its affinity as physical cores, SMT siblings together, neighbours beside each
-    other; ranks: the affinities of all ranks of this machine, of which this is number `place`. Raises ValueError for
-    explicit CPUs that this rank may not use.
+    mine: the CPUs that this rank may use. cores: its affinity as physical cores, SMT siblings together, neighbours
+    beside each other, as `physical_cores` returns it. ranks: the affinities of all ranks of this machine, of which this
+    is number `place`. Raises ValueError for explicit CPUs that this rank may not use.
     """
-    if wish.mode == "off":
+    if asked.mode == "off":
         return UNDIVIDED
-    if wish.mode == "explicit":
-        return _explicit(wish, mine, place)
+    if asked.mode == "explicit":
+        return _explicit(asked, mine, place)
     sharing = [number for number, other in enumerate(ranks) if other & frozenset(mine.affinity)]
     union = frozenset(mine.affinity).union(*(ranks[number] for number in sharing))
     if mine.quota is not None and mine.quota < len(union):
@@ -100,13 +108,13 @@ def partition(
     if len(own) < 2:
         shared = f"{len(sharing)} ranks share {whole}" if len(sharing) > 1 else f"there is {whole}"
         return Partition(Parts(), None, f"{shared}, and a rank needs two to be divided: nothing is pinned")
-    parts, reason = _divided(own, wish.mode == "adaptive")
+    parts, reason = _divided(own, asked.mode == "adaptive")
     which = f"{_cores(len(own))} of {whole}, for one of {len(sharing)} ranks" if len(sharing) > 1 else whole
     return Partition(parts, len(parts.compute), f"{which}{reason}")
 
 
 def _divided(own: Sequence[Sequence[int]], adaptive: bool) -> tuple[Parts, str]:
-    """Compute first, the engine last: the lowest cores are where programs that pin themselves go."""
+    """Give compute the first cores and the engine the last, as programs that pin themselves use the lowest cores."""
     separate = len(own) >= _SEPARATE_INPUT
     inputs = max(1, (len(own) - 1) // _INPUT_SHARE) if separate else 0
     first_input = len(own) - 1 - inputs
@@ -119,8 +127,8 @@ def _divided(own: Sequence[Sequence[int]], adaptive: bool) -> tuple[Parts, str]:
     return Parts(engine, _flat(own[first_input:-1]) if separate else engine, compute), reason
 
 
-def _explicit(wish: Wish, mine: CpuBudget, place: int) -> Partition:
-    parts = wish.explicit[place % len(wish.explicit)]
+def _explicit(asked: Wish, mine: CpuBudget, place: int) -> Partition:
+    parts = asked.explicit[place % len(asked.explicit)]
     missing = set(parts.cpus) - set(mine.affinity)
     if missing:
         noun = "CPU" if len(missing) == 1 else "CPUs"
@@ -157,7 +165,7 @@ def _cpus(items: Sequence[str]) -> tuple[int, ...]:
 
 
 def _share(cores: Sequence[Sequence[int]], ranks: int, place: int) -> Sequence[Sequence[int]]:
-    """Runs of neighbours, whose lengths differ by one at most."""
+    """The run of neighbouring cores of the rank at `place`; the runs of all ranks differ in length by at most one."""
     ends = list(pairwise(len(cores) * rank // ranks for rank in range(ranks + 1)))
     begin, end = ends[place]
     return cores[begin:end]

@@ -1,4 +1,4 @@
-"""Carries a partition out in this process: threads go where it says, and what the user bound stays where it is."""
+"""Apply a partition to this process: its threads move to the CPUs of their part, unless the user bound them."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from paceline.cpu.partition import Partition
 log = logging.getLogger("paceline")
 
 _PASSES = 3
-"""Over the threads of the process: some may start meanwhile, with the mask of the thread that starts them."""
+"""Passes over the threads of the process, since new ones may start meanwhile with the mask of their creator."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputWorkers:
-    """What an input worker calls first with its number (a DataLoader's worker_init_fn): it goes to the input CPUs.
+    """A DataLoader's worker_init_fn, which moves an input worker to the input CPUs.
 
-    cpus: empty to stay where it is. then: called afterwards with the number, so what the user does there comes last.
+    cpus: the CPU numbers; empty to stay where it is. then: the user's own function, called afterwards with the worker's
+    number, so that what it does comes last.
     """
 
     cpus: tuple[int, ...]
     then: Callable[[int], object] | None = None
 
     def __call__(self, worker: int) -> None:
-        """In the worker's own process."""
+        """Move the calling process, which is the input worker with number `worker`."""
         move(self.cpus)
         if self.then is not None:
             self.then(worker)
 
 
 def move(cpus: tuple[int, ...]) -> None:
-    """Let this thread run on these CPUs only, if there are any; where the kernel refuses, it stays."""
+    """Let the calling thread run only on these CPUs; it stays where there are none, or where the kernel refuses."""
     if cpus:
         with suppress(OSError):
             os.sched_setaffinity(0, cpus)
 
 
 def place_compute(partition: Partition, affinity: tuple[int, ...], bound_by: str | None) -> str:
-    """Move the process's threads that run where the process does (`affinity`) to the compute CPUs; says what stays.
+    """Move the process's threads to the compute CPUs; return a note on threads that stay, empty where all move.
 
-    A thread with an affinity of its own was bound by somebody, and stays. bound_by: the variable by which the user told
-    OpenMP where its threads go; then all stay.
+    affinity: the CPUs of the process. A thread with another affinity was bound on purpose, and stays.
+    bound_by: the name of the variable by which the user binds OpenMP's threads; with one, all threads stay.
     """
     if not partition.parts.compute:
         return ""
@@ -60,13 +61,16 @@ def place_compute(partition: Partition, affinity: tuple[int, ...], bound_by: str
 
 
 def release_compute(partition: Partition, affinity: tuple[int, ...]) -> None:
-    """The threads on the compute CPUs may run on all of `affinity` again."""
+    """Let the threads on the compute CPUs run on all of `affinity` again."""
     if partition.parts.compute:
         _move_all(partition.parts.compute, affinity)
 
 
 def _move_all(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, OSError | None]:
-    """Threads with exactly the affinity `before` get `after`; how many have yet another, and the kernel's refusal."""
+    """Move the threads with exactly the affinity `before` to `after`.
+
+    Return the number of threads with yet another affinity, and the kernel's refusal.
+    """
     others: set[int] = set()
     for _ in range(_PASSES):
         for thread in {int(entry.name) for entry in Path("/proc/self/task").iterdir()} - others:
@@ -84,7 +88,10 @@ def _move_all(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, OSE
 
 
 def say(partition: Partition, notes: str, rank: int, thread_count: str | None) -> None:
-    """Rank 0 prints what was done, and why; the others do so in the log, at level INFO."""
+    """Report what was done, and why: rank 0 prints it to stderr, the others log it at level INFO.
+
+    notes: what `place_compute` returned. thread_count: the text of OMP_NUM_THREADS, None where it is not set.
+    """
     threads = f"; {advice}" if (advice := thread_advice(partition, thread_count)) else ""
     line = f"cores: {partition.parts} ({partition.reason}){threads}{'; ' * bool(notes)}{notes}"
     if rank == 0:
@@ -94,7 +101,10 @@ def say(partition: Partition, notes: str, rank: int, thread_count: str | None) -
 
 
 def thread_advice(partition: Partition, thread_count: str | None) -> str:
-    """What the number of computing threads is, or should be: it is the user's, so it is not changed in a rank."""
+    """Return a text with the number of computing threads, or with the number that they should have.
+
+    The number is the user's choice, so a rank does not change it. thread_count: the text of OMP_NUM_THREADS.
+    """
     if thread_count is not None:
         return f"OMP_NUM_THREADS={thread_count}"
     if partition.threads is None:

@@ -1,16 +1,19 @@
-"""Sizes and times as sentences and tables show them, and sizes as people write them."""
+"""Write sizes and times for sentences and tables, and parse sizes as people write them."""
 
 from __future__ import annotations
 
 import re
 
 MOST_BYTES = 1 << 60
+"""Bytes that `parse_bytes` accepts at most."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes in `text`, such as 8, 64M, 1.5K or 2GiB (powers of 1024), from 1 to MOST_BYTES; ValueError says what would
-    be right."""
+    """Return the bytes of a text such as 8, 64M, 1.5K or 2GiB (powers of 1024).
+
+    Raises ValueError, which says what would be right, unless they are from 1 to MOST_BYTES.
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?\s*", text, re.IGNORECASE)
     if not match:
         raise ValueError(f"{text!r:.80} is not a size; write bytes, or a number with K, M or G, such as 64M")
@@ -21,7 +24,7 @@ def parse_bytes(text: str) -> int:
 
 
 def show_bytes(nbytes: int) -> str:
-    """ "256 KiB", or three digits where it does not come out even."""
+    """Return a text such as "256 KiB", with three digits where the number is not whole."""
     for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if nbytes >= 1 << power:
             return f"{nbytes / (1 << power):.{max(3, len(str(nbytes >> power)))}g} {unit}"
@@ -29,7 +32,7 @@ def show_bytes(nbytes: int) -> str:
 
 
 def show_seconds(seconds: float) -> str:
-    """Three digits with the unit that fits."""
+    """Return a text with three digits in the unit that fits: "1.5 s", "28 us"."""
     for unit, least in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= least:
             return f"{seconds / least:.3g} {unit}"
@@ -37,5 +40,5 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_duration(seconds: float) -> str:
-    """Three digits, always in seconds and never with a power of ten: "0.0517 s", "31.2 s", "1920 s"."""
+    """Return a text with three digits, always in seconds, and no exponent: "0.0517 s", "31.2 s", "1920 s"."""
     return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"

@@ -1,4 +1,4 @@
-"""How Paceline's pictures look: colours that print and that colour-blind people tell apart, one font, text widths."""
+"""The style of Paceline's pictures: colours that print and that colour-blind people tell apart, a font, text widths."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ PAPER, BOX = "#ffffff", "#f1f5f9"
 INK, FAINT, LINE = "#0f172a", "#64748b", "#94a3b8"
 ACCENT, WARNING = "#1d4ed8", "#c2410c"
 SERIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-"""Colours for things of one kind side by side (Okabe and Ito), told apart by colour-blind people too."""
+"""Okabe and Ito's colours for things of one kind side by side, which colour-blind people tell apart too."""
 
 
 def ink_on(colour: str) -> str:
-    """INK or PAPER, whichever is told apart better from `colour`, "#rrggbb"."""
+    """Return INK or PAPER, whichever has more contrast to `colour`, "#rrggbb"."""
     return max((INK, PAPER), key=lambda one: contrast(one, colour))
 
 
 def contrast(one: str, other: str) -> float:
-    """Of two colours, 1 to 21, as the Web Content Accessibility Guidelines (WCAG 2.2) define it."""
+    """Return the contrast ratio of two colours, "#rrggbb": 1 to 21.
+
+    The Web Content Accessibility Guidelines (WCAG 2.2, "contrast ratio") define it.
+    """
     darker, lighter = sorted((_luminance(one), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -30,12 +33,12 @@ def _luminance(colour: str) -> float:
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """About how wide the text is at this font size, in the same unit; rather too much than too little."""
+    """Return about how wide the text is at this font size, in the same unit. The estimate is rather too wide."""
     return len(text) * size * (0.76 if bold else 0.62)
 
 
 def shortened(text: str, longest: int) -> str:
-    """The text, or its beginning and end where it is longer."""
+    """Return the text, or its beginning and end where it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     end = longest // 3
@@ -43,5 +46,8 @@ def shortened(text: str, longest: int) -> str:
 
 
 def shortened_host(name: str, longest: int) -> str:
-    """As `shortened`, a host's domain first: what tells machines apart is the name before it."""
+    """Return the name, shortened where it has more than `longest` characters.
+
+    A host's domain goes first, since the name before it distinguishes machines.
+    """
     return name if len(name) <= longest else shortened(re.sub(r"\b([A-Za-z][\w-]*)\.[\w.-]+", r"\1", name), longest)

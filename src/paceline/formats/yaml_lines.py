@@ -1,4 +1,4 @@
-"""YAML (JSON too) as plain mappings, lists and texts, with the line of each; bounded, without aliases or tags."""
+"""Read YAML (JSON too) as plain mappings, lists and texts, with the line of each; bounded, without aliases or tags."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 import yaml
 
 LONGEST_FILE = 16 << 20
-"""Bytes."""
+"""Bytes that a file can have."""
 DEEPEST = 64
-"""Mappings and lists within one another."""
+"""Levels to which mappings and lists can be nested."""
 
 KeyPath = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """How errors speak of a kind of file: the class to raise, what it is ("topology"), and the beginning of one.
+class FileKind:
+    """A kind of file, for the wording of errors.
 
-    few: why it isn't nested deeply; key: a key or two that it has.
+    error: the class to raise. what: the kind of file ("topology"). begins: the beginning of such a file. few: why it is
+    not nested deeply. key: a key or two that it has.
     """
 
     error: type[ValueError]
@@ -33,40 +35,43 @@ class Words:
     key: str
 
 
-def text_of(path: str | Path, words: Words) -> str:
-    """A file's text, if it is no longer than such a file may be. Raises the words' error."""
+def text_of(path: str | Path, kind: FileKind) -> str:
+    """Return the text of a file. Raises `kind.error` if it is unreadable, longer than LONGEST_FILE or not UTF-8."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(LONGEST_FILE + 1)
     except OSError as error:
-        raise words.error(f"cannot read {path}: {error.strerror}") from None
+        raise kind.error(f"cannot read {path}: {error.strerror}") from None
     if len(data) > LONGEST_FILE:
-        raise words.error(f"{path}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
+        raise kind.error(f"{path}: a {kind.what} file is at most {LONGEST_FILE >> 20} MiB long")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise words.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
+        raise kind.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None
 
 
 class Marked:
-    """A document: `data` of dict, list and str; `line(path)` says where the value at a path of keys and indices is."""
+    """A YAML document: `data` consists of dict, list and str, and `line` finds where a value stands in the text."""
 
-    def __init__(self, text: str, source: str, words: Words) -> None:
-        """Raises the words' error for what is not YAML, or more of it than such a file needs."""
-        self.source, self._words = source, words
+    def __init__(self, text: str, source: str, kind: FileKind) -> None:
+        """Parse `text`; `source` names it in errors.
+
+        Raises `kind.error` for text that is not YAML, or that has more of it than such a file needs.
+        """
+        self.source, self._kind = source, kind
         self._lines: dict[KeyPath, int] = {}
         if len(text) > LONGEST_FILE:
-            raise words.error(f"{source}: a {words.what} file is at most {LONGEST_FILE >> 20} MiB long")
+            raise kind.error(f"{source}: a {kind.what} file is at most {LONGEST_FILE >> 20} MiB long")
         events = iter(yaml.parse(text, Loader=_LOADER))
         try:
             while not isinstance(event := next(events), yaml.DocumentStartEvent):
                 if isinstance(event, yaml.StreamEndEvent):
-                    raise self.error(1, f"the file is empty; a {words.what} begins like this: {words.begins}")
+                    raise self.error(1, f"the file is empty; a {kind.what} begins like this: {kind.begins}")
             self.data = self._value(next(events), events, ())
             next(events)
             if not isinstance(event := next(events), yaml.StreamEndEvent):
-                raise self.error(_line(event), f"a {words.what} is one YAML document; leave out what follows the ---")
+                raise self.error(_line(event), f"a {kind.what} is one YAML document; leave out what follows the ---")
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             raise self.error(mark.line + 1 if mark else 1, f"this is not YAML: {error.problem}") from None
@@ -75,20 +80,20 @@ class Marked:
             raise self.error(line, f"this is not YAML: the character {chr(error.character)!r} is not allowed") from None
 
     def line(self, path: KeyPath) -> int:
-        """The line, from 1, of what is at `path` or, where nothing is, of what encloses it."""
+        """Return the line, from 1, of the value at `path` or, where there is none, of the value that encloses it."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def error(self, line: int, reason: str) -> ValueError:
-        """An error about that line."""
-        return self._words.error(f"{self.source}:{line}: {reason}")
+        """Return an error about that line."""
+        return self._kind.error(f"{self.source}:{line}: {reason}")
 
     def _value(self, event: Any, events: Iterator[Any], path: KeyPath) -> Any:
         line = _line(event)
         self._lines[path] = line
         if len(path) > DEEPEST:
-            raise self.error(line, f"more than {DEEPEST} levels within one another; {self._words.few}")
+            raise self.error(line, f"more than {DEEPEST} levels within one another; {self._kind.few}")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise self.error(line, "anchors and aliases (& and *) are not supported; write the value out")
         if getattr(event, "tag", None) is not None and event.tag != "!":
@@ -106,7 +111,7 @@ class Marked:
         found: dict[str, Any] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
-                raise self.error(_line(event), f"a key must be a word such as {self._words.key}")
+                raise self.error(_line(event), f"a key must be a word such as {self._kind.key}")
             key = event.value
             if key in found:
                 raise self.error(_line(event), f"{key!r} is there twice; keep one of them")

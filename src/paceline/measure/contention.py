@@ -1,4 +1,4 @@
-"""Rounds in which all machines send at once, as fast as they can: what they then get shows the links they share."""
+"""Measure in rounds in which all machines send at once as fast as they can, which shows the links that they share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from paceline.topology.measured import Load
 Pieces = npt.NDArray[np.uint8]
 
 _SMALLEST, _LARGEST = 4 << 10, 1 << 20
-"""Bytes of the first pieces, and of the longest."""
+"""Bytes of the first messages, and of the longest."""
 _ALIKE = 16
-"""After so many the next ones are twice as long: a round takes hardly longer than meant on any link, and few pieces."""
+"""Messages of equal length, after which the next ones are twice as long. So a round takes few messages, and hardly
+longer than intended on any link."""
 _SETTLING = 0.3
-"""Of a round: until then TCP finds out what it gets."""
+"""The fraction of a round that does not count, because TCP finds its rate meanwhile."""
 _IN_FLIGHT = 4
+"""Messages that are sent or received at once."""
 _MORE = 255
-"""What the first byte of a piece says unless the end is near: then it is how many pieces follow."""
+"""The first byte of a message until the end is near; then the byte is the number of messages that follow."""
 
 
 def loaded(
@@ -35,12 +37,12 @@ def loaded(
     seconds: float,
     end: float,
 ) -> list[Load]:
-    """The machines of every part send to each other at once, by their first ranks; all parts at the same time.
+    """Measure while the machines of every part send to each other at once, by their first ranks.
 
-    machines: the ranks of each. parts: of machines, without a common one. schedules: of each part, rounds as of
-    `crowds`; who is through begins anew until all are. seconds: of a round. end: by `time.monotonic()`; no round but
-    the first begins later on any rank, and those that did not begin are left out. Collective; every rank returns the
-    same.
+    All parts measure at the same time. machines: the ranks of each machine. parts: disjoint sets of machines.
+    schedules: the rounds of each part, as from `crowds`; a part that is through begins again until all are. seconds:
+    the length of a round. end: a time of `time.monotonic()` after which no round begins on any rank, except the first;
+    rounds that did not begin are left out. This is a collective; every rank returns the same.
     """
     count = max(map(len, schedules))
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
@@ -60,25 +62,25 @@ def loaded(
     loads = []
     for part, schedule in zip(parts, schedules, strict=True):
         targets = np.array([schedule[turn % len(schedule)] for turn in range(done)])
-        arrived = everyone[[machines[machine][0] for machine in part]].T  # by round, at whom
+        arrived = everyone[[machines[machine][0] for machine in part]].T  # by round and receiver
         loads.append(Load(tuple(part), targets, np.take_along_axis(arrived, targets, axis=1)))
     return loads
 
 
 def _all_have_time(group: Group, end: float) -> bool:
-    """Whether nobody is past its end; also, as a barrier is, the moment at which all are here."""
+    """Whether no rank is past its end. Like a barrier, it returns when all ranks are here."""
     has = np.array([float(time.monotonic() < end)])
     group.all_reduce(has, "min")
     return bool(has[0])
 
 
 def _size(number: int) -> int:
-    """Bytes of a round's piece with this number."""
+    """The bytes of the message with this number in a round."""
     return int(min(_SMALLEST << number // _ALIKE, _LARGEST))
 
 
 def _both_ways(group: Group, target: int, source: int, seconds: float) -> float:
-    """Bytes per second that came from the one rank while this one sent to the other."""
+    """The bytes per second that came from `source` while this rank sent to `target`."""
     failed: list[BaseException] = []
 
     def sending() -> None:
@@ -103,7 +105,7 @@ def _send(group: Group, peer: int, seconds: float) -> None:
     left, number = _MORE, 0
     while left:
         if left != _MORE or time.monotonic() >= end:
-            left = min(left, _IN_FLIGHT) - 1  # as many as the receiver waits for: it must not be left waiting
+            left = min(left, _IN_FLIGHT) - 1  # the receiver has posted this many receives, and all must complete
         under_way.append(group.send(np.full(_size(number), left, np.uint8), peer, async_op=True))
         number += 1
         if len(under_way) == _IN_FLIGHT:
@@ -113,7 +115,7 @@ def _send(group: Group, peer: int, seconds: float) -> None:
 
 
 def _receive(group: Group, peer: int) -> float:
-    """Bytes per second, from the first moment on at which TCP has found out what it gets."""
+    """The bytes per second that arrived after TCP had found its rate."""
     begun = time.monotonic()
     posted = 0
     pieces, under_way = deque[Pieces](), deque[Operation | int | None]()
@@ -131,7 +133,7 @@ def _receive(group: Group, peer: int) -> float:
         sizes.append(len(piece))
         left = int(piece[0])
     times, come = np.array(arrived), np.cumsum(sizes)
-    # Between two arrivals: one who had to wait for a core sees many at once, and the slope of few says nothing then.
+    # The rate is that between two arrivals. A rank that waited for a core sees many at once, so a slope means little.
     first = int(np.searchsorted(times, _SETTLING * times[-1], side="right")) - 1
     first = max(0, min(first, len(times) - 2))
     return float((come[-1] - come[first]) / max(times[-1] - times[first], 1e-9))

@@ -1,4 +1,4 @@
-"""How long a process waits for a core, by the kernel's own count."""
+"""The time that a process waits for a core, by the kernel's own count."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ _THREADS = Path("/proc/self/task")
 
 
 def waited_seconds() -> float:
-    """Seconds that the threads this process has now were ready to run while others ran; 0 where the kernel counts none.
+    """Return the seconds for which this process's present threads were ready to run while others ran.
 
-    See Linux, Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat.
+    The result is 0 where the kernel does not count them. Source: Linux, Documentation/scheduler/sched-stats.rst, on
+    /proc/<pid>/schedstat.
     """
     waited = 0
     for thread in _THREADS.iterdir():
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the thread has ended
             waited += int((thread / "schedstat").read_text().split()[1])
     return waited * 1e-9

@@ -1,4 +1,4 @@
-"""All measurements of a group: each machine's links in one at a time, then all at once."""
+"""Run all measurements of a group: the links of machines one pair at a time, then all at once."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ from paceline.topology.measured import Load, Matrix, Measured
 from paceline.topology.switches import LEAST_MACHINES, below
 
 MOST_ROUNDS = 63
-"""So that 64 machines all meet; of more, each meets as many others."""
+"""Rounds of pairs: enough for 64 machines to meet all others. Of more machines, each meets this many others."""
 _ROUNDS_AGAIN = 6
+"""Rounds in which slow pairs are measured again."""
 _BETWEEN_SECONDS, _AGAIN_SECONDS = 18.0, 5.0
-"""For all that is measured between machines, and for what is measured once more."""
+"""Seconds for all pairs of machines, and for those that are measured again."""
 _CROWD_SECONDS = 10.0
-"""For the rounds in which all machines send; half of that for those of parts of them, and so on."""
+"""Seconds for the rounds in which all machines send; parts of them have half as long, and so on."""
 _CROWDS_SECONDS = 18.0
-"""After which no more of these rounds begin, whatever they took: ranks may share few cores."""
+"""Seconds after which no more of these rounds begin, because they take longer where ranks share few cores."""
 _LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
+"""The most seconds of a round in which all machines send, and the fewest such rounds."""
 _MOST_IN_CROWDS = MOST_ROUNDS + 1
-"""Among more machines, switches are not looked for."""
+"""Machines up to which switches are looked for."""
 _WITHIN_SECONDS = 5.0
+"""Seconds for all measurements within a machine."""
 _SHORTEST_STREAM, _LONGEST_STREAM, _LONGEST_WITHIN = 0.02, 0.6, 0.2
-"""Seconds, between machines and within one; few machines leave time for the longest."""
+"""Seconds of streams: the shortest and the longest between machines, and the longest within one. Few machines leave
+time for the longest."""
 _ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
-"""Bytes, see `send_stream`."""
+"""Bytes that a stream must have to count, see `send_stream`: between machines, there when time is short, and within."""
 
 
 def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
     """Measure between machines, from the first rank of each to the first ranks of others, and within each.
 
-    machines: the ranks of each. Collective; every rank returns the same. Takes less than a minute.
+    machines: the ranks of each machine. This is a collective; every rank returns the same, in less than a minute.
     """
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
@@ -48,7 +52,7 @@ def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
     begun, waited = time.monotonic(), waited_seconds()
     schedule = rounds(count, MOST_ROUNDS)
     rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS)
-    # What a moment's noise made slow is fast the second time.
+    # A pair that was slow because of momentary noise is fast the second time.
     again = packed(slow_paths(rate), _ROUNDS_AGAIN)
     if again:
         second, _ = _between(group, machines, own, again, _AGAIN_SECONDS)
@@ -61,9 +65,10 @@ def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
 
 
 def crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longest: float) -> tuple[Load, ...]:
-    """All machines at once, then those below each switch that this shows, and so on down.
+    """Measure all machines at once, then those below each switch that this shows, and so on down.
 
-    rate: that of `Measured`; longest: seconds of a round. None where the machines are too few, or too many.
+    rate: as in `Measured`. longest: the most seconds of a round. The result is empty where there are too few machines,
+    or too many. This is a collective; every rank returns the same.
     """
     if not LEAST_MACHINES <= len(machines) <= _MOST_IN_CROWDS:
         return ()
@@ -82,7 +87,7 @@ def crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longe
 
 
 def _next(group: Group, machines: int, loads: Sequence[Load], carried: Matrix) -> list[list[int]]:
-    """The machines below each switch that these rounds show, where they are enough; rank 0 looks, for all."""
+    """The machines below each switch that these rounds show, if they are enough. Rank 0 decides for all."""
     part_of = np.full(machines, -1)
     if group.rank == 0:
         switches = [one.machines for load in loads for one in below(load, carried)]
@@ -93,9 +98,9 @@ def _next(group: Group, machines: int, loads: Sequence[Load], carried: Matrix) -
 
 
 def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
-    """Best rate and latency between the first rank and the others; nan where it is alone.
+    """The best rate and latency between the first rank and the others; nan where it is alone.
 
-    The best: all of them share the machine's memory, and what is slower waited for a core.
+    The best ones count because all ranks share the machine's memory, and a slower pair has waited for a core.
     """
     found = []
     seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), _LONGEST_WITHIN)
@@ -122,7 +127,7 @@ def _between(
 ) -> tuple[Matrix, Matrix]:
     """The rates and latencies of the pairs in `schedule`, within about `seconds`; every rank returns the same."""
     end = time.monotonic() + seconds
-    left = 2 * len(schedule)  # streams; each may take a half longer than meant
+    left = 2 * len(schedule)  # streams; each may take 1.5 times as long as intended
     rates, latencies = np.full((2, len(machines)), np.nan)  # from each machine to this one
     for pairs in schedule if group.rank == machines[own][0] else ():
         pair = next((pair for pair in pairs if own in pair), None)
@@ -131,7 +136,7 @@ def _between(
             continue
         other = pair[1] if own == pair[0] else pair[0]
         peer = machines[other][0]
-        latencies[other] = latency(group, peer)  # and so both are here
+        latencies[other] = latency(group, peer)  # after this, both ranks are here
         for sender in pair:
             if own == sender:
                 meant = min((end - time.monotonic()) / (1.5 * left), _LONGEST_STREAM)
@@ -147,7 +152,10 @@ def _between(
 
 
 def of_first_ranks(group: Group, machines: Sequence[Sequence[int]], mine: Matrix) -> Matrix:
-    """One row from each machine's first rank, of the rows that all ranks bring. Collective."""
+    """Return the row `mine` of each machine's first rank, as an array of (machines, len(mine)) float64.
+
+    This is a collective; every rank returns the same.
+    """
     everyone = np.empty((group.size, len(mine)))
     group.all_gather(everyone, mine)
     return everyone[[ranks[0] for ranks in machines]]

@@ -1,4 +1,4 @@
-"""What two ranks measure between them: the time of a small message, and the rate of many large ones."""
+"""Measure between two ranks: the time of a small message, and the rate of many large ones."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ from paceline.group.group import Group
 from paceline.group.operation import Operation
 
 ROUND_TRIPS = 16
+"""Round trips that are measured."""
 _WARM_UP = 2
+"""Round trips before them that are not counted."""
 _LATENCY_SECONDS = 0.05
-"""No more round trips after that, where each takes long."""
+"""Seconds after which no more round trips begin, where each takes long."""
 _PIECES = 32
+"""Messages of a stream."""
 _SETTLED = 8
-"""Pieces that arrive before the clock starts: what a shaper lets through at first, and TCP's slow start."""
+"""Messages that arrive before the clock starts, because of a shaper's burst and TCP's slow start."""
 _SMALLEST, _LARGEST = 64 << 10, 256 << 20
 """Bytes of the first and the longest stream."""
 _GROWTH = 16
+"""A factor: the next stream is at most this many times as long."""
 _STREAMS = 3
-"""A rank that lost its core for a moment spoils one of them."""
+"""Streams of equal length of which the median counts; a rank that loses its core for a moment spoils one of them."""
 _IN_FLIGHT = 4
+"""Messages that are sent or received at once."""
 
 
 def latency(group: Group, peer: int) -> float:
-    """Seconds that a small message takes to the peer: half of a round trip on a good day, the lower quartile of many.
+    """Return the seconds that a small message takes to `peer`: half of the lower quartile of several round trips.
 
-    Both call it, and get the same.
+    Both ranks call it, and both get the same result.
     """
-    word = np.zeros(1)  # 0: another round trip follows; else the result, which ends it
+    word = np.zeros(1)  # 0: another round trip follows; else it is the result, and the last message
     if group.rank > peer:
         while not word[0]:
             group.recv(word, peer)
@@ -51,10 +56,10 @@ def latency(group: Group, peer: int) -> float:
 
 
 def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
-    """Streams to the peer, which calls `receive_stream`: ever longer ones, until three equally long ones take about
-    `seconds` together, or half as much again has passed.
+    """Send streams to `peer`, which calls `receive_stream`.
 
-    enough: bytes that a stream must have to count; shorter ones say more about waking up than about a link.
+    The streams grow until three equally long ones take about `seconds` together, or until 1.5 times as long has passed.
+    enough: bytes that a stream must have to count; shorter ones measure wake-ups rather than a link.
     """
     size, equal = _SMALLEST, 0
     answer = np.zeros(2)
@@ -73,7 +78,7 @@ def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
 
 
 def receive_stream(group: Group, peer: int) -> float:
-    """Bytes per second that arrived: the median of the peer's longest streams."""
+    """Return the bytes per second that arrived from `peer`, the median of its longest streams."""
     size = np.zeros(1, np.int64)
     rates: dict[int, list[float]] = {}
     while group.recv(size, peer) == peer and size[0]:
@@ -96,7 +101,7 @@ def _send(group: Group, peer: int, size: int) -> None:
 
 
 def _receive(group: Group, peer: int, size: int) -> tuple[float, float]:
-    """Bytes per second after the first pieces, and the seconds that all took."""
+    """The bytes per second after the first messages, and the seconds that all of them took."""
     pieces = [np.zeros(size, np.uint8) for _ in range(_IN_FLIGHT)]
     under_way = deque(group.recv(piece, peer, async_op=True) for piece in pieces)
     begun = time.perf_counter()
@@ -106,7 +111,7 @@ def _receive(group: Group, peer: int, size: int) -> tuple[float, float]:
         arrived.append(time.perf_counter())
         if number + _IN_FLIGHT < _PIECES:
             under_way.append(group.recv(pieces[number % _IN_FLIGHT], peer, async_op=True))
-    # The slope of all arrivals: the first and the last alone say little of a rank that shares its core.
+    # The slope of all arrivals is used; the first and the last alone mean little where a rank shares its core.
     per_piece = float(np.polyfit(np.arange(_SETTLED, _PIECES), np.array(arrived[_SETTLED:]) - begun, 1)[0])
     return size / max(per_piece, 1e-9), arrived[-1] - begun
 

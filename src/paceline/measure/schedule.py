@@ -1,4 +1,4 @@
-"""Who measures with whom, and when."""
+"""Schedules that say which machines measure with each other, and when."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterable
 
 Round = list[tuple[int, int]]
-"""Pairs that meet at the same time: every machine is in one of them at most, so no machine's link is in two."""
+"""Pairs that measure at the same time. Every machine is in at most one of them, so no machine's link is in two."""
 
 
 def packed(pairs: Iterable[tuple[int, int]], most: int) -> list[Round]:
-    """These pairs in as few rounds as come of taking each into the first that it fits; what needs more is left out."""
+    """Return the pairs in at most `most` rounds, each in the first that has room for it; the rest are left out."""
     found: list[Round] = []
     for pair in sorted({(min(pair), max(pair)) for pair in pairs}):
         free = next((one for one in found if not any(set(pair) & set(other) for other in one)), None)
@@ -22,11 +22,11 @@ def packed(pairs: Iterable[tuple[int, int]], most: int) -> list[Round]:
 
 
 def rounds(machines: int, most: int) -> list[Round]:
-    """Rounds in which every two machines meet once; where that would take more than `most`, as many, spread evenly.
+    """Return rounds in which every two machines meet once, or `most` of them, spread evenly, if there are more.
 
-    A tournament by the circle method: the first stays, the others move on by one place.
+    This is a round-robin tournament by the circle method: the first stays, the others move on by one place.
     """
-    places = machines + machines % 2  # with an odd number, who meets the last one rests
+    places = machines + machines % 2  # with an odd number, the machine that would meet the last place rests
     every: list[Round] = []
     for turn in range(places - 1):
         circle = [0, *((turn + place) % (places - 1) + 1 for place in range(places - 1))]
@@ -38,10 +38,11 @@ def rounds(machines: int, most: int) -> list[Round]:
 
 
 def crowds(machines: int, least: int) -> list[list[int]]:
-    """Rounds in which all send at once, each to one other: by machine, whom it sends to.
+    """Return rounds in which all machines send at once; each round lists, by sender, the machine to which it sends.
 
-    Every machine sends to every other one once, then once more in other company, until there are `least` rounds.
-    Who shares a switch is usually numbered in a row, so the numbers are mixed first, by chance but always alike.
+    Every machine sends to every other one once, then again in another combination, until there are `least` rounds.
+    Machines that share a switch are usually numbered consecutively, so the numbers are shuffled first, with a fixed
+    seed.
     """
     chance = random.Random(machines)
     found: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""The machines' own links in a fraction of a second, for ranks that are about to work or are at work."""
+"""Measure the machines' own links in a fraction of a second, for ranks that are about to work or are at work."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from paceline.measure.schedule import crowds, rounds
 from paceline.topology.measured import Matrix, Measured
 
 _LATENCY_ROUNDS = 3
+"""Rounds in which latencies are measured."""
 _MOST_ROUNDS = 12
-"""In which every machine sends to one other and receives from one. All meet, where they are few, and more than once: a
-rank that waits for a core spoils one of these rounds."""
+"""Rounds in which every machine sends to one other and receives from one. Where there are few machines, every pair
+meets more than once, because a rank that waits for a core spoils a round."""
 _OFTEN, _FEW = 3, 5
-"""So often each time where there are no more machines than that, else twice."""
+"""The times that each round is repeated where there are at most `_FEW` machines; elsewhere it runs twice."""
 _ROUND_SECONDS, _ROUND_TRIPS = 0.02, 16
-"""Of a round: so many seconds, or so many round trips where these take longer, for TCP has to find its pace."""
+"""Seconds of a round, or its round trips where these take longer, because TCP needs time to find its rate."""
 
 
 def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> Measured:
-    """What the first rank of each machine sends and receives while all of them do; machines: the ranks of each.
+    """Measure what the first rank of each machine sends and receives while all of them do.
 
-    switches: look for links that machines share, too, in seconds. Insides of machines are not measured. Collective;
-    every rank returns the same.
+    machines: the ranks of each machine. switches: whether to look also for links that machines share, which takes
+    seconds. The insides of machines are not measured. This is a collective; every rank returns the same.
     """
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)

@@ -1,4 +1,4 @@
-"""From a computation graph to the order and the fusion in which all ranks issue its collectives, without asking."""
+"""From a computation graph to the order and the fusion in which all ranks issue its collectives without negotiation."""
 
 from paceline.order.fuse import FUSION_BYTES, Scheme, scheme
 from paceline.order.graph import Collective, Graph, GraphError, Node, parallel

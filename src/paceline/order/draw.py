@@ -1,6 +1,6 @@
-"""An order as a picture: the executed graph from left to right by depth, its collectives coloured by fusion buffer.
+"""Draw an order: the executed graph from left to right by depth, its collectives coloured by fusion buffer.
 
-A collective has its id in its box and a place of its own from left to right, so a buffer is a run of neighbours.
+A collective has its id in its box and a horizontal place of its own, so that a buffer is a run of neighbours.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from paceline.order.graph import Graph
 from paceline.order.number import Order, executed
 
 MOST_NAMED = 48
-"""Of a graph of more nodes those that compute are dots, and names stand upright."""
+"""Nodes up to which each is a box with its name; in larger graphs, computing nodes are dots, and names are vertical."""
 MOST_BUFFERS = 24
+"""Buffers that the legend lists."""
 _LEFT, _TOP, _HEAD = 24, 104, 20
+"""Pixels of the left margin, of the title, and of a buffer's heading."""
 _LEAST_WIDTH = 720
+"""Pixels of the narrowest picture."""
 _NAME, _LONGEST_NAME = 9, 34
-"""Upright names: size of the font, characters."""
+"""The font size of vertical names in pixels, and their most characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
+    """Pixels of a column without a collective, of each collective's place, of a lane and of a box, and of the font."""
+
     column: int
-    """Pixels of a column without a collective; `place`: of each collective."""
     place: int
     lane: int
     box: int
@@ -41,7 +45,7 @@ _LARGE = _Sizes(column=9, place=18, lane=22, box=17, font=8)
 
 @dataclass(slots=True)
 class _Layout:
-    """Where each executed node is: `x` its middle, `lane` its row."""
+    """Where each executed node is: `x` is its middle in pixels, `lane` its row."""
 
     x: dict[int, float] = field(default_factory=dict)
     lane: dict[int, int] = field(default_factory=dict)
@@ -50,7 +54,7 @@ class _Layout:
 
 
 def draw(graph: Graph, ordered: Order, found: Scheme, title: str) -> drawsvg.Drawing:
-    """The picture; its `save_svg` writes it."""
+    """Return the picture; its method `save_svg` writes it."""
     return _Picture(graph, ordered, found, title).drawing
 
 
@@ -84,7 +88,7 @@ class _Picture:
         self._legend(self.bottom + self.below + 24, shown)
 
     def _bands(self) -> None:
-        """Behind each buffer's members, with its number."""
+        """Draw a band with the buffer's number behind the members of each buffer."""
         half = self.sizes.place / 2
         for number, members in self._members():
             colour = _colour(number)
@@ -173,7 +177,7 @@ class _Picture:
 
 
 def _placed(graph: Graph, ordered: Order, sizes: _Sizes) -> _Layout:
-    """Columns by depth, each as wide as its collectives need; a node goes to its parent's lane where that is free."""
+    """Place nodes in columns by depth, as wide as their collectives need, and in their parent's lane if it is free."""
     layout = _Layout()
     columns: list[list[int]] = [[] for _ in range(max(ordered.depths, default=0))]
     for node, depth in enumerate(ordered.depths):

@@ -1,4 +1,4 @@
-"""A graph in a file, in YAML or JSON.
+"""Read and write a graph in a file, in YAML or JSON.
 
 nodes:                    # in the order in which they were added; a name alone is a node that computes
   - forward
@@ -16,11 +16,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
 from paceline.order.graph import Collective, Graph, GraphError, Node
 
-WORDS = Words(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")
+FILE_KIND = FileKind(GraphError, "graph", "nodes: [forward]", few="a graph has three", key="nodes or edges")
 LONGEST_NAME = 255
+"""Characters that a name can have."""
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32"),
@@ -42,7 +43,7 @@ def _nbytes(value: Any) -> int:
 
 
 def _dtype(value: Any) -> str:
-    """One, or those of several tensors with + between them."""
+    """Check a dtype, or those of several tensors with + between them."""
     for name in _text(value).split("+"):
         if name not in DTYPES:
             raise ValueError(f"there is no dtype {name!r:.80}; there are {', '.join(DTYPES)}")
@@ -95,15 +96,18 @@ class _Document(BaseModel):
 
 
 def read(path: str | Path) -> Graph:
-    """The graph in a file. Raises GraphError."""
-    return parse(text_of(path, WORDS), str(path))
+    """Return the graph in a file. Raises GraphError if the file is unreadable or wrong."""
+    return parse(text_of(path, FILE_KIND), str(path))
 
 
 def parse(text: str, source: str = "graph") -> Graph:
-    """The graph that `text` describes; `source` names it in errors. Raises GraphError with line and reason."""
-    marked = Marked(text, source, WORDS)
+    """Return the graph that `text` describes; `source` names it in errors.
+
+    Raises GraphError, which names the line and the reason.
+    """
+    marked = Marked(text, source, FILE_KIND)
     if not isinstance(marked.data, dict):
-        raise marked.error(1, f"a graph is a mapping; begin with {WORDS.begins}")
+        raise marked.error(1, f"a graph is a mapping; begin with {FILE_KIND.begins}")
     try:
         found = _Document.model_validate(marked.data)
     except ValidationError as error:
@@ -133,7 +137,7 @@ def parse(text: str, source: str = "graph") -> Graph:
 
 
 def dump(graph: Graph) -> str:
-    """The graph as JSON that `parse` reads. Its nodes need names of their own, or GraphError is raised."""
+    """Return the graph as JSON that `parse` reads. Raises GraphError if two nodes have the same name."""
     names = [node.name for node in graph.nodes]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -172,5 +176,5 @@ def _explained(marked: Marked, error: ValidationError) -> ValueError:
     elif first["type"] == "value_error":
         reason = str(first["ctx"]["error"])
     else:
-        reason = f"{path[-1]} is missing; begin with {WORDS.begins}"
+        reason = f"{path[-1]} is missing; begin with {FILE_KIND.begins}"
     return marked.error(marked.line(path), reason)

@@ -1,4 +1,4 @@
-"""Which collectives go together: the fusion scheme of Horovod-TOPO (section IV-D of the paper that `number` cites)."""
+"""Decide which collectives are fused, by the scheme of Horovod-TOPO (section IV-D of the paper that `number` cites)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from paceline.order.graph import Collective, Graph
 from paceline.order.number import Order
 
 FUSION_BYTES = 64 << 20
-"""Of a fusion buffer, as in Horovod."""
+"""Bytes of a fusion buffer, as in Horovod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Names of the collectives of each fusion buffer, in the order in which all ranks issue the buffers.
+    """The fusion buffers, in the order in which all ranks issue them.
 
-    nbytes: of each buffer. reasons: why each holds no more.
+    buffers: the names of the collectives in each. nbytes: the bytes of each. reasons: why each holds no more.
     """
 
     buffers: tuple[tuple[str, ...], ...]
@@ -24,19 +24,20 @@ class Scheme:
 
 
 def scheme(graph: Graph, ordered: Order, fusion_bytes: int = FUSION_BYTES) -> Scheme:
-    """Cut the order into fusion buffers: as few as can be of runs of ids that may be fused. O(number of collectives).
+    """Cut the order into the fewest fusion buffers, each a run of consecutive ids that can be fused.
 
-    A run may be fused if it is an antichain (no member needs another), all-reduces of one dtype and op, and no more
-    than `fusion_bytes` together. A larger collective, and one that is no all-reduce, has a buffer of its own.
+    A run can be fused if it is an antichain (no member needs another), its members are all-reduces of one dtype and op,
+    and they have at most `fusion_bytes` bytes together. A larger collective, and one that is not an all-reduce, has a
+    buffer of its own. The cut takes time linear in the number of collectives.
 
-    A run from id s on is an antichain exactly if `after` of each member is below s. If a member a is needed by a
-    member b, then after[b] ≥ a ≥ s; and if after[b] ≥ s, that id is needed by b, so it is below b and within the run.
-    Parts of runs that may be fused may be fused, so taking as much as possible each time gives the fewest buffers.
+    A run that begins at id s is an antichain exactly if `after` of each member is below s. If member b needs member a,
+    then after[b] ≥ a ≥ s. If after[b] ≥ s, then b needs that id, which is below b and so within the run. A part of a
+    run that can be fused can be fused too, so making each run as long as possible gives the fewest buffers.
 
-    Nothing deadlocks where every rank issues buffer k as soon as k - 1 was issued and all of k was handed in: what
-    members of k need has smaller ids and is not in k, so it is in buffers before k. When these are done, nothing keeps
-    the members from being handed in on every rank, and k goes; by induction all go, however the rest of the graph is
-    scheduled.
+    No deadlock is possible if every rank issues buffer k as soon as buffer k - 1 was issued and all of k was submitted:
+    what the members of k need has smaller ids and is not in k, so it is in earlier buffers. When these are done,
+    nothing keeps any rank from submitting the members of k, and k is issued. By induction all buffers are issued,
+    however the rest of the graph is scheduled.
     """
     buffers: list[tuple[str, ...]] = []
     sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""The plain form of a computation graph: what runs, what needs what, and what of it moves data between the ranks."""
+"""A computation graph in plain form: its nodes, what each needs, and which of them move data between the ranks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 
 
 class GraphError(ValueError):
-    """A graph makes no sense; the one sentence says which node or edge is wrong, and what would be right."""
+    """A graph makes no sense. The message is a sentence that names the wrong node or edge, and what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What a node moves between the ranks: `nbytes` bytes of one dtype, reduced by `op` where `kind` is all_reduce.
+    """What a node moves between the ranks.
 
-    `name` is what the program hands it in under, once per step.
+    name: the name under which the program submits it, once per step. nbytes: its size in bytes, all of one `dtype`. op:
+    the reduction where `kind` is all_reduce.
     """
 
     name: str
@@ -34,10 +35,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Nodes in the order in which they were added; edges (parent, child): the child needs the parent's outcome.
+    """A computation graph. Numbers are indices into `nodes`.
 
-    fetches: what is wanted of an execution; it and all that it needs is executed. Numbers are indices into `nodes`.
-    parents: of each node those at its edges, in their order; collectives: the nodes that move data. Both follow.
+    nodes: in the order in which they were added. edges: (parent, child), where the child needs the parent's result.
+    fetches: the nodes whose results are wanted; they and all that they need are executed. parents: the parents of each
+    node in the order of its edges. collectives: the nodes that move data. Both are derived from the other fields.
     """
 
     nodes: tuple[Node, ...]
@@ -47,7 +49,10 @@ class Graph:
     collectives: dict[int, Collective] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Raises GraphError for an edge or fetch of no node, and for two collectives of one name."""
+        """Derive the parents and collectives.
+
+        Raises GraphError for an edge or fetch without a node, two collectives of one name, and a negative size.
+        """
         count = len(self.nodes)
         parents: list[list[int]] = [[] for _ in range(count)]
         for parent, child in self.edges:
@@ -70,6 +75,6 @@ class Graph:
 
 
 def parallel(collectives: Iterable[Collective]) -> Graph:
-    """A graph of collectives none of which waits for another, such as a step's gradients as they were seen to come."""
+    """Return a graph of collectives none of which needs another, such as a step's gradients in the order of arrival."""
     nodes = tuple(Node(collective.name, collective) for collective in collectives)
     return Graph(nodes, (), tuple(range(len(nodes))))

@@ -1,7 +1,7 @@
-"""In which order all ranks issue the collectives of a graph.
+"""Number the collectives of a graph in the order in which all ranks issue them.
 
-The logical order of Horovod-TOPO: section IV-D of Pumma, Buono, Checconi, Que, Feng, "Alleviating Load Imbalance in
-Data Processing for Large-Scale Deep Learning", CCGRID 2020.
+This is the logical order of Horovod-TOPO: S. Pumma, D. Buono, F. Checconi, X. Que, W. Feng, "Alleviating Load Imbalance
+in Data Processing for Large-Scale Deep Learning", CCGRID 2020, section IV-D.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _NEW, _OPEN = 0, -1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The collectives of the executed subgraph by their ids 0, 1, …, which is the order in which all ranks issue them.
+    """The collectives of the executed subgraph, by their ids 0, 1, …: the order in which all ranks issue them.
 
-    nodes: of each id the index in `graph.nodes`. after: the highest id that it depends on, -1 where there is none.
-    depths: of every node of the graph the number of nodes on the longest path to it, 0 where it is not executed.
+    nodes: the index in `graph.nodes` of each id. after: the highest id that each id depends on, -1 where there is none.
+    depths: for every node of the graph, the number of nodes on the longest path to it; 0 where it is not executed.
     """
 
     nodes: tuple[int, ...]
@@ -27,22 +27,24 @@ class Order:
 
 
 def order(graph: Graph) -> Order:
-    """Number the collectives that the fetches need. Raises GraphError for a cycle. O(V + E), of any depth.
+    """Number the collectives that the fetches need. Raises GraphError for a cycle.
 
-    The paper's rules: parents before children, siblings in the order in which they were added, other parallel
+    It takes O(V + E) time, and no recursion, so graphs may be of any depth.
+
+    The paper's rules are: parents before children, siblings in the order in which they were added, and other parallel
     operations by their depth in the subgraph. One sort key obeys all three: the depth (of the longest path), then the
-    place in `graph.nodes`. A child is deeper than its parents; siblings have the same parents, so the same depth.
-    (Those that share some parents only go by depth: one of them may need the other.)
+    place in `graph.nodes`. A child is deeper than its parents; siblings have the same parents and so the same depth.
+    (Nodes that share only some parents go by depth, since one of them may need the other.)
 
     One depth-first traversal, backwards from the fetches, finishes each node after its parents. A node's depth follows
-    from theirs, and so does the last collective that it needs: the one with the greatest key, because along a path
-    keys only grow. A counting sort by depth makes ids of the keys.
+    from theirs, and so does the last collective that it needs: the one with the greatest key, because keys only grow
+    along a path. A counting sort by depth turns the keys into ids.
     """
     count = len(graph.nodes)
     parents, collectives = graph.parents, graph.collectives
     depth = [_NEW] * count
     last = [-1] * count  # greatest key (depth · count + index) of a collective among a node and all that it needs
-    needed: dict[int, int] = {}  # the same of a collective, without itself
+    needed: dict[int, int] = {}  # the same for each collective, without the collective itself
     stack = list(graph.fetches)
     pop, push, push_all = stack.pop, stack.append, stack.extend
     while stack:
@@ -50,7 +52,7 @@ def order(graph: Graph) -> Order:
         if node >= 0:
             while not depth[node]:
                 depth[node] = _OPEN
-                push(~node)  # to be finished once all above it on the stack is
+                push(~node)  # it is finished once everything above it on the stack is
                 needs = parents[node]
                 if len(needs) != 1:
                     push_all(needs)
@@ -80,13 +82,13 @@ def order(graph: Graph) -> Order:
 
 
 def executed(graph: Graph, ordered: Order) -> tuple[int, int]:
-    """Nodes and edges of the executed subgraph."""
+    """Return the numbers of nodes and edges of the executed subgraph."""
     parents = [above for above, depth in zip(graph.parents, ordered.depths, strict=True) if depth]
     return len(parents), sum(map(len, parents))
 
 
 def _sorted(nodes: list[int], depth: list[int]) -> list[int]:
-    """By depth, and for one depth in the order given; linear in nodes and depth."""
+    """Sort nodes by depth, and those of equal depth in the order given; linear in the nodes and the depth."""
     levels: list[list[int] | None] = [None] * (max((depth[node] for node in nodes), default=0) + 1)
     for node in nodes:
         level = levels[depth[node]]
@@ -98,7 +100,7 @@ def _sorted(nodes: list[int], depth: list[int]) -> list[int]:
 
 
 def _cycle(graph: Graph, start: int) -> str:
-    """`start` is on a cycle: some way from parent to parent comes back to it."""
+    """Describe the cycle that `start` is on: some path from parent to parent comes back to it."""
     child_of = {start: start}
     stack = [start]
     while stack:

@@ -1,4 +1,4 @@
-"""Plans: who combines what, for a buffer of any size. No I/O, no clock, no engine.
+"""Plans: which ranks combine which part of the buffer, for a buffer of any size. No I/O, no clock, no engine.
 
 One planner per file; n ranks, B bytes, p the largest power of two <= n, M machines, T* the bound of `bound`:
 
@@ -20,7 +20,8 @@ One planner per file; n ranks, B bytes, p the largest power of two <= n, M machi
 | `broadcast_chain`  | M-1 and the machines'   | B over each of M machines' links, once each way  | broadcast       |
 | `binomial`, `flat` | ceil(log2 n), 1         | B into each rank                                 | one machine     |
 
-`verify` proves a plan, `cost` says what it costs on a topology, `choose` which one serves which size, and why.
+`verify` proves that a plan is right, `cost` predicts what it costs on a topology, and `choose` says which plan serves
+which size, and why.
 """
 
 from paceline.plan.choice import Choice

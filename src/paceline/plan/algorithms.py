@@ -1,4 +1,4 @@
-"""The all-reduce algorithms for networks, by name: what a topology's ranks do, and what that costs them."""
+"""The all-reduce algorithms for networks, by name: their plan for a topology, and its outline for the cost model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paceline.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A planner; `lines` is what `plan` sends, for the cost model, without writing down what repeats itself."""
+    """A planner. `lines` returns what `plan` sends, for the cost model, without writing down what repeats itself."""
 
     name: str
     plan: Callable[[Topology], Plan]
@@ -50,7 +50,7 @@ ALGORITHMS = {algorithm.name: algorithm for algorithm in _ALL}
 
 
 def named(name: str) -> Algorithm:
-    """The algorithm of this name. Raises ValueError that lists the known ones."""
+    """Return the algorithm of this name. Raises ValueError, which lists the known names."""
     try:
         return ALGORITHMS[name]
     except KeyError:

@@ -1,6 +1,6 @@
-"""Which plan serves which size between machines: the cheapest by the cost model.
+"""Choose which plan serves which size between machines: the cheapest one by the cost model.
 
-`ranks[i]` is the rank of the group that sits at place i of the topology, as a walk meets them.
+Throughout, `ranks[i]` is the rank of the group that sits at place i of the topology, in the order of a walk.
 """
 
 from __future__ import annotations
@@ -29,26 +29,31 @@ from paceline.plan.turned import turned
 from paceline.plan.wire import fits
 from paceline.topology import Topology
 
-# Leaders overwrite their copies without knowing who has read them: right only where every message is copied out at
-# once, never above the eager limit of links between machines.
 EXCHANGED_BYTES = 64 * 1024
+"""Bytes up to which leaders exchange whole buffers. They overwrite their copies without knowing which leaders have read
+them, which is right only where every message is copied out at once: never above the eager limit of links between
+machines."""
 _MOST_LEADERS = 32
-"""Each takes in a message from all others, one after the other: among more that is never the quickest."""
+"""Leaders up to which an exchange is considered. Each receives a message from every other, one after the other, so with
+more leaders an exchange is never the quickest."""
 
 SIZES = tuple(1 << power for power in range(10, 31))
-"""Sizes at which plans are compared; between two of them the smaller one's choice does not hold any more."""
+"""Sizes in bytes at which plans are compared. What is best at one of them serves all sizes above the one before it."""
 _USUAL = 32 << 20
-"""What predictions for sizes without a limit are for."""
+"""Bytes for which the time is predicted where a choice has no limit."""
 _TIE, _TIE_IN_CHUNKS = 1.005, 1.05
-"""What costs hardly more than the cheapest is as good: the model is no better, and few plans are better than many. Up
-to 64 KiB it is good: on 2+3 ranks these should take 1079 us by Paceline's own plan and 1064 by leaders, and took 1114
-and 1100, at half the CPU time. In chunks it is worse: 512 KiB on 1+1+1 ranks should take 21.4 ms by rabenseifner, and
-22.0 by Paceline's own plan; they took 28.4 and 22.9."""
+"""Plans within 0.5 % of the cheapest (5 % above 64 KiB) are ties; Paceline's plan wins ties, then FlexReduce. The model
+is no more exact than that, and few different plans are better than many. Up to 64 KiB it is good: it predicts 1079 us
+on 2+3 ranks by Paceline's own plan and 1064 us by leaders, and 1114 and 1100 us were measured, at half the CPU time. In
+chunks it is worse: for 512 KiB on 1+1+1 ranks it predicts 21.4 ms by rabenseifner and 22.0 ms by Paceline's own plan,
+and 28.4 and 22.9 ms were measured."""
 _PREFERRED = ("paceline", "flexreduce")
+"""The algorithms that win ties, in this order."""
 _ROOTS = 4
-"""Of all roots that a broadcast can have, so many are looked at, spread over the network."""
+"""The roots for which a turned broadcast is costed, spread over the network."""
 _LONGEST_CHAIN = 64
-"""Machines; in a longer one the first chunk alone would be on its way for a good part of a second."""
+"""Machines up to which a chain is considered. In a longer one the first chunk alone would be on its way for a good part
+of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +63,22 @@ class _Candidate:
     plan: Callable[[], Plan]
     one_shot: bool = False
     limit: int = SIZES[-1]
-    """It can serve no larger ones."""
+    """Bytes of the largest buffer that it can serve."""
 
     def seconds(self, nbytes: int) -> float:
         return self.cut(nbytes).seconds(nbytes)
 
     def cut(self, nbytes: int) -> Line:
-        """Its line, with the chunks that a buffer of this size is cut into."""
+        """The candidate's line, with the chunks into which a buffer of this size is cut."""
         return self.line if self.one_shot else self.line.cut(nbytes)
 
 
 def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
-    """`algorithm`: the name of the one to use for all sizes. Raises ValueError that lists the known ones."""
+    """Return the choices for an all-reduce, by rising limit.
+
+    algorithm: the name of the algorithm to use for all sizes; None compares them all. Raises ValueError, which lists
+    the known names, for an unknown one.
+    """
     network = Network(topology)
     chunk = chunk_bytes(network)
     if algorithm is not None:
@@ -89,7 +98,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
 
 
 def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
-    """Rank i owns block i."""
+    """Return the choices for an all-gather, in which rank i owns block i, by rising limit."""
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
     network = Network(topology)
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
@@ -103,19 +112,22 @@ def _same(plan: Plan) -> Plan:
 
 
 def broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
-    """From rank 0."""
+    """Return the choices for a broadcast from rank 0, by rising limit."""
     return _broadcast(topology, ranks, lambda plan: [plan])
 
 
 def turned_broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
-    """Trees from rank 0 that are to be turned to another root, by what they cost from such roots on average."""
+    """Return the choices of trees from rank 0 that are to be turned to another root, by rising limit.
+
+    They are compared by their mean cost from a few such roots.
+    """
     own, world = list(ranks).index(0), len(ranks)
     roots = sorted({(own + step * world // (_ROOTS + 1)) % world for step in range(1, _ROOTS + 1)} - {own})
     return _broadcast(topology, ranks, lambda plan: [turned(plan, root) for root in roots])
 
 
 def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], Sequence[Plan]]) -> tuple[Choice, ...]:
-    """`used`: what a plan from rank 0 will be used as."""
+    """`used` returns the plans that a plan from rank 0 will be turned into; their mean cost decides."""
     network, own = Network(topology), list(ranks).index(0)
     plans = [broadcast_tree(topology, own)]
     if sum(1 for _ in topology.machines()) <= _LONGEST_CHAIN:

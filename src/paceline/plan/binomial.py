@@ -1,4 +1,4 @@
-"""Binomial tree with rank 0 as its root.
+"""A binomial tree with rank 0 as its root.
 
 R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in MPICH",
 International Journal of High Performance Computing Applications 19(1), 2005, on broadcast.
@@ -13,7 +13,7 @@ from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 
 
 def binomial(world: int) -> Plan:
-    """Rank 0 owns the whole buffer; read backwards, its broadcast."""
+    """Return the plan after which rank 0 owns the whole buffer; read backwards, it is a broadcast from rank 0."""
     levels: list[Level] = []
     distance = 1
     while distance < world:

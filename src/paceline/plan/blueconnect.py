@@ -3,10 +3,10 @@
 M. Cho, U. Finkler, D. Kung, "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network
 hierarchy", SysML 2019.
 
-In a tree whose nodes of one level all have as many children, the ranks of a node's children that stand at the same
-place form a group. It cuts what they hold, the same part of the buffer, evenly among them. All-reduce with fan-outs
-d_0, d_1, ... (from the ranks up) and B bytes: 2 sum(d_l - 1) messages in sequence; each rank sends 2 B (n-1)/n bytes,
-of which 1/d_0 leave its machine. Where the fan-outs of a level differ there are no dimensions.
+In a tree whose nodes of one level all have the same number of children, the ranks at the same place below each child of
+a node form a group. They hold the same part of the buffer, which the group divides evenly among them. An all-reduce
+with fan-outs d_0, d_1, ... (from the ranks up) and B bytes takes 2 sum(d_l - 1) messages in sequence; each rank sends
+2 B (n-1)/n bytes, of which 1/d_0 leave its machine. Where the fan-outs of a level differ there are no dimensions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.topology import Topology
 
 
 def dimensions(topology: Topology) -> tuple[int, ...] | None:
-    """The fan-outs above 1 from the ranks up, or None where a level has several of them."""
+    """Return the fan-outs above 1 from the ranks up, or None where those of a level differ."""
     network = Network(topology)
     fan_outs = [{len(network.children[index]) for index in nodes} for _, nodes in network.branches()]
     if len({network.depth[leaf] for leaf in network.leaves}) > 1 or any(len(sizes) > 1 for sizes in fan_outs):
@@ -30,13 +30,13 @@ def dimensions(topology: Topology) -> tuple[int, ...] | None:
 
 
 def blueconnect(topology: Topology) -> Plan:
-    """On a regular tree every rank owns an n-th."""
+    """Return the plan; on a regular tree every rank ends as the owner of an n-th of the buffer."""
     sizes = dimensions(topology)
     return replace(ring(topology.world), name="blueconnect") if sizes is None else _decomposed(sizes)
 
 
 def blueconnect_outline(topology: Topology) -> Outline:
-    """What `blueconnect` sends."""
+    """Return the outline of `blueconnect`."""
     sizes = dimensions(topology)
     if sizes is None:
         return replace(ring_outline(topology.world), name="blueconnect")
@@ -45,7 +45,7 @@ def blueconnect_outline(topology: Topology) -> Outline:
 
 def _decomposed(sizes: tuple[int, ...]) -> Plan:
     levels: list[Level] = []
-    mine, group = [WHOLE], 1  # of the ranks of one node; all nodes of a level are alike
+    mine, group = [WHOLE], 1  # the ranges of one node's ranks; all nodes of a level are alike
     world = 1
     for size in sizes:
         world *= size

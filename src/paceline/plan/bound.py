@@ -1,7 +1,7 @@
-"""T*: what no all-reduce on this network can beat, whatever its plan.
+"""T*: the time that no all-reduce on this network can beat, whatever its plan.
 
-All data of one side of a link must get to the other side and all of the result back: the link carries the whole
-buffer each way. And where M parts of the network meet, in a switch or a machine, bringing an item together takes M-1
+All data on one side of a link must get to the other side, and all of the result back, so the link carries the whole
+buffer each way. Where M parts of the network meet, in a switch or a machine, bringing an item together takes M-1
 crossings from one part into another, and so does bringing the result back: 2 (M-1) in all, each of which leaves one
 part and enters another.
 """
@@ -16,24 +16,25 @@ from paceline.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds, latency left out, and what they are due to in one sentence."""
+    """A lower bound in seconds, without latency, and its cause in one sentence."""
 
     seconds: float
     reason: str
 
 
 def bound(topology: Topology | Network, nbytes: int) -> Bound:
-    """T* of an all-reduce of `nbytes` bytes."""
+    """Return T* of an all-reduce of `nbytes` bytes: the largest of the bounds of all links and nodes."""
     network = topology if isinstance(topology, Network) else Network(topology)
     found = Bound(0.0, "A single rank has nobody to wait for.")
     for index in range(len(network.nodes)):
-        for one in _of(network, index, nbytes):
+        for one in _bounds_at(network, index, nbytes):
             if one.seconds > found.seconds * (1 + 1e-12):
                 found = one
     return found
 
 
-def _of(network: Network, index: int, nbytes: int) -> list[Bound]:
+def _bounds_at(network: Network, index: int, nbytes: int) -> list[Bound]:
+    """The bounds of the link above the node and of the parts that meet in it."""
     name = network.name(index)
     bounds: list[Bound] = []
     if network.joins(index):

@@ -1,9 +1,9 @@
-"""Broadcast from machine to machine: each passes on to one other what it gets, chunk by chunk.
+"""Broadcast from machine to machine: each forwards what it receives to one other, chunk by chunk.
 
 R. A. van de Geijn, J. Watts, "SUMMA: Scalable Universal Matrix Multiplication Algorithm", Concurrency: Practice and
-Experience 9(4), 1997, have the pipelined ring broadcast.
+Experience 9(4), 1997, describe this pipelined ring broadcast.
 
-From its own root every link carries the data once each way at most, however many machines there are; in a binomial
+From its own root every link carries the data at most once each way, however many machines there are; in a binomial
 tree of M machines (see `broadcast_tree`) the root's link carries them ceil(log2 M) times. In C chunks it takes
 C + M - 2 steps between machines.
 """
@@ -20,10 +20,10 @@ from paceline.topology import Topology
 
 
 def broadcast_chain(topology: Topology, root: int) -> Plan:
-    """`root` owns the whole buffer; read backwards, its broadcast.
+    """Return the plan after which `root` owns the whole buffer; read backwards, it is a broadcast from `root`.
 
-    Machines are passed in the order of a walk that turns to the root's part of every node first, so that the data enter
-    every switch once. Within a machine they spread as in `broadcast_tree`.
+    The chain follows a walk that visits the root's part of every node first, so that the data enter every switch once.
+    Within a machine they spread as in `broadcast_tree`.
     """
     network = Network(topology)
     machines = [network.span[node] for node in _walk(network, 0, root)]
@@ -36,7 +36,7 @@ def broadcast_chain(topology: Topology, root: int) -> Plan:
 
 
 def _walk(network: Network, node: int, root: int) -> Iterator[int]:
-    """The machines at and below this node, and ranks that are in none."""
+    """The machines at and below this node, and the ranks that are in none."""
     if network.nodes[node].kind in ("machine", "rank"):
         yield node
         return

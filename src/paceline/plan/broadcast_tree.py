@@ -1,4 +1,4 @@
-"""Broadcast along the tree: between the parts of the network that meet in a node, a binomial tree of their first ranks.
+"""Broadcast along the tree: the first ranks of the parts of the network that meet in a node form a binomial tree.
 
 T. Kielmann, R. F. H. Hofman, H. E. Bal, A. Plaat, R. A. F. Bhoedjang, "MagPIe: MPI's Collective Communication
 Operations for Clustered Wide Area Systems", PPoPP 1999.
@@ -19,14 +19,14 @@ from paceline.topology import Topology
 
 
 def broadcast_tree(topology: Topology, root: int) -> Plan:
-    """`root` owns the whole buffer; read backwards, its broadcast."""
+    """Return the plan after which `root` owns the whole buffer; read backwards, it is a broadcast from `root`."""
     network = Network(topology)
     kinds = {node.kind for node in network.nodes}
     return Plan(network.world, "tree", tuple(level for level in levels_of(network, root, kinds) if level))
 
 
 def levels_of(network: Network, root: int, kinds: Collection[str]) -> Iterator[Level]:
-    """The binomial trees of the parts that meet in nodes of these kinds, the deepest nodes first."""
+    """Yield the levels of the binomial trees of the parts that meet in nodes of these `kinds`, the deepest first."""
     for _, nodes in network.branches():
         trees = [
             binomial_of([first(network.span[child], root) for child in network.children[node]], root)
@@ -38,12 +38,12 @@ def levels_of(network: Network, root: int, kinds: Collection[str]) -> Iterator[L
 
 
 def first(span: range, root: int) -> int:
-    """Who of these ranks gets the data first."""
+    """Return the rank of `span` that receives the data first."""
     return root if root in span else span.start
 
 
 def binomial_of(ranks: list[int], root: int) -> list[Level]:
-    """The tree of these ranks; the root, or without it the first, ends with everything."""
+    """Return the levels of a binomial tree of `ranks`, rooted at `root`, or at the lowest rank if `root` is not one."""
     ranks = sorted(ranks, key=lambda rank: (rank != root, rank))
     levels: list[Level] = []
     distance = 1

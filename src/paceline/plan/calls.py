@@ -1,4 +1,4 @@
-"""From who holds what to the Reduces that move it on."""
+"""The Reduces that turn one assignment of pieces to ranks into the next."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ Piece = tuple[int, int, int]
 
 
 def calls(held: Sequence[Iterable[Piece]], owned: Iterable[Piece], parts: int) -> Iterator[Reduce]:
-    """The branches' pieces (each the whole buffer) become the owners'; a call ends where anybody changes."""
+    """Yield the Reduces that combine what the branches hold into what the owners hold, from left to right.
+
+    held: for every branch, its pieces, which cover the whole buffer. owned: the pieces after the level, which cover it
+    too. parts: the number of parts of the buffer. A Reduce ends wherever a holder or the owner changes.
+    """
     changes: dict[int, list[tuple[int, int]]] = {}
     for place, pieces in enumerate([*held, owned]):
         for begin, _, rank in pieces:

@@ -1,4 +1,4 @@
-"""A plan, what it is for, and why it was chosen."""
+"""A plan, the buffer sizes that it serves, and why it was chosen."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from paceline.plan.ir import Plan
 from paceline.plan.outline import Outline, outline
 
 NO_LIMIT = -1
+"""The `limit` in bytes of a choice for buffers of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The plan for buffers of up to `limit` bytes (inclusive; -1: any size), and the reason in one sentence.
 
-    one_shot: in the plan's last level every holder shows all others what it has, once, and takes what it needs; in a
-    reduction, each combines everything for itself as if it were the owner, and nothing is sent back. chunk: a larger
-    buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), or of up to twice as many
-    where there are more than 32, each served by the plan on its own, so that their levels overlap; a chunk of an
-    all-gather or a reduce-scatter is the same part of every rank's block. predicted: what this and the other candidates
-    should take, in seconds for a buffer of `nbytes` bytes, the quickest first; empty where nothing was compared.
+    one_shot: in the plan's last level every holder sends what it has to all others once and takes what it needs. In a
+    reduction each holder combines everything for itself as if it were the owner, and nothing is sent back.
+    chunk: a larger buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), or of up to
+    twice as many where there are more than 32. The plan serves each chunk on its own, so that their levels overlap. A
+    chunk of an all-gather or a reduce-scatter is the same part of every rank's block.
+    predicted: (name, seconds) of this and the other candidates for a buffer of `nbytes` bytes, the chosen one first,
+    then the quickest; empty where nothing was compared.
     """
 
     plan: Plan
@@ -32,10 +34,10 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """What traces and reports call it."""
+        """The name of this choice in traces and reports."""
         return "one_shot" if self.one_shot and len(self.plan.levels) == 1 else self.plan.name
 
     @property
     def outline(self) -> Outline:
-        """What it sends, for the cost model."""
+        """What the plan sends, for the cost model."""
         return outline(self.plan, self.one_shot)

@@ -1,6 +1,6 @@
-"""Which plan serves which size, and why.
+"""Choose which plan serves which size, and say why.
 
-Thresholds are bytes of the whole buffer that the plan cuts up: for all-gather, all ranks' blocks together.
+Thresholds are bytes of the whole buffer that the plan cuts up; for an all-gather these are all ranks' blocks together.
 """
 
 from __future__ import annotations
@@ -14,30 +14,35 @@ from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
 from paceline.topology import Topology
 
-# In shared memory it takes one hand-over and reads n-1 copies; measured: 64 KiB at 2 ranks, 32 KiB at 4.
 ONE_SHOT_BYTES_SHARED = 128 * 1024
-# What one rank can show in one shot, a limit of the engine.
+"""Bytes of an all-reduce in one shot in shared memory, divided by the number of ranks. One shot takes one hand-over and
+reads n-1 copies. It was measured to pay up to 64 KiB at 2 ranks and 32 KiB at 4."""
 ONE_SHOT_SLOT = 64 * 1024
-# What only moves is sooner fetched from where it lies than copied twice; measured: 4 KiB a rank.
+"""Bytes that one rank can contribute in one shot at most, a limit of the engine."""
 ONE_SHOT_MOVED = 4 * 1024
-# One shot is never worth less than this.
+"""Bytes per rank up to which data that is only moved goes in one shot. Above that, reading it from where it lies was
+measured to be quicker than copying it twice."""
 ONE_SHOT_LEAST = 1024
+"""Bytes up to which an all-reduce in shared memory goes in one shot, however many ranks there are."""
 FLAT_BROADCAST_RANKS = 4
+"""Ranks up to which all read a broadcast from the root at once."""
 
 COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "turned_broadcast")
-"""The last is a broadcast from another rank than 0 whose tree is turned; where there is no choice of it, ranks count on
-from the root."""
+"""The last is a broadcast from a rank other than 0, along the tree of rank 0 with its edges turned. Where there is no
+choice for it, the broadcast's own plan is used with ranks numbered from the root."""
 
 
 def choose(
     collective: str, topology: Topology, ranks: Sequence[int] | None = None, algorithm: str | None = None
 ) -> tuple[Choice, ...]:
-    """The choices for a group on `topology`, by rising limit; the last one has no limit. None for a turned broadcast on
-    one machine, where all ranks are alike.
+    """Return the choices for a group on `topology`, by rising limit; the last one has no limit.
 
-    ranks: which rank of the group sits at each place of the topology; without it rank i at place i. algorithm: the
-    all-reduce to use between machines, for all sizes. Ranks of one machine share a memory. Raises ValueError for an
-    unknown collective or algorithm.
+    The result is empty for a turned broadcast on one machine, where all ranks are alike. Ranks of one machine share
+    memory.
+
+    collective: one of `COLLECTIVES`. ranks: `ranks[i]` is the rank of the group at place i of the topology; None stands
+    for rank i at place i. algorithm: the name of the all-reduce to use between machines, for all sizes.
+    Raises ValueError for an unknown collective or algorithm.
     """
     if collective not in COLLECTIVES:
         raise ValueError(f"collective is {collective!r}, but plans exist for {', '.join(COLLECTIVES)}")
@@ -60,18 +65,18 @@ def choose(
 
 
 def pick(collective: str, topology: Topology, nbytes: int) -> Choice:
-    """The choice that serves a buffer of `nbytes` bytes."""
+    """Return the choice that serves a buffer of `nbytes` bytes. Raises ValueError for an unknown collective."""
     choices = choose(collective, topology)
     return next(choice for choice in choices if choice.limit == NO_LIMIT or nbytes <= choice.limit)
 
 
 def _on_one_machine(collective: str, size: int) -> tuple[Choice, ...]:
     if collective == "all_reduce":
-        reason = f"The {size} ranks share a memory: each combines its own block in one pass over all copies."
+        reason = f"The {size} ranks share memory: each combines its own block in one pass over all copies."
         limit = min(ONE_SHOT_SLOT, max(ONE_SHOT_LEAST, ONE_SHOT_BYTES_SHARED // size))
         return _one_shot(flat(size), limit), Choice(direct(size), NO_LIMIT, reason)
     if collective == "all_gather":
-        reason = f"The {size} ranks share a memory: each block is read from where it lies."
+        reason = f"The {size} ranks share memory: each block is read from where it lies."
         return _one_shot(direct(size), ONE_SHOT_MOVED * size), Choice(direct(size), NO_LIMIT, reason)
     if collective == "turned_broadcast":
         return ()
@@ -86,7 +91,7 @@ def _one_shot(plan: Plan, limit: int) -> Choice:
 
 def _broadcast(size: int) -> Choice:
     if size <= FLAT_BROADCAST_RANKS:
-        reason = f"Only {size} ranks, who share a memory: all read from the root at once."
+        reason = f"Only {size} ranks share this memory: all read from the root at once."
         return Choice(flat(size), NO_LIMIT, reason)
     tree = binomial(size)
     steps = len(tree.levels)

@@ -1,10 +1,10 @@
-"""How large the chunks are into which a large buffer is cut, so that its levels overlap.
+"""The size of the chunks into which a large buffer is cut, so that the levels of its plan overlap.
 
-A chunk is what the slowest link carries in a few milliseconds and a round trip: so many are under way that links stay
-busy while data go there and results come back. Measured with 500, 250, 200 and 100 Mbit/s: longer ones leave that link
-idle at the start and at the end, and with four of them under way fill a switch's queue until it drops packets; shorter
-ones cost every rank more time per byte, which is what counts where links are fast. Of large buffers the engine makes
-chunks up to twice as long, with as many bytes under way.
+A chunk is what the slowest link carries in a few milliseconds and a round trip, so that links stay busy while data go
+there and results come back. Measurements with 500, 250, 200 and 100 Mbit/s showed that longer chunks leave the slowest
+link idle at the start and at the end, and that four of them under way fill a switch's queue until it drops packets.
+Shorter chunks cost every rank more time per byte, which is what counts where links are fast. The engine cuts large
+buffers into chunks up to twice as long, with as many bytes under way.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ import math
 from paceline.plan.network import Network
 
 _SECONDS = 0.004
+"""Seconds that the slowest link needs for a chunk, beside a round trip."""
 _SMALLEST, _LARGEST = 1 << 16, 1 << 22
+"""Bytes of a chunk, where round trips are short."""
 _FARTHEST = 1 << 26
-"""Where more than the largest chunk is on the way in a round trip; four of them take memory on every rank."""
+"""Bytes of a chunk at most, where more than `_LARGEST` is on its way in a round trip. Every rank needs memory for four
+chunks."""
 _PER_RANK = 1 << 14
-"""Plans cut a chunk into about as many parts as there are ranks, and each is a message."""
+"""Bytes of a chunk per rank at least: plans cut a chunk into about one part per rank, and each part is a message."""
 
 
 def chunk_bytes(network: Network) -> int:
-    """Bytes of a chunk, a power of two."""
+    """Return the bytes of a chunk on this network, a power of two."""
     speeds = [min(network.up[index], network.down[index]) for index in _between_machines(network)]
     slowest, there_and_back = min(speeds, default=_LARGEST / _SECONDS), _round_trip(network)
     largest = max(_LARGEST, min(_FARTHEST, slowest * there_and_back))
@@ -31,7 +34,7 @@ def chunk_bytes(network: Network) -> int:
 
 
 def _round_trip(network: Network) -> float:
-    """Seconds between the farthest machines and back, as if the root were between them."""
+    """The round-trip time in seconds between the farthest machines, as if the root were between them."""
     way = [0.0] * len(network.nodes)
     for index in _between_machines(network):  # parents first
         way[index] = way[network.parent[index]] + float(network.latency[index])

@@ -1,16 +1,16 @@
-"""What a plan costs on a network: seconds, and bytes on every link each way.
+"""Predict what a plan costs on a network: seconds, and bytes on every link each way.
 
-The α–β model with shared links. In the reduce-scatter half, a Reduce sends a copy of its range from every holder but
-the owner to the owner; in the all-gather half they come back. A message loads every link of its path: upwards from
-the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, the latency of its
-longest path, and what a rank takes for every message after its first. What a level sends waits only for what its
-sender has to have for it: latency is that of the longest chain of messages.
+This is the α–β model with shared links. In the reduce-scatter half, a Reduce sends a copy of its range from every
+holder but the owner to the owner; in the all-gather half the copies come back. A message loads every link of its path:
+upwards from the holder to the common ancestor, downwards from there. A level takes what its busiest link takes, plus
+the latency of its longest path, plus the time of the busiest rank for each message after its first. A message waits
+only for what its sender must have received for it, so the latency of a plan is that of its longest chain of messages.
 
-Where links let a burst cross at once (`Link.burst`), every half of a level takes so much less; but calls that follow
-each other never take less than the busiest link needs for all of their bytes.
+Where links let a burst cross at once (`Link.burst`), every half of a level takes that much less time. However, calls
+that follow each other never take less than the busiest link needs for all of their bytes.
 
-Where ranks share fewer CPUs than they are (`Network.crowds`), a call never takes less than these CPUs need for all of
-its messages, one chunk after the other.
+Where there are more ranks than CPUs that they share (`Network.crowds`), a call never takes less than these CPUs need
+for all of its messages, one chunk after the other.
 
 Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
 reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
@@ -32,44 +32,47 @@ from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
 
 HEADER_BYTES = 70
-"""What a message between machines adds to its bytes on every link: the packet's headers and its own. On the uplink of
-1+1+1 ranks 2000 messages of 1000 bytes more were 2 139 000 bytes more."""
+"""Bytes that a message between machines adds to its payload on every link: the packets' headers and the message's own.
+On the uplink of 1+1+1 ranks, 2000 more messages of 1000 bytes added 2 139 000 bytes."""
 
 _APART = 0.1
-"""The share of the shorter one that calls in a row add where a burst lets ways and the next call's bytes overlap. With
-it 4 KiB should take 143 us on 2+2+3 ranks and 183 on 1+1+1, and took 139 and 177."""
+"""A fraction. Where a burst lets a call's messages overlap with the next call's bytes, calls in a row take the longer
+of the two times plus this fraction of the shorter. The model then predicts 143 us for 4 KiB on 2+2+3 ranks and 183 us
+on 1+1+1; 139 and 177 us were measured."""
 _SHORTEST = 4
-"""Chunks are at least this part of what they are in large buffers."""
+"""A divisor: chunks are at least a fourth of what they are in large buffers."""
 _WORTH_IT = 0.05
-"""What chunks of half the length must save: every chunk costs every rank CPU time."""
+"""The fraction of the time that halving the chunks must save, because every chunk costs every rank CPU time."""
 _UNDER_WAY, _ROUNDS = 4, 3
-"""So many chunks are, each for up to so many times what its messages take without any bytes."""
+"""The chunks that are under way at once, and the most times that each may take the latency of its messages."""
 _FOLLOWED = 256
-"""Of levels that repeat each other so many are followed message by message; the others add what the last one did."""
+"""Simulate at most this many repeated levels message by message; extrapolate the rest from the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelCost:
-    """One level, `times` in a row, on the whole buffer: seconds of both halves and how often it comes."""
+    """One level on the whole buffer, which a plan runs `times` times in a row: seconds of each half, and messages."""
 
     reduce_scatter: float
+    """Seconds, without latency."""
     all_gather: float
+    """Seconds, without latency."""
     latency: float
-    """Of one half; part of neither of the above."""
+    """Seconds of one half; part of neither of the above."""
     times: int
     messages: int
-    """Of one half."""
+    """The number of messages in one half."""
     one_shot: bool = False
-    """The halves are those of a single way."""
+    """The level runs in one shot: its only pass is split evenly between the halves."""
 
     @property
     def seconds(self) -> float:
-        """Of both halves, all times."""
+        """Seconds of both halves, for all repetitions."""
         return self.times * (self.reduce_scatter + self.all_gather + 2 * self.latency)
 
     @property
     def ways(self) -> list[tuple[float, int]]:
-        """Seconds of each half and how often it comes; of a single way as a whole."""
+        """(seconds, repetitions) of each half; a level in one shot has a single entry."""
         if self.one_shot:
             return [(self.reduce_scatter + self.all_gather, self.times)]
         return [(self.reduce_scatter, self.times), (self.all_gather, self.times)]
@@ -77,8 +80,8 @@ class LevelCost:
 
 @dataclass(frozen=True, slots=True)
 class LinkCost:
-    """The link above a node: bytes that the reduce-scatter half sends up and down it, the all-gather half the other
-    way round, and the seconds that both halves keep it busy."""
+    """The link above a node: the bytes that the reduce-scatter half sends up and down (the all-gather half sends them
+    the other way round), and the seconds for which both halves keep the link busy."""
 
     name: str
     kind: str
@@ -86,19 +89,22 @@ class LinkCost:
     down: float
     seconds: float
     all_gather: float
-    """Seconds of that half alone."""
+    """Seconds for which the all-gather half alone keeps the link busy."""
     headers: float
-    """Seconds that the headers of both halves' messages keep it busy; part of neither of the above."""
+    """Seconds for which the headers of both halves' messages keep the link busy; part of neither of the above."""
 
     @property
     def bytes(self) -> float:
-        """Of both halves, each way."""
+        """Bytes of both halves in each direction."""
         return self.up + self.down
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an all-reduce of `nbytes` bytes costs; links with all ranks on one side are left out."""
+    """What an all-reduce of `nbytes` bytes in chunks of `chunk` bytes costs.
+
+    `links` leaves out links with all ranks on one side.
+    """
 
     algorithm: str
     nbytes: int
@@ -106,11 +112,11 @@ class Cost:
     levels: tuple[LevelCost, ...]
     links: tuple[LinkCost, ...]
     latency: float
-    """Seconds that the longest chain of messages takes without any bytes, both halves."""
+    """Seconds of the longest chain of messages without any bytes, both halves."""
     burst: float
-    """Seconds that all links between machines let cross at once after a pause."""
+    """Seconds of traffic that every link between machines lets cross at once after a pause."""
     crowded: float = 0.0
-    """Seconds that CPUs which ranks share are busy with the messages of one chunk, both halves."""
+    """Seconds for which shared CPUs are busy with the messages of one chunk, both halves."""
 
     @property
     def barrier(self) -> float:
@@ -119,27 +125,28 @@ class Cost:
 
     @property
     def busiest(self) -> LinkCost | None:
-        """The link that needs most time for its bytes."""
+        """The link that needs the most time for its bytes; None where no link is used."""
         return max(self.links, key=lambda link: link.seconds, default=None)
 
     @property
     def seconds(self) -> float:
-        """Seconds in chunks: the first through all levels, the others as fast as the busiest link takes them."""
+        """Seconds in chunks: the first passes all levels, the others follow as fast as the busiest link allows."""
         return self.line.seconds(self.nbytes)
 
     @property
     def line(self) -> Line:
-        """The seconds for any size."""
+        """The seconds as a function of the buffer's size."""
         ways = [way for level in self.levels for way in level.ways]
         seconds, headers = (self.busiest.seconds, self.busiest.headers) if self.busiest else (0.0, 0.0)
         return self._line(self.latency, ways, seconds, headers, self.crowded)
 
     @property
     def all_gather(self) -> Line:
-        """The seconds of the all-gather half alone, for any size: also those of a broadcast.
+        """The seconds of the all-gather half alone, as a function of the buffer's size; also those of a broadcast.
 
-        Its levels wait for each other. By the longest chain trees would be preferred for 2 KiB broadcasts on 2+2+2
-        ranks, which took 68 us a call where calls follow each other, and 38 by a chain; and rings on few CPUs.
+        The levels are assumed to wait for each other. With the latency of the longest chain instead, the model would
+        prefer trees for 2 KiB broadcasts on 2+2+2 ranks (calls in a row took 68 us each by a tree, 38 us by a chain),
+        and rings on few CPUs.
         """
         latency = sum(level.times * level.latency for level in self.levels)
         ways = [(level.all_gather, level.times) for level in self.levels]
@@ -157,22 +164,30 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds as a function of size: a constant; for the first chunk seconds per byte of every way, and how often that
-    comes; and seconds per byte after it. Bursts spare each way so many seconds, but bytes never take less than later,
-    with the `headers` of their messages. No chunk takes less than CPUs that ranks share need for its messages
-    (`crowded`).
+    """Seconds as a function of the buffer's size.
+
+    The first chunk takes `latency` and the `ways`, each shortened by a burst. It never takes less than the busiest link
+    needs for its bytes and headers, nor less than shared CPUs need for its messages. Every byte after the first chunk
+    takes `rest`.
     """
 
     latency: float
+    """Seconds."""
     ways: tuple[tuple[float, float], ...]
+    """(seconds per byte, repetitions) of every pass of the first chunk over the network."""
     rest: float
+    """Seconds per byte after the first chunk."""
     chunk: int
+    """Bytes."""
     burst: float
+    """Seconds that a burst saves in every pass."""
     headers: float = 0.0
+    """Seconds for which the headers of a chunk's messages keep the busiest link busy."""
     crowded: float = 0.0
+    """Seconds for which shared CPUs are busy with the messages of a chunk."""
 
     def seconds(self, nbytes: int) -> float:
-        """For a buffer of this size."""
+        """Return the seconds for a buffer of `nbytes` bytes."""
         within = min(nbytes, self.chunk)
         first = self.latency + sum(times * max(0.0, way * within - self.burst) for way, times in self.ways)
         carried = self.rest * within + self.headers if self.burst else 0.0
@@ -180,8 +195,11 @@ class Line:
         return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
 
     def cut(self, nbytes: int) -> Line:
-        """The same in chunks that are worth it for a buffer of this size: half or a quarter as long where the first one
-        would else take much of the time, and those under way last until the first is back."""
+        """Return the same line with the chunk length that pays for a buffer of `nbytes` bytes.
+
+        Chunks are halved once or twice where the first one would otherwise take much of the time, as long as the chunks
+        under way keep the links busy until the first is back.
+        """
         line = self
         while line.chunk * _SHORTEST > self.chunk:
             shorter = replace(line, chunk=line.chunk // 2)
@@ -194,7 +212,7 @@ class Line:
 
 
 def mean(lines: Sequence[Line]) -> Line:
-    """Of lines with the same chunk and burst."""
+    """Return the mean of lines that have the same chunk and burst. `lines` must not be empty."""
     parts = ("latency", "rest", "headers", "crowded")
     latency, rest, headers, crowded = (sum(getattr(line, part) for line in lines) / len(lines) for part in parts)
     ways = tuple((way, times / len(lines)) for line in lines for way, times in line.ways)
@@ -202,9 +220,9 @@ def mean(lines: Sequence[Line]) -> Line:
 
 
 def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
-    """The cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes in chunks of `chunk`
-    (None: as the network and the size ask for).
+    """Return the cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes.
 
+    chunk: bytes of a chunk; None lets the network and the buffer's size decide.
     Raises ValueError if the plan is for another number of ranks.
     """
     network = topology if isinstance(topology, Network) else Network(topology)
@@ -256,7 +274,7 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
 
 
 def _after(load: Load, times: int, ready: Floats) -> Floats:
-    """When every rank has what this level sends it `times` in a row."""
+    """The seconds at which every rank has what this level sends it in `times` repetitions that begin at `ready`."""
     before = 0.0
     for _ in range(min(times, _FOLLOWED)):
         before = float(ready.max())

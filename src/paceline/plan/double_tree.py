@@ -1,4 +1,4 @@
-"""Two binary trees, each with half of the buffer; who combines in one of them only sends in the other.
+"""Two binary trees, each with half of the buffer; a rank that combines in one of them only sends in the other.
 
 P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 Parallel Computing 35(12), 2009.
@@ -15,7 +15,7 @@ from paceline.plan.ir import WHOLE, Plan, Range, Reduce
 
 
 def double_tree(world: int) -> Plan:
-    """The two roots own half of the buffer each."""
+    """Return the plan after which the roots of the two trees own half of the buffer each."""
     last = world - 1
     second = [(place - 1) % world for place in range(world)] if world % 2 else [last - place for place in range(world)]
     levels: dict[int, list[Reduce]] = {}
@@ -25,7 +25,7 @@ def double_tree(world: int) -> Plan:
 
 
 def _reduce(part: Range, ranks: list[int], low: int, high: int, levels: dict[int, list[Reduce]]) -> tuple[int, int]:
-    """The tree over the places [low, high): adds its Reduces and returns the rank at its root and its height."""
+    """Add the Reduces of the tree over the places [low, high); return the rank at its root and its height."""
     root = _root(low, high)
     below = [_reduce(part, ranks, *ends, levels) for ends in ((low, root), (root + 1, high)) if ends[0] < ends[1]]
     if not below:

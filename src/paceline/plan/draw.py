@@ -1,7 +1,7 @@
-"""A plan as a picture: who sends what to whom, level by level, and how busy that keeps the links.
+"""A plan as a picture: what every rank sends and combines, level by level, and how busy that keeps the links.
 
-Rows are ranks, the width is the buffer. For every Reduce its range is marked in the rows of all who hold a copy, and
-filled in the row of the owner, with arrows to it. Of many ranks a row shows a whole machine, without arrows.
+Rows are ranks, and the width is the buffer. For every Reduce its range is marked in the rows of its holders and filled
+in the owner's row, with arrows to it. Where there are many ranks, a row shows a whole machine, without arrows.
 """
 
 from __future__ import annotations
@@ -34,21 +34,27 @@ from paceline.plan.network import Network
 from paceline.plan.outline import Outline, Step
 
 MOST_RANKS = 24
-"""Of more, rows are machines."""
+"""Ranks that have a row each; with more ranks, the rows are machines."""
 MOST_ROWS = 16
+"""Machines that have a row each."""
 MOST_LEVELS = 8
+"""Steps of an outline that are drawn."""
 _MOST_LINKS = 12
+"""Links that are drawn, the busiest ones."""
 _SAMPLES = 240
+"""Points of the buffer at which a machine's row is sampled."""
 
 _LEFT, _BUFFER, _RIGHT = 150, 640, 24
+"""Pixels of the left margin, the buffer and the right margin."""
 _ROW, _GAP = 20, 6
+"""Pixels of a row, and between machines."""
 _ARROWS = 9
 """Pixels that a range must be wide to have arrows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Ranks that share a row; `group` is their machine's number, of which the first row carries the name."""
+    """Ranks that share a row; `group` is their machine's number, whose first row has the machine's name as heading."""
 
     label: str
     ranks: range
@@ -57,7 +63,10 @@ class _Row:
 
 
 def draw(lines: Outline, network: Network, cost: Cost, bound: Bound) -> drawsvg.Drawing:
-    """The picture of the plan that `lines` outlines; its `save_svg` writes it."""
+    """Return the picture of the plan that `lines` outlines; its method `save_svg` writes it.
+
+    cost, bound: the cost and the bound of the same plan on the same network.
+    """
     return _Picture(lines, network, cost, bound).drawing
 
 

@@ -1,4 +1,4 @@
-"""Bars for what several algorithms should take on one network, with T* drawn through them."""
+"""Bars for the predicted times of several algorithms on one network, with T* drawn through them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW, _BAR, _LEFT, _WIDTH, _TOP = 28, 18, 150, 460, 78
 
 
 def chart(costs: Sequence[Cost], bound: Bound, title: str) -> drawsvg.Drawing:
-    """The quickest at the top; its `save_svg` writes it."""
+    """Return the chart, with the quickest algorithm at the top; its method `save_svg` writes it."""
     ordered = sorted(costs, key=lambda cost: cost.seconds)
     slowest = max((cost.seconds for cost in costs), default=0.0) or 1.0
     width, height = _LEFT + _WIDTH + 170, _TOP + _ROW * len(ordered) + 16

@@ -4,11 +4,11 @@ J. Lee, I. Hwang, S. Shah, M. Cho, "FlexReduce: Flexible All-reduce for Distribu
 Network Topology", DAC 2020; names below are those of its figure 3.
 
 Every rank below a node of degree d keeps a d-th of its portion. Ranks are visited in the order of where their ranges
-end, then begin, and take their next ranges one after another. What the paper leaves open: the owner of the next range
-is the root of its Reduces; it need not hold that range now (its copy is stale then); ranks that no node of a level is
-above keep their range. All-reduce of B bytes: each child's uplink of a node of degree d carries 2 B (d-1)/d bytes each
-way, whatever the sizes of the children. A next range may leave the present one, and that part moves once more than
-it had to on the links below.
+end, then begin, and take their next ranges one after another. The paper leaves some points open, which are decided here
+as follows: the owner of the next range is the root of its Reduces; it need not hold that range now (its copy is stale
+then); ranks that are below no node of a level keep their range. In an all-reduce of B bytes, each child's uplink of a
+node of degree d carries 2 B (d-1)/d bytes each way, whatever the sizes of the children. A next range may leave the
+present one, and that part moves once more than necessary on the links below.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from paceline.topology import Topology
 
 @dataclass(slots=True)
 class _Leaf:
-    """Portion and ranges in whole parts of the buffer."""
+    """A rank's portion and ranges, in whole parts of the buffer."""
 
     rank: int
     portion: int
@@ -41,7 +41,7 @@ class _Leaf:
 
 
 def flexreduce(topology: Topology) -> Plan:
-    """Every rank owns the product of 1/degree over the nodes above it."""
+    """Return the plan after which every rank owns the product of 1/degree over the nodes above it."""
     network = Network(topology)
     parts = _parts(network)
     leaves = [_Leaf(rank, parts, (0, parts), (0, parts)) for rank in range(network.world)]
@@ -65,7 +65,7 @@ def flexreduce(topology: Topology) -> Plan:
 
 
 def _parts(network: Network) -> int:
-    """Parts of the buffer in which every portion is a whole number."""
+    """The number of parts of the buffer with which every portion is a whole number of them."""
     parts = 1
     for leaf in network.leaves:
         parts = math.lcm(parts, math.prod(len(network.children[node]) for node in network.above(leaf)))

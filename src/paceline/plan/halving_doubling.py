@@ -18,14 +18,14 @@ from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 
 
 def halving_doubling(world: int) -> Plan:
-    """Who owns what follows the reversed bits of the rank; extra ranks own nothing."""
+    """Return the plan, in which ownership follows the reversed bits of the rank; extra ranks own nothing."""
     extra, ranks = pairs(world)
     fold = tuple(Reduce(WHOLE, pair, pair[0]) for pair in extra)
     return Plan(world, "halving_doubling", ((fold,) if fold else ()) + halving(ranks))
 
 
 def pairs(world: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """The neighbours of whom the second is one too many, and the ranks that are left: a power of two."""
+    """Return the pairs of neighbours whose second rank is an extra one, and the other ranks, a power of two of them."""
     power = 1 << (world.bit_length() - 1)
     extra = world - power
     ranks = [2 * index if index < extra else index + extra for index in range(power)]
@@ -33,7 +33,7 @@ def pairs(world: int) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def halving(ranks: list[int]) -> tuple[Level, ...]:
-    """The levels among `ranks`, of whom there is a power of two."""
+    """Return the levels in which `ranks`, a power of two of them, exchange halves of what they hold."""
     mine = [WHOLE] * len(ranks)
     levels: list[Level] = []
     distance = 1

@@ -1,4 +1,4 @@
-"""The plan language: who combines which part of the buffer, for a buffer of any size.
+"""The plan language: which ranks combine which part of the buffer, for a buffer of any size.
 
 The levels of a plan are a reduce-scatter. Read backwards, with a broadcast from the owner to the holders in
 place of every Reduce, they are the all-gather that follows it. Ranges are exact fractions of the buffer, so a
@@ -13,15 +13,18 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The part `[lo, hi)` of the buffer, as fractions of its length; meant to satisfy 0 <= lo < hi <= 1."""
+    """The part `[lo, hi)` of the buffer, as fractions of its length.
+
+    A valid plan has 0 <= lo < hi <= 1; `verify` checks it, this class does not.
+    """
 
     lo: Fraction
     hi: Fraction
 
     def elements(self, count: int) -> tuple[int, int]:
-        """First and one-past-last element of this range in a buffer of `count` elements.
+        """Return the first and the one-past-last element of this range in a buffer of `count` elements.
 
-        Both ends are rounded down, so ranges that meet in the plan meet in every buffer. May be empty.
+        Both ends are rounded down, so ranges that meet in the plan meet in every buffer. The result may be empty.
         """
         return (
             self.lo.numerator * count // self.lo.denominator,
@@ -29,7 +32,7 @@ class Range:
         )
 
     def halves(self) -> tuple[Range, Range]:
-        """The lower and the upper half."""
+        """Return the lower and the upper half of this range."""
         middle = (self.lo + self.hi) / 2
         return Range(self.lo, middle), Range(middle, self.hi)
 
@@ -41,7 +44,7 @@ WHOLE = Range(Fraction(0), Fraction(1))
 
 
 def block(index: int, parts: int) -> Range:
-    """Part `index` of `parts` equal parts of the buffer."""
+    """Return part `index` (0 .. parts-1) of `parts` equal parts of the buffer."""
     return Range(Fraction(index, parts), Fraction(index + 1, parts))
 
 
@@ -49,7 +52,7 @@ def block(index: int, parts: int) -> Range:
 class Reduce:
     """The holders' copies of `range` are combined, in the order of `holders`, into the owner's buffer.
 
-    Afterwards only the owner's copy counts. An owner that is no holder only receives: its copy is stale.
+    Afterwards only the owner's copy is valid. An owner that is not a holder only receives: its own copy is stale.
     """
 
     range: Range
@@ -65,7 +68,7 @@ Level = tuple[Reduce, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Levels that ranks 0 .. world-1 run one after the other; the Reduces of one level run in parallel."""
+    """Levels that ranks 0 .. world-1 run one after the other. The Reduces of one level run in parallel."""
 
     world: int
     name: str

@@ -1,8 +1,8 @@
-"""From shares to ranges: where in the buffer lies what a rank should hold after each level.
+"""Turn shares into ranges: where in the buffer the part lies that a rank should hold after each level.
 
-From the root down: its ranks' final ranges are laid out first; then the ranks below every child keep theirs, and fill
-the rest of the buffer with what they hold beyond that. So every owner held its range at all levels before, and any
-shares can be had exactly.
+The layout goes from the root down. The root's final ranges are laid out first; then the ranks below every child keep
+theirs, and fill the rest of the buffer with what they hold beyond that. So every owner held its range at all levels
+before, and any shares can be laid out exactly.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from paceline.plan.shares import Shares
 
 
 class Layout:
-    """Where every rank's shares lie, in `parts` parts of the buffer.
-
-    `order` is that of the ranks' final ranges; without it, FlexReduce's.
-    """
+    """The pieces of the buffer that every rank holds after every combining node, in `parts` parts of the buffer."""
 
     def __init__(
         self, network: Network, parts: int, shares: dict[int, list[int]], order: Sequence[int] | None = None
     ) -> None:
+        """shares: for every combining node, the parts of each of its ranks, which sum to `parts`.
+
+        order: the ranks in the order of their final ranges; None stands for FlexReduce's order.
+        """
         self.network, self.parts, self.shares = network, parts, shares
         self.order: dict[int, list[int]] = {}
         for node in reversed(network.combining):
@@ -36,7 +37,7 @@ class Layout:
             self._place(node)
 
     def plan(self, name: str) -> Plan:
-        """Depth by depth, the deepest first, every node's parts' pieces become the node's."""
+        """Return the plan called `name`: in its levels, the deepest nodes combine the pieces of their parts first."""
         levels: dict[int, list[Reduce]] = {}
         for node in self.network.combining:
             held = [self._pieces_of(part) for part in self.network.parts[node]]
@@ -51,7 +52,7 @@ class Layout:
         return self.pieces.get(part, [(0, self.parts, self.network.span[part].start)])
 
     def _sort(self, node: int) -> None:
-        """FlexReduce's order: by where the ranks' shares in their part would end, laid out in that one's order."""
+        """Sort the ranks in FlexReduce's order: by where their shares end in the layout of their part."""
         ends: list[tuple[int, int, int]] = []
         for part in self.network.parts[node]:
             if part not in self.order:
@@ -85,7 +86,7 @@ def _gaps(pieces: Sequence[Piece], parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _filled(gaps: Iterator[tuple[int, int]], amounts: Sequence[tuple[int, int]]) -> Iterator[Piece]:
-    """The amounts in their order, from left to right; together they fill the gaps."""
+    """Lay out the amounts (rank, parts) in the gaps from left to right; together they fill them."""
     begin = end = 0
     for rank, amount in amounts:
         while amount:
@@ -108,7 +109,10 @@ def _joined(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def whole_numbers(network: Network, shares: Shares, parts: int) -> dict[int, list[int]]:
-    """The shares in whole parts of the buffer, from the root down: below, a rank holds at least what it keeps."""
+    """Return the shares as whole numbers of `parts`, which sum to `parts` at every combining node.
+
+    Rounding goes from the root down, so that a rank holds at every level at least what it keeps in later ones.
+    """
     whole: dict[int, list[int]] = {}
     for node in network.combining:
         above = next(network.above(node), None)
@@ -125,7 +129,7 @@ def _slice(values: list[int], outer: range, inner: range) -> list[int]:
 
 
 def _apportioned(wanted: Sequence[float], total: int) -> list[int]:
-    """Whole numbers that sum to `total`, each as near to what is wanted as largest remainders allow."""
+    """Round to whole numbers that sum to `total`, by the method of largest remainders."""
     scale = total / sum(wanted) if sum(wanted) > 0 else 0.0
     exact = [one * scale for one in wanted] if scale else [total / len(wanted)] * len(wanted)
     floors = [math.floor(one + 1e-6) for one in exact]

@@ -3,9 +3,9 @@
 X. Jia et al., "Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
 Minutes", 2018; Horovod's hierarchical all-reduce is of this kind.
 
-The first rank of a machine leads. The leaders use a ring. M machines and B bytes: each uplink carries 2 B (M-1)/M
-bytes each way, as little as the ring does among M ranks; but a leader takes in the whole buffer of every rank of its
-machine, one after another, while those have nothing to do.
+The first rank of a machine leads, and the leaders use a ring. With M machines and B bytes, each uplink carries
+2 B (M-1)/M bytes each way, as little as in a ring of M ranks. However, a leader receives the whole buffer of every rank
+of its machine, one after another, while these ranks are idle.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from paceline.topology import Topology
 
 
 def leaders(topology: Topology) -> Plan:
-    """Only leaders own anything."""
+    """Return the plan, in which only leaders own anything."""
     local, leading = machines(topology)
     return Plan(topology.world, "leaders", (*([local] if local else []), *ring_levels(leading)))
 
 
 def leaders_outline(topology: Topology) -> Outline:
-    """What `leaders` sends."""
+    """Return the outline of `leaders`."""
     local, leading = machines(topology)
     return Outline(topology.world, "leaders", (*([Step(local)] if local else []), *ring_steps(leading)))
 
 
 def machines(topology: Topology) -> tuple[Level, list[int]]:
-    """What the leaders combine of their machines' ranks, and who they are."""
+    """Return the level in which the leaders combine their machines' copies, and the leaders' ranks."""
     found = [ranks for _, ranks in topology.machines() if ranks]
     local = tuple(Reduce(WHOLE, tuple(ranks), ranks[0]) for ranks in found if len(ranks) > 1)
     return local, [ranks[0] for ranks in found]

@@ -1,4 +1,4 @@
-"""What one level of a plan asks of a network: parts of the buffer on every link, messages of every rank, time."""
+"""The load of one plan level on a network: fractions of the buffer on every link, messages of every rank, seconds."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ from paceline.plan.ir import Level
 from paceline.plan.network import Floats, Integers, Network
 
 MESSAGE_SECONDS = 20e-6
-"""What one more message between machines takes of a rank's time, whatever its size: mostly waking up whoever waits."""
+"""Seconds of a rank's time for one more message between machines, whatever its size. Most of it is the wake-up of the
+thread that waits for it."""
 LOCAL_MESSAGE_SECONDS = 2e-6
-"""And one more within a machine."""
+"""Seconds of a rank's time for one more message within a machine."""
 
 CROWDED_MESSAGE_SECONDS = 8e-6
-"""What a message between machines takes of a CPU at its sender, and again at its receiver, where ranks share CPUs.
-Measured with eight ranks on two CPUs: 6.3 us where each sends and receives seven at a time, 9 us one by one."""
+"""Seconds of a CPU for a message between machines at its sender, and again at its receiver, where ranks share CPUs.
+Eight ranks on two CPUs took 6.3 us where each sends and receives seven messages at a time, and 9 us one by one."""
 CROWDED_LOCAL_MESSAGE_SECONDS = LOCAL_MESSAGE_SECONDS / 2
-"""And one within a machine: not measured by itself, as both ends together take no more than one more message does."""
+"""Seconds of a CPU for a message within a machine, at either end. This was not measured: both ends together take no
+more than one more message does."""
 
-_PAIRS = 1 << 22  # messages that are looked at together
+_PAIRS = 1 << 22
+"""Messages that are processed together, which bounds the memory of the arrays."""
 
 
 class Load:
-    """The reduce-scatter half of a level; the all-gather half is the same, the other way round.
+    """The load of the reduce-scatter half of a level; the all-gather half is the same in the other direction.
 
-    up, down: parts of the buffer that cross the link above every node; messages: how many cross it, either way, from
-    one machine to another. sent, received: messages of every rank, within machines and between them. work: seconds of a
-    CPU that every rank needs for its messages, where ranks share CPUs. latency: seconds of the longest path, and of the
-    busiest rank for its messages after the first.
+    up, down: arrays of (nodes + 1,) float64, the fractions of the buffer that cross the link above every node.
+    crossing: array of (nodes + 1,) float64, the messages between machines that cross that link in either direction.
+    messages: the number of messages of the level.
+    work: array of (world,) float64, the seconds of a CPU that every rank needs for its messages where ranks share CPUs.
+    latency: seconds of the longest path, and of the busiest rank for its messages after the first.
     """
 
     def __init__(self, network: Network, level: Level) -> None:
@@ -66,7 +70,11 @@ class Load:
         self.work = CROWDED_LOCAL_MESSAGE_SECONDS * near + CROWDED_MESSAGE_SECONDS * far
 
     def after(self, ready: Floats) -> Floats:
-        """When every rank has what this level sends it, if what it needs for that it has at the times `ready`."""
+        """Return the seconds at which every rank has what this level sends it.
+
+        ready: array of (world,) float64, the seconds at which every rank has what it sends in this level. The result
+        has the same shape.
+        """
         if not self._paths:  # too many to keep
             return np.full_like(ready, ready.max() + self.latency)
         ((holders, owners, seconds),) = self._paths
@@ -77,13 +85,13 @@ class Load:
 
 
 def _busy(near: Floats, far: Floats) -> float:
-    """Seconds that the busiest rank takes for the messages after its first."""
+    """The seconds that the busiest rank takes for the messages after its first."""
     first = np.where(far > 0, MESSAGE_SECONDS, np.where(near > 0, LOCAL_MESSAGE_SECONDS, 0.0))
     return float((LOCAL_MESSAGE_SECONDS * near + MESSAGE_SECONDS * far - first).max())
 
 
 def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:
-    """From, to and part of the buffer, a bounded number at a time."""
+    """The messages of a level as arrays (sender, receiver, fraction of the buffer), a bounded number at a time."""
     rest = list(level)
     while rest:
         count = total = 0

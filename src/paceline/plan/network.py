@@ -1,4 +1,4 @@
-"""A topology as arrays: what a link carries is a sum over the messages whose path crosses it."""
+"""A topology as arrays, so that what a link carries is a sum over the messages whose path crosses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from paceline.topology import Cpus, Node, Topology
 
 _FASTEST = 1e15
-"""Bytes per second: as good as any, and still a number that one can divide by."""
+"""Bytes per second of a link without a limit: faster than any real link, and finite, so that it can be a divisor."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -21,12 +21,12 @@ Integers = npt.NDArray[np.int64]
 class Network:
     """The nodes of a topology that have ranks, parents first, each with its link to the parent.
 
-    Arrays over nodes have one entry more, for the parents that a path does not have. Speeds are bytes per second;
-    only a link that joins nothing (the root's, or one with all ranks on one side) has an infinite one.
+    Arrays over nodes have one more entry, which stands for the ancestors that a shorter path lacks. Speeds are bytes
+    per second. Only a link that joins nothing (the root's, or one with all ranks on one side) has infinite speed.
     """
 
     def __init__(self, topology: Topology, passing: frozenset[int] = frozenset()) -> None:
-        """`passing`: nodes that only pass on what others combine."""
+        """passing: indices of the nodes that only forward what others combine."""
         self.topology = topology
         self.passing = passing
         self.nodes: list[Node] = []
@@ -34,7 +34,7 @@ class Network:
         self.depth: list[int] = []
         self.children: list[list[int]] = []
         self.leaves: list[int] = []
-        """The node of every rank."""
+        """The index of the node of every rank."""
         self._add(topology.root, -1, 0)
         self.world = len(self.leaves)
         self.span = self._spans()
@@ -63,25 +63,28 @@ class Network:
         return [range(low, high) for low, high in zip(first, last, strict=True)]
 
     def joins(self, index: int) -> bool:
-        """Whether there are ranks on both sides of the link above this node."""
+        """Return whether there are ranks on both sides of the link above node `index`."""
         return self.parent[index] >= 0 and 0 < len(self.span[index]) < self.world
 
     @cached_property
     def up(self) -> Floats:
+        """Array of (nodes + 1,) float64: bytes per second from every node to its parent."""
         return self._speeds("up")
 
     @cached_property
     def down(self) -> Floats:
+        """Array of (nodes + 1,) float64: bytes per second from its parent to every node."""
         return self._speeds("down")
 
     @cached_property
     def latency(self) -> Floats:
+        """Array of (nodes + 1,) float64: seconds that a message needs to cross the link above every node."""
         links = [node.uplink for node in self.nodes]
         return np.array([link.latency if link is not None else 0.0 for link in links] + [0.0])
 
     @cached_property
     def burst(self) -> float:
-        """Seconds that every link between machines lets cross at once after a pause."""
+        """Seconds of traffic that every link between machines lets cross at once after a pause."""
         bursts = [
             node.uplink.burst
             for index, node in enumerate(self.nodes)
@@ -91,7 +94,7 @@ class Network:
 
     @cached_property
     def machine(self) -> Integers:
-        """Of every rank its machine, or itself where it is in none."""
+        """Array of (world,) int64: the node of every rank's machine, or the rank's own node where it is in none."""
         found = [
             next((node for node in self._up_from(leaf) if self.nodes[node].kind == "machine"), leaf)
             for leaf in self.leaves
@@ -100,7 +103,7 @@ class Network:
 
     @cached_property
     def crowds(self) -> list[tuple[Integers, int]]:
-        """Ranks that share fewer CPUs than they are, and how many CPUs these are."""
+        """(ranks, CPUs) of every set of ranks that share fewer CPUs than there are ranks."""
         sharing: dict[Cpus, list[int]] = {}
         for node, span in zip(self.nodes, self.span, strict=True):
             if node.cpus is not None:
@@ -109,7 +112,7 @@ class Network:
 
     @cached_property
     def ancestors(self) -> Integers:
-        """`ancestors[k, rank]`: the node at depth k above (or of) this rank."""
+        """Array of (depths, world) int64: `ancestors[k, rank]` is the node at depth k on the path to this rank."""
         table = np.full((max(self.depth) + 1, self.world), len(self.nodes), dtype=np.int64)
         for rank, leaf in enumerate(self.leaves):
             for node in self._up_from(leaf):
@@ -118,12 +121,12 @@ class Network:
 
     @cached_property
     def combining(self) -> list[int]:
-        """The nodes with several children that combine what these have, parents first."""
+        """The nodes with several children that combine their children's copies, parents first."""
         return [node for node, below in enumerate(self.children) if len(below) > 1 and node not in self.passing]
 
     @cached_property
     def parts(self) -> dict[int, list[int]]:
-        """Of every combining node: the combining nodes and ranks right below it, whose copies it combines."""
+        """For every combining node, the nearest combining nodes and ranks below it, whose copies it combines."""
         combining = set(self.combining)
 
         def below(node: int) -> Iterator[int]:
@@ -136,18 +139,18 @@ class Network:
         return {node: list(below(node)) for node in self.combining}
 
     def above(self, index: int) -> Iterator[int]:
-        """The combining nodes above this one, from below."""
+        """Yield the combining nodes above node `index`, the nearest first."""
         yield from (node for node in self._up_from(self.parent[index]) if node in self.parts)
 
     def copies(self, index: int, node: int) -> int:
-        """How many parts of the combining `node` lie at or below this one; 1 where this one lies within a part."""
+        """Return how many parts of the combining `node` lie at or below `index`; 1 where `index` lies within a part."""
         if not self.passing:
             return 1
         here = self.span[index]
         return max(1, sum(set(self.span[part]) <= set(here) for part in self.parts[node]))
 
     def branches(self) -> Iterator[tuple[int, list[int]]]:
-        """Depth by depth, the deepest first: the nodes with children."""
+        """Yield (depth, nodes that have children) for every depth, the deepest first."""
         by_depth: dict[int, list[int]] = {}
         for index, below in enumerate(self.children):
             if below:
@@ -156,7 +159,7 @@ class Network:
             yield depth, by_depth[depth]
 
     def name(self, index: int) -> str:
-        """The node's name; for a rank its number, for a socket, of which other machines have the same, both names."""
+        """Return the node's name for people; a socket's includes its machine, as other machines have the same names."""
         node = self.nodes[index]
         if node.kind == "rank":
             return f"rank {self.span[index][0]}"

@@ -1,4 +1,4 @@
-"""A plan for the cost model: levels that load the network alike are written down once.
+"""A plan for the cost model, in which levels that load the network alike are written down once.
 
 A ring of 10 000 ranks has 10^8 Reduces, but all its levels send the same bytes over the same links.
 """
@@ -14,7 +14,8 @@ from paceline.plan.ir import Level, Plan, Reduce
 class Step:
     """`times` levels in a row that cause the same messages as `level`.
 
-    one_shot: it stands for both halves; each holder is sent what all the others have, and nothing is sent back.
+    one_shot: the level stands for both halves; each holder receives what all the others have, and nothing is sent
+    back.
     """
 
     level: Level
@@ -24,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What `cost` needs to know of a plan for ranks 0 .. world-1."""
+    """What `cost` needs to know about a plan for ranks 0 .. world-1."""
 
     world: int
     name: str
@@ -32,7 +33,7 @@ class Outline:
 
 
 def outline(plan: Plan, one_shot: bool = False) -> Outline:
-    """Every level by itself; the last one in one shot or not."""
+    """Return the outline of `plan`, with a step for every level. one_shot: the last level runs in one shot."""
     last = len(plan.levels) - 1
     steps = (
         Step(_for_each_holder(level), one_shot=True) if one_shot and index == last else Step(level)

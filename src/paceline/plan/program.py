@@ -1,7 +1,7 @@
 """The linear program for the shares of `paceline.plan.shares`, solved with SciPy's HiGHS.
 
-Ranks that the network does not tell apart get equal shares: averaging over them makes no link's load worse. So only
-one of several equal siblings becomes a variable, and 10 000 ranks in equal machines are as easy as 10.
+Ranks that the network does not tell apart get equal shares, because averaging over them makes no link's load worse. So
+only one of several equal siblings becomes a variable, and 10 000 ranks in equal machines are as easy as 10.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from paceline.plan.bound import bound
 from paceline.plan.network import Floats, Network
 
 Row = dict[int, float]
-"""Factors by column."""
+"""The coefficients of a row, by column."""
 
 _SLACK = 1 + 1e-5
-"""Above HiGHS's tolerances: with a tenth of it, it called two of 2336 random networks infeasible."""
+"""A factor on the least time, above HiGHS's tolerances: with a tenth of this slack, HiGHS called two of 2336 random
+networks infeasible."""
 
 
 class _Infeasible(RuntimeError):
@@ -28,7 +29,10 @@ class _Infeasible(RuntimeError):
 
 
 def programmed_shares(network: Network) -> dict[int, list[float]]:
-    """The shares with the least time of the busiest link; among these, those with the least time level by level."""
+    """Return the shares that keep the busiest link busy for the least time, and among these the least level by level.
+
+    The result maps every combining node to the fractions of its ranks, in order; they sum to 1.
+    """
     kinds = _Kinds(network)
     found = _solve(_constraints(network, kinds), len(kinds.columns))
     return {
@@ -38,17 +42,17 @@ def programmed_shares(network: Network) -> dict[int, list[float]]:
 
 
 class _Kinds:
-    """Siblings with equal links and equal subtrees are of one kind; the first one stands for all.
+    """Siblings with equal links and equal subtrees are of one kind, and the first of them represents all.
 
-    There is one variable for each kind of rank and each node above it that combines anything.
+    There is one variable for each kind of rank and each combining node above it.
     """
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self.first = [0] * len(network.nodes)
-        """By node: who stands for it, once equal nodes above it are taken for one."""
+        """The representative of every node, once equal nodes above it are taken for one."""
         self.below: dict[int, dict[int, int]] = {}
-        """Of those who stand for others: how many children of which kind they have."""
+        """For every representative, the number of its children of each kind."""
         self.columns: dict[tuple[int, int], int] = {}
         looks = self._looks()
         for node, children in enumerate(network.children):
@@ -64,11 +68,11 @@ class _Kinds:
                     self.columns[node, above] = len(self.columns)
 
     def column(self, leaf: int, node: int) -> int:
-        """The variable for what this rank holds after this node has combined."""
+        """The variable for the fraction that this rank holds after this node has combined."""
         return self.columns[self.first[leaf], self.first[node]]
 
     def held(self, link: int, node: int) -> Row:
-        """A(link, node): what the ranks below `link` hold after `node` has combined."""
+        """A(link, node): the fraction that the ranks below `link` hold after `node` has combined."""
         row: Row = defaultdict(float)
         todo = [(link, 1)]
         while todo:
@@ -79,7 +83,7 @@ class _Kinds:
         return row
 
     def _looks(self) -> list[int]:
-        """A number for every node, equal for nodes with equal links and equal subtrees."""
+        """Number the nodes so that those with equal links and equal subtrees have equal numbers."""
         network = self.network
         numbers: dict[object, int] = {}
         looks = [0] * len(network.nodes)
@@ -97,7 +101,7 @@ class _Kinds:
 
 
 class _Constraints:
-    """Rows over the shares, then the time of the busiest link, then one time for each level and half."""
+    """Rows whose columns are the shares, the time of the busiest link, and one time for each level and half."""
 
     def __init__(self, shares: int, levels: int) -> None:
         self.busiest = shares
@@ -123,7 +127,7 @@ def _constraints(network: Network, kinds: _Kinds) -> _Constraints:
         total: Row = defaultdict(float, {rows.busiest: -min(up, down)})
         for node in network.above(link):
             held = kinds.held(link, node)
-            # What it holds now it held before: of this every rank keeps at most what it had.
+            # A rank never gains: after this node it holds at most what it held before.
             if not kinds.below[link] and before:
                 rows.limits.append((_sum(held, before, -1.0), 0.0))
             if network.joins(link):
@@ -161,7 +165,7 @@ def _solve(rows: _Constraints, shares: int) -> Floats:
     bounds[rows.busiest] = (0.0, found[rows.busiest] * _SLACK)
     goal = np.zeros(rows.width)
     goal[rows.busiest + 1 :] = 1
-    with suppress(_Infeasible):  # by its tolerances; then those found first will do
+    with suppress(_Infeasible):  # only within HiGHS's tolerances; the shares found first are good enough
         found = _run(goal, rows.limits + rows.level_limits, rows, bounds)
     return np.clip(found[:shares], 0, 1)
 
@@ -179,7 +183,7 @@ def _run(
         method="highs",
     )
     if result.status != 0:
-        raise _Infeasible(f"HiGHS found no shares: {result.message}")  # there always are: equal ones
+        raise _Infeasible(f"HiGHS found no shares: {result.message}")  # equal shares are always feasible
     return np.asarray(result.x)
 
 

@@ -1,4 +1,4 @@
-"""Rabenseifner's all-reduce, with extra ranks as its author treats them.
+"""Rabenseifner's all-reduce, in which extra ranks are treated as its author treats them.
 
 R. Rabenseifner, "Optimization of Collective Reduction Operations", International Conference on Computational
 Science, 2004.
@@ -19,7 +19,7 @@ from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 
 
 def rabenseifner(world: int) -> Plan:
-    """Who owns what follows the reversed bits of the rank; the second rank of a pair owns nothing."""
+    """Return the plan. Ownership follows the reversed bits of the rank; the second rank of a pair owns nothing."""
     extra, ranks = pairs(world)
     low, high = WHOLE.halves()
     exchange: list[Reduce] = []

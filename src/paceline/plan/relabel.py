@@ -1,4 +1,4 @@
-"""Planners number ranks as a walk through the topology meets them; a job may number them otherwise."""
+"""Renumber the ranks of a plan. Planners number them in the order of a walk through the topology, jobs as they like."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from paceline.plan.ir import Plan, Reduce
 
 
 def relabel(plan: Plan, ranks: Sequence[int]) -> Plan:
-    """`plan` with `ranks[i]` in the place of rank i. Copies are still combined in the order of ranks.
+    """Return `plan` with `ranks[i]` in the place of rank i. Copies are still combined in the order of ranks.
 
-    Raises ValueError unless `ranks` has every rank once.
+    Raises ValueError unless `ranks` has every rank exactly once.
     """
     if sorted(ranks) != list(range(plan.world)):
         raise ValueError(f"{list(ranks)[:20]} are not the {plan.world} ranks of the plan, each once")

@@ -1,12 +1,12 @@
-"""How much of the buffer every rank should hold after each level, so that no link is busy longer than it must be.
+"""Decide how much of the buffer every rank holds after each level, so that no link is busy longer than necessary.
 
-`share[p][v]`: what rank v holds once node p has combined the copies of its children, for every p above v. The ranks
-below a node hold the whole buffer between them, and a rank never gains: it keeps a part of what it held (the plan is
-*contained*). With A(c, p) the sum over the ranks below c, and d_p the number of p's parts, the link above c carries,
-when p combines, A(c, p') - A(c, p) upwards (p' the part of p that c is or lies below) and (d_p - 1) A(c, p) downwards,
-and the all-gather the same the other way round: everything is linear in the shares. Where links further down are no
-faster, it is better not to combine in every node; if a node that only passes on has k parts of p below it, its link
-carries k (1 - A(c, p)) upwards and (d_p - k) A(c, p) downwards.
+`share[p][v]` is the fraction that rank v holds once node p has combined the copies of its children, for every p above
+v. The ranks below a node hold the whole buffer between them, and a rank never gains: it keeps a part of what it held
+(the plan is *contained*). Let A(c, p) be the sum over the ranks below c, and d_p the number of p's parts. When p
+combines, the link above c carries A(c, p') - A(c, p) upwards (p' is the part of p that c is or lies below) and
+(d_p - 1) A(c, p) downwards, and in the all-gather the same the other way round, so everything is linear in the shares.
+Where links further down are no faster, it is better not to combine in every node. If a node that only forwards has k
+parts of p below it, its link carries k (1 - A(c, p)) upwards and (d_p - k) A(c, p) downwards.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from paceline.plan.bound import bound
 from paceline.plan.network import Network
 
 Shares = dict[int, list[float]]
-"""By node with several children: the shares of its ranks, in order; they sum to 1."""
+"""For every combining node, the fractions that its ranks hold, in order; they sum to 1."""
 
 _EXACT = 1 + 1e-9
+"""A factor within which two times are equal."""
 _BETTER = 1.01
-"""What is worth more messages."""
+"""A factor by which the busiest link must be quicker to be worth more messages."""
 _FEW = 256
-"""Ranks among whom everybody may be everybody's neighbour."""
+"""Ranks up to which plans are tried in which some nodes only forward, since each rank may then exchange with all."""
 
 
 def best_shares(network: Network) -> tuple[Network, Shares]:
-    """The shares that keep the busiest link busy for the shortest time, and the network with the nodes that combine.
+    """Return the network with the nodes that combine, and the shares that keep the busiest link busy least long.
 
-    On two levels in closed form where machines' links bind, else by linear programming.
+    On two levels there is a closed form where the machines' links are the limit; elsewhere it is a linear program.
     """
     if network.world == 1:
         return network, {}
@@ -54,7 +55,7 @@ def best_shares(network: Network) -> tuple[Network, Shares]:
 
 
 def _worth_a_try(network: Network) -> Iterator[frozenset[int]]:
-    """Nodes that may do better not to combine: those at one depth, and all but the top."""
+    """Sets of nodes that had perhaps better only forward: those at one depth, and all but the top."""
     inner = network.combining[1:]
     by_depth: dict[int, set[int]] = {}
     for node in inner:
@@ -63,7 +64,7 @@ def _worth_a_try(network: Network) -> Iterator[frozenset[int]]:
 
 
 def busiest(network: Network, shares: Shares) -> float:
-    """Seconds per byte of the buffer that the busiest link needs."""
+    """Return the seconds per byte of the buffer that the busiest link needs."""
     total = np.zeros(len(network.up))
     for up, down, index, _ in _loads(network, shares):
         total[index] += up + down
@@ -71,7 +72,7 @@ def busiest(network: Network, shares: Shares) -> float:
 
 
 def _loads(network: Network, shares: Shares) -> Iterator[tuple[float, float, int, int]]:
-    """What the reduce-scatter half of each node's level sends up and down each link below it."""
+    """(up, down, link, node): the fractions that the reduce-scatter of each node's level sends over each link below."""
     sums = {node: np.concatenate(([0.0], np.cumsum(values))) for node, values in shares.items()}
     for link in range(len(network.nodes)):
         if not network.joins(link):
@@ -87,9 +88,12 @@ def _loads(network: Network, shares: Shares) -> Iterator[tuple[float, float, int
 
 
 def _two_levels(network: Network, bound: float) -> Shares | None:
-    """M machines, u_i the slower way of machine i's link: it can own x_i of every item as long as
-    1 + (M-2) x_i <= T u_i; the room that is left goes into equal parts. None for deeper trees, and where that does not
-    reach T, the bound for links that are as slow both ways: then it is not machines' links that bind."""
+    """The shares for M machines, where u_i is the slower direction of machine i's link.
+
+    Machine i can own x_i of every item as long as 1 + (M-2) x_i <= T u_i; the x_i are as equal as that allows. T is the
+    bound for links that are equally slow in both directions. None for deeper trees, and where the shares do not reach
+    T, because the machines' links are not the limit.
+    """
     nodes = network.combining
     top = nodes[0]  # parents come first
     if any(len(list(network.above(leaf))) > 2 for leaf in network.leaves):
@@ -109,7 +113,7 @@ def _two_levels(network: Network, bound: float) -> Shares | None:
 
 
 def _slowest(network: Network, part: int, top: int) -> float:
-    """The slowest link from this part up to the node."""
+    """The bytes per second of the slowest link from this part up to the node."""
     speed = np.inf
     while part != top:
         speed = min(speed, network.up[part], network.down[part])
@@ -118,7 +122,7 @@ def _slowest(network: Network, part: int, top: int) -> float:
 
 
 def level_out(limits: list[float]) -> list[float] | None:
-    """Parts of 1 as equal as their limits allow; None if the limits sum to less than 1."""
+    """Return fractions, as equal as their limits allow, that sum to 1; None if the limits sum to less."""
     if sum(limits) < 1 / _EXACT:
         return None
     parts = [0.0] * len(limits)

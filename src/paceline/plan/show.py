@@ -14,14 +14,17 @@ from paceline.plan.bound import Bound
 from paceline.plan.cost import Cost, LevelCost, LinkCost
 
 MOST_LINKS = 24
-"""More machines' and switches' links than that are left out of the table, the least busy ones."""
+"""Links of machines and switches that the table shows; it leaves out the least busy ones beyond that."""
 _MOST_LEVELS = 16
+"""Levels that the table shows one by one."""
 _BAR = 10
+"""Characters of the longest bar."""
 _LONGEST_NAME = 12
+"""Characters of a link's name."""
 
 
 def levels(cost: Cost) -> Table:
-    """One row for each level of the reduce-scatter, with its mirror image in the all-gather."""
+    """Return a table with a row for each level of the reduce-scatter, beside its mirror image in the all-gather."""
     table = Table("level", title="level by level, on the whole buffer", title_justify="left", box=box.SIMPLE_HEAD)
     for name in ("messages", "reduce-scatter", "all-gather", "latency"):
         table.add_column(name, justify="right")
@@ -58,7 +61,7 @@ def _sums(rest: Sequence[LevelCost]) -> tuple[str, ...]:
 
 
 def links(cost: Cost) -> Table:
-    """The bytes on every link, the busiest first; of the ranks' own links the busiest one stands for all."""
+    """Return a table of the bytes on every link, the busiest first. It has only the busiest of the ranks' own links."""
     table = Table(title="bytes on every link", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("link", overflow="fold")
     for name in ("each way", "busy", "of the time"):
@@ -83,7 +86,7 @@ def _row(table: Table, name: str, link: LinkCost, seconds: float) -> None:
 
 
 def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
-    """All algorithms, the quickest first, with a bar each."""
+    """Return a table of all algorithms' predicted times, the quickest first, with a bar each."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("algorithm", no_wrap=True)
     for name in ("predicted", "of T*", "barriers"):
@@ -105,7 +108,7 @@ def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
 
 
 def ratio(cost: Cost, bound: Bound) -> float:
-    """Predicted time over T*; 1 where there is nothing to do."""
+    """Return the predicted time divided by T*; 1 where there is nothing to do."""
     return cost.seconds / bound.seconds if bound.seconds else 1.0
 
 

@@ -1,4 +1,4 @@
-"""What each stream into a machine may bring when all streams of a plan flow."""
+"""The speed of each stream into a machine when all streams of a plan flow at once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from paceline.topology.discover import Placement
 
 
 def stream_rate(placement: Placement, plans: Mapping[str, Sequence[PlanEntry]], rank: int) -> float:
-    """Bytes per second of each stream into the machine of `rank`, in the all-reduce of large buffers.
+    """Return the bytes per second of each stream into the machine of `rank`, in the all-reduce of large buffers.
 
-    The machine's link, shared equally by the pairs of ranks that send into it in one half; infinite where nothing
-    holds the link or nobody sends.
+    The machine's link is shared equally by the pairs of ranks that send into it in one half. The result is infinite
+    where the machine has no link of known speed.
     """
     for machine, places in placement.topology.machines():
         here = {placement.ranks[place] for place in places}
@@ -23,7 +23,7 @@ def stream_rate(placement: Placement, plans: Mapping[str, Sequence[PlanEntry]], 
 
 
 def _streams(entry: PlanEntry, here: set[int]) -> int:
-    """Pairs of a sender elsewhere and a receiver here, of the half that has more of them."""
+    """The pairs of a sender elsewhere and a receiver here, in the half that has more of them."""
     reduces, copies = set[tuple[int, int]](), set[tuple[int, int]]()
     for level in entry[-1]:
         for *_, holders, owner in level:

@@ -1,11 +1,11 @@
-"""Up a tree of leaders and down again: for buffers so small that every way counts, where some links are slow.
+"""A tree of leaders: for buffers so small that the number of hops decides, where some links are slow.
 
 T. Kielmann, R. F. H. Hofman, H. E. Bal, A. Plaat, R. A. F. Bhoedjang, "MagPIe: MPI's Collective Communication
 Operations for Clustered Wide Area Systems", PPoPP 1999.
 
-The ranks of a machine meet in its first one; between the machines and switches that meet in a switch, a binomial tree.
-B bytes: the link of a machine or switch at a leaf carries B each way, all that is needed; one with d children in the
-tree (d+1) B.
+The first rank of a machine combines those of its machine. Machines and switches that meet in a switch form a binomial
+tree. With B bytes, the link of a machine or switch at a leaf of that tree carries B each way, the least possible; the
+link of one with d children carries (d+1) B.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paceline.topology import Topology
 
 
 def tree(topology: Topology) -> Plan:
-    """Rank 0 ends as the owner of everything."""
+    """Return the plan after which rank 0 owns the whole buffer."""
     local, _ = machines(topology)
     between = levels_of(Network(topology), 0, {"switch"})
     return Plan(topology.world, "tree", tuple(level for level in (local, *between) if level))

@@ -8,9 +8,9 @@ from paceline.plan.ir import WHOLE, Level, Plan, Reduce
 
 
 def turned(plan: Plan, root: int) -> Plan:
-    """What the engine makes of a broadcast's `plan` for this root; read backwards, its broadcast.
+    """Return `plan`, a tree from another root, as the engine turns it for `root`; read backwards, it is the broadcast.
 
-    The data climb from the root to the plan's own, then go down to those who were not on that way.
+    The data climb from `root` to the plan's own root, then go down to the ranks that were not on that path.
     """
     climbed: list[Level] = []
     has = {root}

@@ -1,8 +1,8 @@
-"""Proof that a plan is right.
+"""Prove that a plan is right.
 
-The buffer is cut at every boundary that the plan mentions. For each of these elementary intervals the proof
-follows which ranks' contributions the copy of each rank holds. A copy that was given away holds nothing any
-more, so no contribution can be counted twice, and none is ever lost silently.
+The buffer is cut at every boundary that the plan mentions. For each of these elementary intervals the proof tracks
+which ranks' contributions the copy of each rank holds. A copy that was given away holds nothing any more, so no
+contribution can be counted twice, and none is ever lost silently.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ Ownership = tuple[tuple[Range, int], ...]
 
 
 class PlanError(ValueError):
-    """A plan that is no all-reduce; `level`, `reduce` and `interval` say where, as far as one is at fault."""
+    """A plan is not an all-reduce.
+
+    `level` and `reduce` (indices) and `interval` say where; each is None where none is at fault.
+    """
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ def verify(plan: Plan) -> Ownership:
     """Prove that `plan` is an all-reduce, and return which rank owns which range after the reduce-scatter.
 
     The ranges of the result are in order, cover the whole buffer and are as long as possible.
-    Raises PlanError with level, reduce and interval of the first fault.
+    Raises PlanError with the level, reduce and interval of the first fault.
     """
     _check_form(plan)
     cells = _Cells(plan)
@@ -70,8 +73,10 @@ def verify(plan: Plan) -> Ownership:
 
 
 def verify_blocks(plan: Plan) -> None:
-    """Prove `plan` as `verify` does, and that rank i ends as the owner of `[i/n, (i+1)/n)`, as all-gather and
-    reduce-scatter need it. Raises PlanError."""
+    """Prove `plan` as `verify` does, and that rank i ends as the owner of `[i/n, (i+1)/n)`.
+
+    All-gather and reduce-scatter need that. Raises PlanError as `verify` does, and for a wrong owner.
+    """
     for part, owner in verify(plan):
         mine = block(owner, plan.world)
         if part.lo < mine.lo or part.hi > mine.hi:
@@ -79,9 +84,9 @@ def verify_blocks(plan: Plan) -> None:
 
 
 def verify_all_gather(plan: Plan, owners: Ownership) -> None:
-    """Prove that the levels, read backwards with broadcasts, bring all that `owners` have to every rank.
+    """Prove that the levels, read backwards with broadcasts, bring everything that `owners` have to every rank.
 
-    Raises PlanError where an owner would send what it does not have, or a rank is left without an interval.
+    Raises PlanError where an owner would send what it does not have, or where a rank never receives an interval.
     """
     _check_form(plan)
     cells = _Cells(plan, (part for part, _ in owners))
@@ -119,13 +124,13 @@ def _malformed(step: Reduce, world: int) -> str:
     if not 0 <= step.range.lo < step.range.hi <= 1:
         return "a range must satisfy 0 <= lo < hi <= 1"
     if not step.holders:
-        return "nobody holds it"
+        return "it has no holders"
     strangers = [rank for rank in (*step.holders, step.owner) if not 0 <= rank < world]
     return f"there is no rank {strangers[0]}" if strangers else ""
 
 
 def _check_conflicts(plan: Plan, number: int, level: Level, cells: _Cells) -> None:
-    """The Reduces of a level have no order: a rank may take part in only one of them for any interval."""
+    """Check that a rank takes part in only one Reduce of a level for any interval, as these have no order."""
     busy: dict[tuple[int, int], int] = {}
     for index, step in enumerate(level):
         for cell in cells.of(step.range):
@@ -137,7 +142,7 @@ def _check_conflicts(plan: Plan, number: int, level: Level, cells: _Cells) -> No
 
 
 def _reduce_scatter(plan: Plan, cells: _Cells) -> Ownership:
-    # held[cell][rank]: whose contributions that copy holds, one bit per rank; 0 once it was given away.
+    # held[cell][rank]: the ranks whose contributions that copy holds, one bit each; 0 once it was given away.
     held = [[1 << rank for rank in range(plan.world)] for _ in cells.ranges]
     for number, level in enumerate(plan.levels):
         for index, step in enumerate(level):
@@ -154,7 +159,7 @@ def _reduce_scatter(plan: Plan, cells: _Cells) -> Ownership:
 
 
 def _combine(step: Reduce, copies: list[int]) -> str:
-    """Run one Reduce on the copies of one interval; returns what is wrong with it, or an empty string."""
+    """Run one Reduce on the copies of one interval; return what is wrong with it, or an empty string."""
     joined = 0
     for holder in step.holders:
         if not copies[holder]:

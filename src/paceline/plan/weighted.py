@@ -1,13 +1,13 @@
 """Paceline's own plan: weighted, contained, and made for levels that overlap chunk by chunk.
 
-FlexReduce (see `flexreduce`) gives every branch of a node the same part, and a rank's next range may leave its
-present one. Here `shares` says how much every rank holds after each level so that the busiest link is done first, and
-the ranges are laid out so that each rank only ever gives away: for every item the owner at the root held it at all
-levels before. So any shares can be had exactly. From the root down: the root's ranges are laid out first; then every
-child's ranks keep theirs, and fill the rest of the buffer with what they hold beyond that.
+FlexReduce (see `flexreduce`) gives every branch of a node the same part, and a rank's next range may leave its present
+one. Here `shares` says how much every rank holds after each level so that the busiest link is busy for the least time,
+and `layout` places the ranges so that each rank only ever gives away: the owner of an item at the root held it at all
+levels before.
 
-M machines with uplinks u_i, all else fast, B bytes: T* = B max(1/u_min, 2 (M-1) / sum(u_i)), which no plan beats, and
-which this one reaches; the ring takes 2 (n-1)/n B/u_min, FlexReduce 2 (M-1)/M B/u_min.
+With M machines whose uplinks u_i are the only slow links, and B bytes, no plan beats
+T* = B max(1/u_min, 2 (M-1) / sum(u_i)), and this one reaches it; the ring takes 2 (n-1)/n B/u_min, FlexReduce
+2 (M-1)/M B/u_min.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from paceline.plan.network import Network
 from paceline.plan.shares import Shares, best_shares, busiest
 from paceline.topology import Topology
 
-_LOSS = 1.0001  # rounding may keep the busiest link busy that much longer
+_LOSS = 1.0001
+"""A factor by which rounding may lengthen the time of the busiest link."""
 _FINEST = 1 << 40
-_COMMON = 720720  # divided by 1 to 16
+"""The most parts into which the buffer is cut."""
+_COMMON = 720720
+"""Parts of the buffer; this number is divisible by 1 to 16."""
 
 
 def paceline(topology: Topology) -> Plan:
-    """Every rank's ranges lie within those that it had at the level before."""
+    """Return the plan; every rank's ranges lie within those that it had at the level before."""
     network, best = best_shares(Network(topology))
     parts, shares = _rounded(network, best)
     return Layout(network, parts, shares).plan("paceline")
 
 
 def _rounded(network: Network, shares: Shares) -> tuple[int, dict[int, list[int]]]:
-    """The shares in the fewest parts of the buffer that make hardly a difference, and how many parts."""
+    """Round the shares to the fewest parts of the buffer that cost no more than `_LOSS`; return (parts, shares)."""
     base = _common_parts(network)
     allowed = busiest(network, shares) * _LOSS
     factor = 1
@@ -47,7 +50,7 @@ def _rounded(network: Network, shares: Shares) -> tuple[int, dict[int, list[int]
 
 
 def _common_parts(network: Network) -> int:
-    """Parts in which all equal cuts of all nodes can be said, if they are not too many."""
+    """The number of parts with which equal cuts at all nodes are whole numbers, unless that takes too many."""
     common = 1
     for leaf in network.leaves:
         common = math.lcm(common, math.prod(len(network.parts[node]) for node in network.above(leaf)))

@@ -16,16 +16,16 @@ PlanEntry = tuple[int, str, bool, int, WireLevels]
 
 
 FINEST = 1 << 63
-"""What a denominator must stay below."""
+"""Denominators must stay below this, because the engine holds them in 64 signed bits."""
 
 
 def fits(steps: Iterable[Reduce]) -> bool:
-    """Whether the ends of all ranges can be said in 64 bits, as the engine has them."""
+    """Return whether the ends of all ranges fit into the 64-bit fractions of the engine."""
     return all(step.range.lo.denominator < FINEST and step.range.hi.denominator < FINEST for step in steps)
 
 
 def to_wire(plan: Plan) -> WireLevels:
-    """The levels of `plan` for the engine. Raises PlanError if its ranges are too fine for that."""
+    """Return the levels of `plan` for the engine. Raises PlanError if its ranges are too fine for 64-bit fractions."""
     if not all(map(fits, plan.levels)):
         raise PlanError(plan, "on this network its ranges need fractions finer than 64 bits; choose another algorithm")
     # A plan has few ranges and many Reduces, and reading a Fraction costs more than all the rest.
@@ -43,7 +43,7 @@ def to_wire(plan: Plan) -> WireLevels:
 
 
 def from_wire(world: int, name: str, levels: WireLevels) -> Plan:
-    """The plan whose wire form is `levels`; see `verify` for whether it is any good.
+    """Return the plan whose wire form is `levels`. It may be wrong; `verify` checks it.
 
     Raises ZeroDivisionError for a denominator of 0.
     """

@@ -1,4 +1,4 @@
-"""Ranks meet: stores, handshakes, listeners, and the links that come out of them."""
+"""How ranks meet: stores, handshakes, listeners, and the links that result."""
 
 from paceline.rendezvous.link import Link, Native
 from paceline.rendezvous.machine import Machine, this_machine

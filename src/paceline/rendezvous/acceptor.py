@@ -1,7 +1,7 @@
-"""Talks to everybody who knocks while ranks meet: one thread, one selector loop, nobody can hold it up.
+"""Serve all callers while ranks meet, in one thread with one selector loop that no caller can hold up.
 
-Whoever has not proved itself yet has a few seconds, and there is room for a bounded number of such callers:
-the oldest makes way. A stranger is refused, counted and logged, and the job goes on.
+A caller has a few seconds to authenticate, and only a bounded number of callers can be in the middle of that: the
+oldest makes way for a new one. A stranger is refused, counted and logged, and the job goes on.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ log = logging.getLogger("paceline.rendezvous")
 T = TypeVar("T")
 
 _STRANGERS = 256
+"""Callers that can be in the middle of authenticating."""
 _SHARE = 8
-"""Strangers get one of so many of this process's descriptors: the links need the others."""
+"""A divisor: strangers get at most this part of the process's descriptors, since the links need the others."""
 _LOGGED = 10
-_REASONS = 16  # a caller may have a say in the words, such as the number of its protocol
+"""Refusals that are logged one by one."""
+_REASONS = 16
+"""Reasons that are counted apart. Callers influence the texts, such as by the number of their protocol."""
 _OWN_ERROR = "an error on this side"
 
 
 class Acceptor(Generic[T]):
-    """Accepts on `doors` and holds a conversation with each caller until `close()`. It owns the doors.
+    """Accepts on `doors` and holds a conversation with each caller until `close()`.
 
-    `greet(sock)` makes the conversation, `finished(result, sock)` takes the result and the socket; both are
-    called in the acceptor's thread. patience: seconds that a caller has to prove itself. strangers: how many may be
-    in the middle of that; None: 256, or fewer where descriptors are scarce.
+    doors: listening sockets, which the acceptor owns. greet: makes the conversation for a socket. finished: takes its
+    result and the socket; both are called in the acceptor's thread. patience: seconds that a caller has to
+    authenticate. strangers: the most callers in the middle of that; None: 256, or fewer where descriptors are scarce.
     """
 
     def __init__(
@@ -52,14 +55,14 @@ class Acceptor(Generic[T]):
         strangers: int | None = None,
     ) -> None:
         self.refused: Counter[str] = Counter()
-        """How many callers were refused, by reason: the first few, and all others together."""
+        """The number of refused callers by reason; beyond the first few reasons, all are counted together."""
         self.stuck: tuple[float, OSError] | None = None
-        """Since when (monotonic) nobody got through, and why: descriptors are lacking. None while that goes well."""
+        """Since when (`time.monotonic()`) no caller got through for want of descriptors, and the error; else None."""
         self._doors = list(doors)
         self._greet, self._finished = greet, finished
         self._patience = patience
         self._strangers = room_for_strangers() if strangers is None else strangers
-        self._open: dict[Exchange[T], tuple[float, str]] = {}  # in the order of arrival: until when, who
+        self._open: dict[Exchange[T], tuple[float, str]] = {}  # in the order of arrival: until when, and the caller
         self._trusted: set[Exchange[T]] = set()
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -67,7 +70,7 @@ class Acceptor(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="paceline-acceptor", daemon=True)
 
     def start(self) -> None:
-        """Listen, and answer from now on."""
+        """Begin to accept callers."""
         for door in self._doors:
             door.setblocking(False)
             self._selector.register(door, selectors.EVENT_READ)
@@ -75,7 +78,7 @@ class Acceptor(Generic[T]):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop accepting, hang up on everybody who has not finished, close the doors. May be called again."""
+        """Stop accepting, hang up on callers that have not finished, and close the doors. It may be called again."""
         if self._closed:
             return
         self._stopping = self._closed = True
@@ -108,14 +111,14 @@ class Acceptor(Generic[T]):
         return None
 
     def _accept(self, door: socket.socket) -> None:
-        for _ in range(max(1, self._strangers // 4)):  # then those who came get their turn, before they must make way
+        for _ in range(max(1, self._strangers // 4)):  # then these callers get their turn before they must make way
             try:
                 sock, address = door.accept()
             except BlockingIOError:
                 return
             except ConnectionAbortedError:
                 continue
-            except OSError as error:  # out of descriptors: make room; with nobody to send away, breathe
+            except OSError as error:  # descriptors have run out: drop the oldest caller, or pause if there is none
                 self._note(error)
                 if not self._drop_oldest("no room left"):
                     time.sleep(0.05)
@@ -142,7 +145,7 @@ class Acceptor(Generic[T]):
             self._note(reason)
             self._drop(exchange, str(reason))
             return
-        except Exception:  # one caller's trouble must not end the rendezvous of all
+        except Exception:  # an error with one caller must not end the rendezvous of all
             if not self.refused[_OWN_ERROR]:
                 log.exception("a conversation with %s failed", self._open.get(exchange, (0, "a peer"))[1])
             self._drop(exchange, _OWN_ERROR)
@@ -197,13 +200,13 @@ class Acceptor(Generic[T]):
 
 
 def room_for_strangers() -> int:
-    """How many callers may be in the middle of proving themselves, so that they cannot use up the descriptors."""
+    """Return how many callers can be in the middle of authenticating without using up the descriptors."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _STRANGERS if limit == resource.RLIM_INFINITY else max(1, min(_STRANGERS, limit // _SHARE))
 
 
 def describe_caller(sock: socket.socket, address: object) -> str:
-    """Who called: the address, or the process on this machine."""
+    """Return a text that names the caller: its address, or its process if it is on this machine."""
     if sock.family == socket.AF_UNIX:
         pid, uid, _ = peer_credentials(sock)
         return f"process {pid} of user {uid} on this machine"
@@ -211,7 +214,7 @@ def describe_caller(sock: socket.socket, address: object) -> str:
 
 
 def peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
-    """pid, uid, gid of the process at the other end of a Unix socket, as the kernel saw it connect (or listen)."""
+    """Return (pid, uid, gid) of the process at the other end of a Unix socket, when it connected or began to listen."""
     size = struct.calcsize("3i")
     pid, uid, gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return pid, uid, gid

@@ -1,9 +1,9 @@
-"""All ranks say something through a store, and all hear the same.
+"""Exchange records among all ranks through a store, so that all of them see the same list.
 
-Every rank writes under its own key, rank 0 collects and writes the list, the others read the list: 2n
-operations, and no two ranks can see different lists. Torch's stores can outlive a group, so nothing found
-under a fixed key is trusted to be of this meeting: a record counts once, and a list only if one's own ticket
-is in it.
+Every rank writes under its own key, rank 0 collects the records and writes the list, and the others read the list.
+That takes 2n operations, and no two ranks can see different lists. Torch's stores can outlive a group, so what a rank
+finds under a fixed key may be from an earlier meeting: a record counts only once, and a list only if it contains the
+reader's own ticket.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.store import LOST, Store
 
 _FIRST_PAUSE = 0.0005
-_LOOK = 0.1  # how often a rank that waits looks whether another one gave up
-_LOOKED_UP = 64  # the most ranks of a job in which each looks for itself who is there
+"""Seconds between the first two polls of a key."""
+_LOOK = 0.1
+"""Seconds between checks of a waiting rank whether another one gave up."""
+_LOOKED_UP = 64
+"""The most ranks of a job in which each rank looks up for itself which ranks are there."""
 _NAMED = 20
+"""Ranks that a message lists."""
 
 
 class Assembly:
-    """One meeting's use of `store`. A wait ends at `deadline`, or when another rank says that it failed.
-
-    stall: see `Reminder`. place: where the store is, for messages.
-    """
+    """One meeting's use of `store`. A wait ends at `deadline`, or when another rank reports that it failed."""
 
     def __init__(
         self, store: Store, rank: int, size: int, deadline: Deadline, stall: float | None = None, place: str = ""
     ) -> None:
+        """stall: the seconds of `Reminder`. place: where the store is, for messages."""
         self.rank, self.size, self.deadline = rank, size, deadline
         self._meet_at = f"; they meet at {place}" if place else ""
         self._reminder = Reminder(stall)
@@ -44,15 +46,16 @@ class Assembly:
         self._members: Sequence[Member] = ()
         self.failed_elsewhere = False
         """Whether another rank gave up, and its reason was raised here."""
-        # Rank 0 answers all polls, so many ranks ask less often.
+        # Seconds. Rank 0 answers all polls, so the more ranks there are, the less often each asks.
         self._longest_pause = max(0.02, 0.0002 * size)
 
     def introduce(
         self, me: Member, used: set[str], agree: Callable[[list[Member]], dict[str, Any]]
     ) -> tuple[list[Member], dict[str, Any]]:
-        """Everybody's record, and what rank 0 decided with `agree` when it had them all.
+        """Return every rank's record, in rank order, and what rank 0 decided with `agree` when it had them all.
 
-        `used` are tickets of earlier meetings, to know a stale record by.
+        used: the tickets of earlier meetings, by which stale records are recognized. Tickets of a meeting that fails
+        are added to it. Raises RendezvousError at the deadline, for a malformed record, and for rank 0's error.
         """
         self._set(f"{self._prefix}{self.rank}", me.to_json())
         everybody = f"{self._prefix}all"
@@ -71,11 +74,15 @@ class Assembly:
         return members, answer
 
     def settle(self, name: str) -> None:
-        """From here on keys carry `name`, which no other meeting has."""
+        """Put `name`, which no other meeting has, into all keys from now on."""
         self._prefix = f"paceline/{name}/"
 
     def gather(self, what: str, mine: dict[str, Any], deadline: Deadline | None = None) -> list[dict[str, Any]]:
-        """One small JSON object from every rank, in rank order. Before the ranks know each other: with its "host"."""
+        """Return a small JSON object from every rank, in rank order.
+
+        what: the name of the exchange, in keys and messages. mine: this rank's object; before `introduce` it needs a
+        "host". deadline: None for the meeting's. Raises RendezvousError at the deadline, or when another rank failed.
+        """
         deadline = deadline or self.deadline
         key, everybody = f"{self._prefix}{what}/", f"{self._prefix}{what}"
         self._set(f"{key}{self.rank}", mine)
@@ -93,12 +100,13 @@ class Assembly:
         return values
 
     def _await_key(self, key: str, deadline: Deadline, what: str) -> None:
-        self.wait(lambda: self._has(key), deadline, lambda within: self._unsaid(what, within))
+        self.wait(lambda: self._has(key), deadline, lambda within: self._late(what, within))
 
     def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[str], str]) -> None:
-        """Poll until `ready`; RendezvousError with `problem` at the deadline, or with another rank's failure.
+        """Poll until `ready` returns True.
 
-        problem: a sentence, given the words for the time that there was: " within 30 s".
+        problem: returns a sentence about what is missing; it takes the text of the time limit, such as " within 30 s".
+        Raises RendezvousError with that sentence at the deadline, or with another rank's failure.
         """
         pause, next_look = _FIRST_PAUSE, Deadline(_LOOK)
         while not ready():
@@ -112,12 +120,15 @@ class Assembly:
             pause = min(1.5 * pause, self._longest_pause)
 
     def fail(self, reason: str) -> None:
-        """Tell the others, unless somebody did before."""
+        """Report this rank's failure to the others, unless another rank reported one before."""
         if self._members and not self._has(f"{self._prefix}failed"):
             self._set(f"{self._prefix}failed", {"error": reason[:4000]})
 
     def check_failure(self) -> None:
-        """Raise what another rank reported, that one on this machine died, or that rank 0's store lost one."""
+        """Check whether another rank failed.
+
+        Raises RendezvousError if one reported a failure, died on this machine, or lost its connection to rank 0.
+        """
         if not self._members:
             return
         key = f"{self._prefix}failed"
@@ -137,7 +148,7 @@ class Assembly:
         try:
             self.check_failure()
         except RendezvousError:
-            if not ready():  # who is done may leave, once everybody can be
+            if not ready():  # a rank that is done may leave as soon as all can be done
                 raise
 
     def _preside(self, me: Member, used: set[str], agree: Callable[[list[Member]], dict[str, Any]]) -> dict[str, Any]:
@@ -191,22 +202,22 @@ class Assembly:
         return joined
 
     def _looked_up(self) -> Sequence[int]:
-        """Whose records this rank looks at for a message: rank 0 answers all who look, and looks itself."""
+        """The ranks whose records this rank reads for a message: few in large jobs, as rank 0 answers all reads."""
         return range(self.size) if self.rank == 0 or self.size <= _LOOKED_UP else (0, self.rank)
 
     def _missing(self, me: Member, used: set[str], within: str) -> str:
         return self._who_is_here({member.rank: member.host for member in self._joined(me, used)}, within)
 
-    def _unsaid(self, what: str, within: str) -> str:
-        """Who has not said `what`; before the ranks know each other that is who has not come."""
+    def _late(self, what: str, within: str) -> str:
+        """A sentence about the ranks that have not written `what`, or before `introduce`, that have not joined."""
         keys = {rank: f"{self._prefix}{what}/{rank}" for rank in self._looked_up()}
-        said = {rank: key for rank, key in keys.items() if self._has(key)}
+        written = {rank: key for rank, key in keys.items() if self._has(key)}
         if not self._members:
-            hosts = {rank: str(self._get(key, what).get("host")) for rank, key in said.items()}
+            hosts = {rank: str(self._get(key, what).get("host")) for rank, key in written.items()}
             return self._who_is_here(hosts, within)
-        late = [str(self._members[rank]) for rank in keys if rank not in said]
+        late = [str(self._members[rank]) for rank in keys if rank not in written]
         if not late:
-            return f"{self._members[0]} has not passed on what the ranks said{within}"
+            return f"{self._members[0]} has not passed on what the ranks wrote{within}"
         more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
         return f"{', '.join(late[:_NAMED])}{more} joined, but then said nothing{within}"
 
@@ -214,7 +225,7 @@ class Assembly:
         here = ", ".join(f"rank {rank} on {hosts[rank]}" for rank in sorted(hosts)[:_NAMED])
         came = here + (", ..." if len(hosts) > _NAMED else "")
         if len(self._looked_up()) < self.size:
-            lacking = "rank 0 has not joined" if 0 not in hosts else "rank 0 joined and knows who is missing"
+            lacking = "rank 0 has not joined" if 0 not in hosts else "rank 0 joined and knows which ranks are missing"
             return f"{lacking}{within} ({came} of {self.size} ranks){self._meet_at}"
         missing = sorted(set(range(self.size)) - hosts.keys())
         if not missing:

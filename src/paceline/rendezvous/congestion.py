@@ -1,11 +1,11 @@
-"""Which congestion control the streams between machines use.
+"""Choose the congestion control of the streams between machines.
 
 BBR paces a stream by what it carried before. A stream of a collective is idle while others have their turn, which BBR
-takes for a slow link: it then waits for tens of milliseconds between packets; and for 200 ms of every 10 s it sends
-four a round trip. The kernel goes on pacing a connection that began with BBR, whatever it uses later: after a loss it
-waits as much between packets, by what CUBIC had seen while queues were long. So connections begin with CUBIC, or where
-that is not allowed with Reno. Over long ways, where these suffer from every packet that is lost by chance, BBR is
-taken up again.
+takes for a slow link: it then waits for tens of milliseconds between packets, and for 200 ms of every 10 s it sends
+four packets per round trip. The kernel goes on pacing a connection that began with BBR, even after a switch to another
+algorithm: after a loss it waits as long between packets, by what CUBIC saw while queues were long. So connections begin
+with CUBIC, or with Reno where CUBIC is not allowed. Over long distances, where these suffer from every random loss,
+connections return to BBR.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import struct
 from contextlib import suppress
 
 _LONG_WAY = 0.010
-"""Seconds there and back."""
+"""Seconds of a round trip, from which on a connection is long."""
 _ROUND_TRIP = struct.Struct("=68xI")
 """`tcpi_rtt` in Linux's `struct tcp_info`: microseconds."""
 
 
 def avoid_bbr(sock: socket.socket) -> None:
-    """To be called before it connects or listens; what it accepts then avoids BBR too."""
+    """Use CUBIC or Reno on a socket that would use BBR. Call it before the socket connects or listens.
+
+    Sockets that a listening socket accepts inherit the choice. Raises OSError for a socket that is not TCP.
+    """
     if not _used_by(sock).startswith("bbr"):
         return
     for name in ("cubic", "reno"):
@@ -31,7 +34,10 @@ def avoid_bbr(sock: socket.socket) -> None:
 
 
 def allow_bbr(sock: socket.socket) -> None:
-    """To be called once it is connected: to an end that is far away it uses BBR if that is the system's choice."""
+    """Return a connected socket with a far end to BBR, if that is the system's default.
+
+    Raises OSError for a socket that is not TCP.
+    """
     if _round_trip(sock) < _LONG_WAY:
         return
     with socket.socket(sock.family, socket.SOCK_STREAM) as fresh:

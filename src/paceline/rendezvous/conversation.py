@@ -1,8 +1,7 @@
 """Conversations over a socket, written as generators that know no socket.
 
-A conversation yields what it wants next (`Send`, `Receive`, `Trust`) and is resumed with what arrived. The
-same generator is thus driven by a blocking caller, by the listener's selector loop, and by a test that has
-no socket at all.
+A conversation yields what it wants next (`Send`, `Receive`, `Trust`) and is resumed with what arrived. A blocking
+caller, the acceptor's selector loop, and a test without any socket can thus all drive the same generator.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from paceline.rendezvous.deadline import Deadline
 T = TypeVar("T")
 
 PATIENCE = 5.0
-"""Seconds that the other side has to prove itself, whichever of the two it is."""
+"""Seconds that the other side has to authenticate, be it caller or callee."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `data`, with file descriptors on a Unix socket. The descriptors stay the sender's."""
+    """Send `data`, with file descriptors on a Unix socket. The sender keeps its own descriptors, and closes them."""
 
     data: bytes
     fds: tuple[int, ...] = ()
@@ -35,7 +34,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Wait for exactly `size` > 0 bytes, and for at most `fds` descriptors that come with them."""
+    """Wait for exactly `size` > 0 bytes, and accept at most `fds` descriptors that come with them."""
 
     size: int
     fds: int = 0
@@ -43,7 +42,7 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The other side has proved who it is: it may take its time from here on."""
+    """The other side has authenticated; from here on only the deadline limits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ Conversation: TypeAlias = Generator[Step, Received, T]
 
 
 class Stranger(Exception):
-    """The other side broke the protocol or failed to prove itself; the text is the reason."""
+    """The other side broke the protocol or failed to authenticate; the text is the reason."""
 
 
 class HungUp(Exception):
@@ -67,11 +66,11 @@ class HungUp(Exception):
 
 
 class Silent(HungUp):
-    """The other side said nothing until the deadline."""
+    """The other side sent nothing until the deadline."""
 
 
 class Exchange(Generic[T]):
-    """A conversation on a socket, advanced without ever blocking."""
+    """A conversation on a socket, which advances without ever blocking. `result` exists once it is over."""
 
     result: T
 
@@ -88,7 +87,10 @@ class Exchange(Generic[T]):
         self._started = self._done = False
 
     def advance(self) -> int:
-        """Do what is possible now. Returns select.POLLIN or POLLOUT (what to wait for), 0 when `result` is there."""
+        """Do what is possible now, and return what to wait for: select.POLLIN, select.POLLOUT, or 0 at the end.
+
+        Raises HungUp, Stranger, OSError, or what the conversation raises.
+        """
         if not self._started:
             self._started = True
             self._resume(None)
@@ -103,13 +105,13 @@ class Exchange(Generic[T]):
         return 0
 
     def abandon(self) -> None:
-        """Drop the conversation and what it holds, but not the socket."""
+        """Close the conversation and what it holds, but not the socket."""
         self._conversation.close()
         while self._arrived_fds:
             os.close(self._arrived_fds.pop())
 
     def close(self) -> None:
-        """Drop everything."""
+        """Close the conversation, what it holds, and the socket."""
         self.abandon()
         self.sock.close()
 
@@ -169,14 +171,14 @@ class Exchange(Generic[T]):
         if len(self._arrived_fds) > most:
             raise Stranger("it passed too many file descriptors")
         if flags & socket.MSG_CTRUNC and len(self._arrived_fds) < most:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # no room here for what it passed
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # this process has no room for the descriptors
         return data
 
 
 def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadline, patience: float = math.inf) -> T:
-    """Hold a whole conversation on `sock`. On any error the conversation, but not the socket, is closed.
+    """Hold a whole conversation on `sock` and return its result. An error closes the conversation, but not the socket.
 
-    patience: seconds until the other side must be trusted.
+    patience: seconds that the other side has to authenticate.
     Raises HungUp, Stranger, OSError, or what the conversation raises.
     """
     exchange = Exchange(sock, conversation)

@@ -1,4 +1,4 @@
-"""One point in time that everything in a rendezvous shares."""
+"""A point in time that all steps of a rendezvous share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paceline.settings.parsers import TEN_DAYS
 
 
 class Deadline:
-    """`seconds` from now, ten days at most (poll cannot wait for a month), on the monotonic clock."""
+    """A point in time `seconds` from now on the monotonic clock, at most ten days, as poll cannot wait for a month."""
 
     __slots__ = ("_end", "seconds")
 
@@ -17,13 +17,14 @@ class Deadline:
         self._end = time.monotonic() + self.seconds
 
     def remaining(self) -> float:
-        """Seconds left, never negative."""
+        """Return the seconds that are left, never a negative number."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def passed(self) -> bool:
+        """Whether the deadline is over."""
         return time.monotonic() >= self._end
 
     def later(self, seconds: float) -> Deadline:
-        """A deadline this many seconds after this one."""
+        """Return a deadline this many seconds after this one, or after now if this one has passed."""
         return Deadline(self.remaining() + seconds)

@@ -1,4 +1,4 @@
-"""What to do about too few file descriptors."""
+"""Explain errors that too few file descriptors cause."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import resource
 
 
 def explain(error: OSError) -> str:
-    """The error; and how to get more, if it was for want of descriptors."""
-    words = error.strerror or str(error)
+    """Return the text of an error; if it was for want of descriptors, also how to get more."""
+    text = error.strerror or str(error)
     if error.errno != errno.EMFILE:
-        return words
+        return text
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"{words}: this process may have {limit}, and needs some three for each rank of its machine; raise ulimit -n"
+    return f"{text}: this process may have {limit}, and needs some three for each rank of its machine; raise ulimit -n"

@@ -1,4 +1,4 @@
-"""Reach another process, patiently, and say precisely what is wrong when that fails."""
+"""Connect to another process, with retries until a deadline, and say precisely what is wrong when that fails."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ log = logging.getLogger("paceline.rendezvous")
 
 T = TypeVar("T")
 
-_ATTEMPT = 3.0  # a dropped SYN is repeated by the kernel after 1 s; then a new attempt may take another route
-_TELLING = 1.0  # the deadline cuts the last attempt short: a silence shorter than this says nothing
+_ATTEMPT = 3.0
+"""Seconds of one attempt. The kernel repeats a dropped SYN after 1 s; a new attempt may then take another route."""
+_TELLING = 1.0
+"""Seconds of silence below which an attempt that the deadline cut short means nothing."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
+"""Seconds between attempts."""
 LOOKUP = 3.0
-"""Seconds that a name may take to resolve; a resolver that reaches no server takes 10 to 30 to say so."""
+"""Seconds that a name may take to resolve; a resolver that reaches no server takes 10 to 30 s to report that."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnixName:
-    """A Unix socket in the abstract namespace: of this network namespace, gone with its owner, never on disk."""
+    """The name of a Unix socket in the abstract namespace.
+
+    Only processes of this network namespace see it, it ends with its owner, and it is never on disk.
+    """
 
     name: str
 
@@ -58,12 +64,16 @@ Endpoint = UnixName | TcpAddress
 
 
 def unix_address(name: UnixName) -> str:
-    """As `socket.connect` and `bind` take it."""
+    """Return the address of a Unix socket as `socket.connect` and `socket.bind` take it."""
     return "\0" + name.name
 
 
 def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> socket.socket:
-    """One attempt. `source` is the local address to call from. Raises OSError (gaierror for a name)."""
+    """Return a socket that one attempt of at most `timeout` seconds has connected; it has a timeout.
+
+    source: the local address to call from, None for the system's choice. Raises OSError; gaierror for a name that does
+    not resolve.
+    """
     if isinstance(endpoint, UnixName):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -74,7 +84,7 @@ def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> so
             raise
         return sock
     sock = _connect_tcp(endpoint, timeout, source)
-    if sock.getsockname() == sock.getpeername():  # TCP connects to itself when nobody listens on an ephemeral port
+    if sock.getsockname() == sock.getpeername():  # TCP can connect to itself on an ephemeral port without a listener
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -82,7 +92,7 @@ def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> so
 
 
 def _connect_tcp(to: TcpAddress, timeout: float, source: str | None) -> socket.socket:
-    """To the first address of the host that answers; raises what is wrong with the last one."""
+    """Connect to the first address of the host that answers; raise the error of the last one if none does."""
     trouble = OSError(f"{to.host} has no address")
     for family, kind, protocol, _, address in _look_up(to.host, to.port, timeout):
         sock = socket.socket(family, kind, protocol)
@@ -107,7 +117,7 @@ class _Unanswered(socket.gaierror):
 
 
 def _look_up(host: str, port: int | None, seconds: float) -> list[tuple[Any, ...]]:
-    """`socket.getaddrinfo`, which knows no time limit. Raises gaierror."""
+    """Call `socket.getaddrinfo` with a time limit, which it does not have. Raises gaierror."""
     answers: SimpleQueue[list[tuple[Any, ...]] | Exception] = SimpleQueue()
 
     def ask() -> None:
@@ -138,7 +148,7 @@ def _is_address(host: str) -> bool:
 
 
 def explain(error: Exception, endpoint: Endpoint) -> str:
-    """What went wrong on the way to `endpoint`: the name, a refusal, silence, the route, or the process there."""
+    """Return what went wrong with `endpoint`: its name, a refusal, silence, the route, or the process there."""
     if isinstance(error, socket.gaierror) and isinstance(endpoint, TcpAddress):
         return f"DNS: the name {endpoint.host} does not resolve ({error.strerror})"
     if isinstance(error, ConnectionRefusedError):
@@ -167,11 +177,13 @@ def reach(
     refusal: float = math.inf,
     reminder: Reminder | None = None,
 ) -> tuple[T, socket.socket]:
-    """Connect and hold the conversation with the first of `endpoints` that completes it, retrying until the deadline.
+    """Hold the conversation with the first of `endpoints` that completes it, with retries until the deadline.
 
-    `who` is the process wanted, `check` is called between attempts (it may raise), and after `refusal` seconds of
-    nothing but refused connections it is given up as gone; `reminder` says what is wrong meanwhile. Whoever answers
-    has 5 s to prove itself: another program may hold that port. The socket returned is non-blocking and the caller's.
+    Return its result and the socket, which is non-blocking and the caller's to close. A process that answers has 5 s to
+    authenticate, since another program may hold that port.
+    conversation: makes the conversation for a socket. who: names the wanted process in messages. source: the local
+    address to call from. check: is called between attempts, and may raise. refusal: after this many seconds of nothing
+    but refused connections, the process is given up as gone. reminder: reports meanwhile what is wrong.
     Raises RendezvousError with both endpoints and the cause.
     """
     pause = _FIRST_PAUSE
@@ -221,7 +233,7 @@ def _unreached(
 
 
 def wait_for_name(host: str, deadline: Deadline, reminder: Reminder) -> None:
-    """Return once `host` resolves here. Raises RendezvousError at the deadline."""
+    """Wait until the name `host` resolves on this machine. Raises RendezvousError at the deadline."""
     problem = f"DNS: the name {host} of rank 0 does not resolve on its own machine"
     while not resolve(host, min(LOOKUP, deadline.remaining())):
         if deadline.passed:
@@ -231,7 +243,7 @@ def wait_for_name(host: str, deadline: Deadline, reminder: Reminder) -> None:
 
 
 def resolve(host: str, seconds: float = LOOKUP) -> list[str]:
-    """Addresses of a host name (or address), IPv4 first; empty where it does not resolve within this time."""
+    """Return the addresses of a host name (or address), IPv4 first; none if it does not resolve within `seconds`."""
     try:
         found = _look_up(host, None, seconds)
     except (OSError, UnicodeError):
@@ -242,7 +254,10 @@ def resolve(host: str, seconds: float = LOOKUP) -> list[str]:
 
 
 def source_address(host: str) -> str | None:
-    """The local address from which packets to `host` leave, None without a route or such a name. Sends nothing."""
+    """Return the local address from which packets to `host` leave; None without a route or such a name.
+
+    It sends nothing to `host`.
+    """
     for address in resolve(host):
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:

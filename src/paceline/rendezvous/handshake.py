@@ -1,13 +1,13 @@
-"""Mutual challenge and response: both ends prove that they know the job's secret, neither reveals it.
+"""Mutual challenge and response: both ends prove that they know the job's secret, and neither reveals it.
 
-    caller -> callee   hello: magic, protocol, role, who I am, whom I want, nonce
+    caller -> callee   hello: magic, protocol, role, the caller's ticket, the wanted ticket, nonce
     callee -> caller   answer: magic, protocol, verdict, nonce
     caller -> callee   proof of the caller
     callee -> caller   verdict, proof of the callee
 
-A proof is HMAC-SHA256 over everything said before, under a label of its own side, so that nothing said can
-be replayed, reflected, or used on another connection. The caller proves first: a stranger who calls learns
-nothing. Who is a ticket of 16 random bytes that only members of the job know.
+A proof is HMAC-SHA256 over hello and the callee's nonce, under a label of its side, so that no message can be replayed,
+reflected, or used on another connection. The caller proves first, so that a stranger that calls learns nothing. A
+ticket is 16 random bytes that only members of the job know.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from enum import IntEnum
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger
 
 PROTOCOL = 3
-"""Raised whenever anything that two Paceline processes say to each other changes."""
+"""The version of everything that two Paceline processes send each other."""
 
 TICKET_BYTES = 16
 _MAGIC = b"PACELINE"
@@ -32,11 +32,15 @@ _NOTHING = bytes(32)
 
 
 class Role(IntEnum):
+    """What a caller wants to connect to."""
+
     LINK = 1
     STORE = 2
 
 
 class Verdict(IntEnum):
+    """What a callee answers, as one byte on the wire."""
+
     WELCOME = 0
     PROTOCOL = 1
     UNKNOWN = 2
@@ -51,15 +55,20 @@ _MEANING: dict[int, str] = {
 
 
 class Refused(Exception):
-    """The callee is a Paceline process and says no; the text is the reason."""
+    """The callee is a Paceline process and refuses; the text is the reason."""
 
 
 def new_ticket() -> bytes:
+    """Return a ticket of TICKET_BYTES random bytes."""
     return secrets.token_bytes(TICKET_BYTES)
 
 
 def call(key: bytes, role: Role, me: bytes, wanted: bytes) -> Conversation[None]:
-    """The caller's side. Raises Refused, or Stranger when the callee cannot prove itself."""
+    """Return the conversation of the caller's side.
+
+    key: the job's secret. role: what the callee is for. me: the caller's ticket. wanted: the callee's ticket.
+    It raises Refused if the callee refuses, and Stranger if the callee cannot authenticate.
+    """
     nonce = secrets.token_bytes(32)
     hello = _HELLO.pack(PROTOCOL, role, me, wanted, nonce)
     yield Send(_MAGIC + hello)
@@ -67,18 +76,22 @@ def call(key: bytes, role: Role, me: bytes, wanted: bytes) -> Conversation[None]
     magic, protocol, verdict, its_nonce = _ANSWER.unpack(answer.data)
     if magic != _MAGIC:
         raise Stranger("it is not a Paceline process")
-    _heed(verdict, protocol)
-    said = hello + its_nonce
-    yield Send(_proof(key, b"caller", said))
+    _check_verdict(verdict, protocol)
+    transcript = hello + its_nonce
+    yield Send(_proof(key, b"caller", transcript))
     closing = yield Receive(_CLOSING.size)
     verdict, proof = _CLOSING.unpack(closing.data)
-    _heed(verdict, protocol)
-    if not hmac.compare_digest(proof, _proof(key, b"callee", said)):
+    _check_verdict(verdict, protocol)
+    if not hmac.compare_digest(proof, _proof(key, b"callee", transcript)):
         raise Stranger("it could not prove that it knows the job's secret")
 
 
 def answer(key: bytes, role: Role, known: Callable[[bytes, bytes], bool]) -> Conversation[bytes]:
-    """The callee's side: returns the caller's ticket. `known(caller, wanted)` says whether to talk to it at all."""
+    """Return the conversation of the callee's side, whose result is the caller's ticket.
+
+    key: the job's secret. role: what this callee is for. known: takes the caller's and the wanted ticket, and returns
+    whether to answer this caller at all. The conversation raises Stranger for a caller that fails.
+    """
     magic = yield Receive(len(_MAGIC))
     if magic.data != _MAGIC:
         raise Stranger("it does not speak Paceline's protocol")
@@ -95,20 +108,20 @@ def answer(key: bytes, role: Role, known: Callable[[bytes, bytes], bool]) -> Con
         raise Stranger(f"it speaks protocol {protocol}, this process {PROTOCOL}")
     if verdict is not Verdict.WELCOME:
         raise Stranger("it asked for somebody else")
-    said = hello.data + nonce
+    transcript = hello.data + nonce
     proof = yield Receive(32)
-    if not hmac.compare_digest(proof.data, _proof(key, b"caller", said)):
+    if not hmac.compare_digest(proof.data, _proof(key, b"caller", transcript)):
         yield Send(_CLOSING.pack(Verdict.SECRET, _NOTHING))
         raise Stranger("it does not know the job's secret")
-    yield Send(_CLOSING.pack(Verdict.WELCOME, _proof(key, b"callee", said)))
+    yield Send(_CLOSING.pack(Verdict.WELCOME, _proof(key, b"callee", transcript)))
     return bytes(caller)
 
 
-def _proof(key: bytes, side: bytes, said: bytes) -> bytes:
-    return hmac.digest(key, b"paceline " + side + b"\0" + said, "sha256")
+def _proof(key: bytes, side: bytes, transcript: bytes) -> bytes:
+    return hmac.digest(key, b"paceline " + side + b"\0" + transcript, "sha256")
 
 
-def _heed(verdict: int, protocol: int) -> None:
+def _check_verdict(verdict: int, protocol: int) -> None:
     if protocol != PROTOCOL:
         raise Refused(f"it speaks protocol {protocol}, this process {PROTOCOL}: install the same paceline everywhere")
     if verdict != Verdict.WELCOME:

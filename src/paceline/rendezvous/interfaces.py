@@ -1,4 +1,4 @@
-"""Which network address to listen on: the one that routes to the other ranks, or the user's choice."""
+"""Choose the network address to listen on: the one that routes to the other ranks, or the user's choice."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from paceline.rendezvous.dial import source_address
 log = logging.getLogger("paceline.rendezvous")
 
 Route = Callable[[str], "str | None"]
-"""Local address from which packets to a host leave; None where there is no route."""
+"""A function that returns the local address from which packets to a host leave, or None without a route."""
 
 _VIRTUAL = ("docker*", "virbr*", "br-*", "veth*", "cni*", "flannel*", "cali*", "lxc*", "lxdbr*", "podman*")
-_SOMEWHERE = (
-    "203.0.113.1",
-    "2001:db8::1",
-)  # documentation addresses: they follow the default route, nothing is sent
+"""Names of virtual interfaces, which other machines usually cannot reach."""
+_SOMEWHERE = ("203.0.113.1", "2001:db8::1")
+"""Addresses reserved for documentation, which follow the default route. Nothing is sent to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An address of this machine. `prefix` is the network it is in, as address/length."""
+    """An address of this machine; `prefix` is its network, as address/length."""
 
     interface: str
     address: str
@@ -35,7 +34,7 @@ class Candidate:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach the address."""
         return ipaddress.ip_address(self.address).is_loopback
 
     def __str__(self) -> str:
@@ -44,7 +43,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The address to bind. `certain` is False where it was guessed before any other machine was known."""
+    """The address to bind, and the reason; `certain` is False for a guess made before any other machine was known."""
 
     address: str
     interface: str
@@ -53,24 +52,26 @@ class Choice:
 
     @property
     def public(self) -> bool:
-        """Whether the whole internet could reach it."""
+        """Whether the address is one that the whole internet could reach."""
         return ipaddress.ip_address(self.address).is_global
 
 
 def choose(
     candidates: Sequence[Candidate],
-    wish: str | None,
+    asked: str | None,
     target: str | None,
     several_machines: bool,
     route: Route = source_address,
 ) -> Choice:
-    """Choose for ranks that meet at `target` (a host name or address of another rank, None: unknown).
+    """Return the address to listen on, for ranks that meet at `target`.
 
-    `wish` is PACELINE_INTERFACE. Raises RendezvousError that lists the candidates.
+    asked: the text of PACELINE_INTERFACE, None where it is not set. target: a host name or address of another rank,
+    None where it is not known. several_machines: whether there are ranks on other machines.
+    Raises RendezvousError, which lists the candidates, if none fits.
     """
     routed = route(target) if target else None
-    if wish:
-        return _wished(candidates, wish, routed, several_machines)
+    if asked:
+        return _asked_for(candidates, asked, routed, several_machines)
     if not several_machines:
         return Choice("127.0.0.1", "lo", "all ranks are in one network namespace")
     by_address = {c.address: c for c in candidates if c.up and not c.loopback}
@@ -92,7 +93,10 @@ def choose(
 
 
 def own(candidates: Sequence[Candidate], meant: Sequence[str]) -> Choice | None:
-    """The first of the addresses `meant`, those of MASTER_ADDR, that is of this machine and no loopback, if one is."""
+    """Return the first of the addresses `meant`, those of MASTER_ADDR, that this machine has; None if it has none.
+
+    Loopback addresses do not count.
+    """
     here = {c.address: c for c in candidates if c.up and not c.loopback}
     for address in meant:
         if address in here:
@@ -101,14 +105,14 @@ def own(candidates: Sequence[Candidate], meant: Sequence[str]) -> Choice | None:
 
 
 def report(choice: Choice, who: str) -> None:
-    """Log where `who` listens and why; a public address is worth a warning."""
+    """Log where `who` listens and why, at level INFO, or WARNING for a public address."""
     level = logging.WARNING if choice.public else logging.INFO
     advice = "; this is a public address, PACELINE_INTERFACE chooses another" if choice.public else ""
     log.log(level, "%s listens on %s %s: %s%s", who, choice.interface, choice.address, choice.reason, advice)
 
 
-def _wished(candidates: Sequence[Candidate], wish: str, routed: str | None, several_machines: bool) -> Choice:
-    items = [item.strip() for item in wish.split(",") if item.strip()]
+def _asked_for(candidates: Sequence[Candidate], asked: str, routed: str | None, several_machines: bool) -> Choice:
+    items = [item.strip() for item in asked.split(",") if item.strip()]
     unwanted = [item[1:] for item in items if item.startswith("^")]
     wanted = [item for item in items if not item.startswith("^")]
     left = [c for c in candidates if c.up and not _matches_any(c, unwanted)]
@@ -121,13 +125,15 @@ def _wished(candidates: Sequence[Candidate], wish: str, routed: str | None, seve
         fitting = [c for c in left if _matches(c, item)]
         if fitting:
             best = next((c for c in fitting if c.address == routed), fitting[0])
-            return Choice(best.address, best.interface, f"PACELINE_INTERFACE={wish}")
+            return Choice(best.address, best.interface, f"PACELINE_INTERFACE={asked}")
     loopback = " (loopback cannot join several machines)" if several_machines else ""
-    raise RendezvousError(f"PACELINE_INTERFACE={wish} fits no address of this machine{loopback}: {_listed(candidates)}")
+    raise RendezvousError(
+        f"PACELINE_INTERFACE={asked} fits no address of this machine{loopback}: {_listed(candidates)}"
+    )
 
 
 def _matches(candidate: Candidate, item: str) -> bool:
-    """Whether an interface name (with * and ?), an address or a network in CIDR form fits."""
+    """Whether `item`, an interface name (with * and ?), an address or a network in CIDR form, fits the candidate."""
     try:
         return ipaddress.ip_address(candidate.address) in ipaddress.ip_network(item, strict=False)
     except ValueError:
@@ -147,8 +153,8 @@ def _listed(candidates: Sequence[Candidate]) -> str:
 
 
 def addresses() -> list[Candidate]:
-    """All IP addresses of this machine, IPv4 before IPv6."""
-    import psutil  # costs 15 ms, and a job on one machine never comes here
+    """Return all IP addresses of this machine, IPv4 before IPv6."""
+    import psutil  # the import takes 15 ms, and a job on one machine does not need it
 
     stats = psutil.net_if_stats()
     found: list[Candidate] = []
@@ -166,7 +172,7 @@ def _prefix_length(netmask: str | None) -> int:
 
 
 def speed(interface: str) -> float | None:
-    """Bytes per second of an interface of this machine, each way; None where the kernel does not know it."""
+    """Return the bytes per second, each way, of an interface of this machine; None where the kernel does not know."""
     import psutil
 
     stats = psutil.net_if_stats().get(interface)

@@ -1,4 +1,4 @@
-"""How two ranks become linked: what they say after the handshake, and what the engine gets in the end."""
+"""Link two ranks: what they exchange after the handshake, and what the engine receives in the end."""
 
 from __future__ import annotations
 
@@ -18,37 +18,53 @@ _ADDRESS = struct.Struct("!Q")
 _FLAG = struct.Struct("!?")
 
 CREATOR, RECEIVER = 0, 1
+"""The sides of a link's memory: the rank that made it, and the rank that received it."""
 
 
 class Native(Protocol):
     """The functions of `paceline._engine` that linking needs."""
 
-    def create_link_memory(self) -> int: ...
-    def probe_address(self) -> int: ...
-    def can_read(self, pid: int, address: int, /) -> bool: ...
-    def allow_reads(self) -> None: ...
+    def create_link_memory(self) -> int:
+        """Return the descriptor of new shared memory for a link, which the caller closes. Raises OSError."""
+        ...
+
+    def probe_address(self) -> int:
+        """Return an address in this process that another process can try to read."""
+        ...
+
+    def can_read(self, pid: int, address: int, /) -> bool:
+        """Return whether this process can read the `probe_address` of process `pid`."""
+        ...
+
+    def allow_reads(self) -> None:
+        """Let other processes of the same user read this process's memory."""
+        ...
 
 
 @dataclass(slots=True)
 class Link:
-    """A connected, authenticated socket to `rank`, ready for the engine; with shared memory on the same machine."""
+    """A connected, authenticated socket to `rank`, ready for the engine; with shared memory on the same machine.
+
+    memory_fd: the descriptor of the link's memory, -1 without. side: CREATOR or RECEIVER. pid: the peer's process, 0
+    where it is not known. readable: whether both processes can read each other's memory.
+    """
 
     rank: int
     sock: socket.socket
     memory_fd: int = -1
     arena_fd: int = -1
-    """The peer's arena."""
+    """The descriptor of the peer's arena, -1 without."""
     side: int = CREATOR
     pid: int = 0
     readable: bool = False
 
     @property
     def shared(self) -> bool:
-        """Whether it has memory that both ends see."""
+        """Whether the link has memory that both ends see."""
         return self.memory_fd >= 0
 
     def close(self) -> None:
-        """Let go of everything; the peer sees it end."""
+        """Close the socket and all descriptors; the peer sees the connection end."""
         self.sock.close()
         for fd in (self.memory_fd, self.arena_fd):
             if fd >= 0:
@@ -58,9 +74,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What both conversations need: the key, this rank's ticket, the ranks behind the other tickets.
+    """What both conversations need.
 
-    `arena` is the descriptor of this process's arena, which stays its owner's.
+    key: the job's secret. ticket: this rank's. ranks: the rank of every ticket. arena: the descriptor of this process's
+    arena, which its owner closes.
     """
 
     key: bytes
@@ -71,7 +88,11 @@ class Pairing:
 
 
 def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversation[Link]:
-    """The side that connects. On a Unix socket it makes the link's memory; both pass their arenas."""
+    """Return the conversation of the side that connects to the rank with the ticket `wanted`; its result is the link.
+
+    On a Unix socket this side makes the link's memory, and both sides pass their arenas. The conversation raises
+    Refused, Stranger, or OSError.
+    """
     rank = pairing.ranks[wanted]
     if sock.family != socket.AF_UNIX:
         yield from call(pairing.key, Role.LINK, pairing.ticket, wanted)
@@ -101,7 +122,10 @@ def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversat
 
 
 def answer_rank(sock: socket.socket, pairing: Pairing) -> Conversation[Link]:
-    """The side that listens."""
+    """Return the conversation of the side that listens; its result is the link.
+
+    Raises Stranger for a process of another user; so does the conversation for a caller that fails.
+    """
     pid = 0
     if sock.family == socket.AF_UNIX:
         pid, uid, _ = peer_credentials(sock)
@@ -132,4 +156,4 @@ def _answer_rank(sock: socket.socket, pairing: Pairing, pid: int) -> Conversatio
 
 
 def _can_read(native: Native, pid: int, address: int) -> bool:
-    return pid > 0 and native.can_read(pid, address)  # pid 0: in a PID namespace that this process cannot see
+    return pid > 0 and native.can_read(pid, address)  # pid 0: a process in a PID namespace that this one cannot see

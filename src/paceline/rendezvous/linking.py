@@ -1,4 +1,4 @@
-"""Every pair of ranks without a link gets one: the higher rank calls, the lower one listens."""
+"""Link every pair of ranks that has no link yet: the higher rank calls, the lower one listens."""
 
 from __future__ import annotations
 
@@ -22,21 +22,29 @@ from paceline.rendezvous.reminder import Reminder
 from paceline.settings.settings import Settings
 
 _LOOK = 0.1
-_STUCK = 6.0  # seconds without a descriptor for anybody: longer than a stranger may hold one
-_REFUSAL = 2.0  # seconds in which somebody tells why a listener that was there is gone
-_BETTER_WORD = 1.0
-_AGREEMENT = 5.0  # seconds after the deadline in which ranks that made all links still hear of one that did not
+"""Seconds between checks whether another rank failed."""
+_STUCK = 6.0
+"""Seconds without a free descriptor, after which linking fails. A stranger cannot hold one for as long."""
+_REFUSAL = 2.0
+"""Seconds of refused connections, in which the failure of a rank whose listener is gone is reported."""
+_CALLER_REPORT = 1.0
+"""Seconds after the deadline in which a caller can still report why it failed."""
+_AGREEMENT = 5.0
+"""Seconds after the deadline in which ranks that made all links still learn of one that did not."""
 
 
 class Arrivals:
-    """Links that other ranks made to this one. The acceptor's thread adds, the calling thread waits."""
+    """Links that other ranks made to this one. The acceptor's thread adds them, the calling thread waits for them."""
 
     def __init__(self) -> None:
         self._links: dict[int, Link] = {}
         self._changed = threading.Condition()
 
     def add(self, link: Link, sock: socket.socket) -> None:
-        """A rank that calls again lost its first connection before it knew that it was linked: the last one counts."""
+        """Add the link whose socket is `sock`.
+
+        A rank that calls again lost its first connection before it knew that it was linked, so the last link counts.
+        """
         with self._changed:
             if link.rank in self._links:
                 self._links[link.rank].close()
@@ -44,17 +52,17 @@ class Arrivals:
             self._changed.notify_all()
 
     def wait_for(self, ranks: set[int], seconds: float) -> bool:
-        """Whether all `ranks` arrived within this time."""
+        """Return whether links from all `ranks` arrived within this time."""
         with self._changed:
             return self._changed.wait_for(lambda: ranks <= self._links.keys(), seconds)
 
     def missing(self, ranks: set[int]) -> list[int]:
-        """Those of `ranks` that have not arrived."""
+        """Return those of `ranks` whose links have not arrived, ascending."""
         with self._changed:
             return sorted(ranks - self._links.keys())
 
     def take(self) -> dict[int, Link]:
-        """The links, now the caller's. Only once nothing is added any more."""
+        """Return the links by rank, which the caller then owns. Call it once no more links are added."""
         with self._changed:
             links, self._links = self._links, {}
             return links
@@ -68,7 +76,11 @@ def link_all(
     settings: Settings,
     linked: Collection[str],
 ) -> dict[int, Link]:
-    """New links by rank. Collective: every member calls it. All listeners are closed when it returns or raises."""
+    """Make the links that are missing, and return them by rank. This is a collective: every member calls it.
+
+    linked: the names of the processes to which this one has a link already. All listeners are closed when it returns or
+    raises. Raises RendezvousError if a rank cannot be reached, does not call, or reports a failure.
+    """
     strangers = [m for m in members if m.rank != me.rank and m.process not in linked]
     callers = [m for m in strangers if m.rank > me.rank]
     if any(m.machine == me.machine for m in strangers):
@@ -86,7 +98,8 @@ def link_all(
             if member.rank < me.rank:
                 links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
         _await_callers(assembly, acceptor, arrivals, callers, place, Reminder(settings.stall_seconds))
-        # Until all have their links, one may have lost its connection before it knew of it, and calls again.
+        # Until all have their links, a rank may have lost its connection before it knew that it was linked. It then
+        # calls again, so the listeners stay open.
         assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
         acceptor.close()
         return links | arrivals.take()
@@ -102,7 +115,7 @@ def link_all(
 def _open_doors(
     members: Sequence[Member], me: Member, callers: Sequence[Member], settings: Settings
 ) -> tuple[list[socket.socket], dict[str, Any]]:
-    """The listeners that these callers need, and where they are, for the others."""
+    """The listeners that these callers need, and their addresses for the other ranks."""
     doors: list[socket.socket] = []
     place: dict[str, Any] = {}
     try:
@@ -131,7 +144,7 @@ def _close(doors: Sequence[socket.socket]) -> None:
 
 
 def _choose_address(members: Sequence[Member], me: Member, settings: Settings) -> interfaces.Choice:
-    """Where to listen: as packets leave for the master, or for a rank elsewhere when this is the master's machine."""
+    """The address from which packets leave for the master, or for a rank elsewhere on the master's own machine."""
     elsewhere = [m for m in members if m.place != me.place]
     candidates = interfaces.addresses()
     if not elsewhere:
@@ -194,8 +207,8 @@ def _await_callers(
         who = ", ".join(str(member) for member in callers if member.rank in late[:10])
         return f"no connection{within} from {who} to {' and '.join(map(str, doors))}"
 
-    # A rank that calls in vain knows why, and gives up at the deadline: its word is better than that it did not come.
-    deadline = assembly.deadline.later(_BETTER_WORD)
+    # A rank that calls in vain gives up at the deadline and reports the reason, which says more than a missing caller.
+    deadline = assembly.deadline.later(_CALLER_REPORT)
     while not arrivals.wait_for(ranks, min(_LOOK, deadline.remaining())):
         assembly.check_failure()
         if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:

@@ -1,4 +1,4 @@
-"""Listening sockets, one kind per function. They are open only while ranks meet."""
+"""Open listening sockets, one kind per function. They are open only while ranks meet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACKLOG = 1024
 
 
 def listen_unix(name: UnixName) -> socket.socket:
-    """Listen in the abstract namespace. Raises OSError (EADDRINUSE) when the name is taken."""
+    """Return a socket that listens in the abstract namespace. Raises OSError (EADDRINUSE) when the name is taken."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(unix_address(name))
@@ -27,15 +27,16 @@ def listen_unix(name: UnixName) -> socket.socket:
 
 
 def listen_tcp(address: str, ports: tuple[int, int] | None) -> tuple[socket.socket, TcpAddress]:
-    """Listen on exactly this address, on a free port of the range (PACELINE_PORTS) or one that the kernel picks.
+    """Return a socket that listens on exactly this IP address, and where it listens.
 
-    The port is bound before anybody hears of it. Raises RendezvousError.
+    ports: the first and last port of a range (PACELINE_PORTS); None lets the kernel pick one. The port is bound before
+    other ranks learn of it. Raises RendezvousError if the address or all ports of the range are unavailable.
     """
     if ports is None:
         numbers = [0]
     else:
         numbers = list(range(ports[0], ports[1] + 1))
-        random.shuffle(numbers)  # ranks of one machine come at the same time
+        random.shuffle(numbers)  # the ranks of a machine choose at the same time
     for number in numbers:
         try:
             sock = bind_tcp(address, number)
@@ -49,7 +50,7 @@ def listen_tcp(address: str, ports: tuple[int, int] | None) -> tuple[socket.sock
 
 
 def bind_tcp(address: str, port: int) -> socket.socket:
-    """Listen on one address and port (0: any). Raises OSError."""
+    """Return a socket that listens on an IP address and port (0: any). Raises OSError."""
     family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

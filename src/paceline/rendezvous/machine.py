@@ -1,4 +1,4 @@
-"""Which machine this is, and which launch on it."""
+"""Identify this machine, its processes, and the launch that started this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Ranks with equal `name` use shared memory; ranks with equal `place` really share a kernel and its network."""
+    """The identity of a machine.
+
+    name: ranks with equal names use shared memory. place: ranks with equal places do share a kernel and its network
+    namespace. host: the host name, for messages.
+    """
 
     name: str
     place: str
@@ -18,13 +22,13 @@ class Machine:
 
 
 def this_machine(name: str | None = None) -> Machine:
-    """`name` (PACELINE_MACHINE) replaces the name, never the place."""
+    """Return this machine's identity. name: the text of PACELINE_MACHINE, which replaces the name but not the place."""
     place = _place()
     return Machine(name or place, place, socket.gethostname() or "unnamed")
 
 
 def _place() -> str:
-    """Boot identity and network namespace: abstract Unix sockets are seen by exactly those who share both."""
+    """The boot identity and the network namespace: exactly the processes that share both see the same Unix sockets."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}-{Path('/proc/self/ns/net').stat().st_ino}"
@@ -33,7 +37,7 @@ def _place() -> str:
 
 
 def pid_namespace() -> int:
-    """Identity of the namespace that this process's PID belongs to, 0 where it is unknown."""
+    """Return the identity of this process's PID namespace; 0 where it is not known."""
     try:
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -41,20 +45,21 @@ def pid_namespace() -> int:
 
 
 def is_dead(process: int) -> bool:
-    """Whether a process of this PID namespace has ended, be it waited for or not."""
+    """Return whether a process of this PID namespace has ended, even if its parent has not waited for it yet."""
     try:
         state = _fields(process)[0]
     except (FileNotFoundError, ProcessLookupError):
         return True
-    except (OSError, IndexError):  # out of descriptors, say: nothing is known
+    except (OSError, IndexError):  # its state is not known, for example because descriptors have run out
         return False
     return state in "ZX"
 
 
 def launcher_identity(variable: str) -> str:
-    """The process that started all ranks of this machine: the nearest ancestor whose environment lacks `variable`.
+    """Return a text that identifies the process that started all ranks of this machine, by its PID and start time.
 
-    That holds through wrapper scripts, and differs between two jobs that run at the same time.
+    It is the nearest ancestor whose environment lacks `variable`. That works through wrapper scripts, and the result
+    differs between jobs that run at the same time.
     """
     process = os.getppid()
     while process > 1 and _environment_has(process, variable):
@@ -78,7 +83,7 @@ def _stat(process: int) -> list[str]:
 
 
 def _fields(process: int) -> list[str]:
-    """Fields of /proc/PID/stat from the state on; the name before them may contain anything."""
+    """The fields of /proc/PID/stat from the state on; the name before them can contain any characters."""
     return Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 

@@ -1,8 +1,8 @@
-"""Ranks meet: they learn of each other through a store, then every pair that needs a link gets one.
+"""Let ranks meet: they learn of each other through a store, then every pair that needs a link gets one.
 
-Three rounds through the store: who we are; where we listen; that all links are made. Listeners open after
-everybody has joined and close when the links are made, so a subgroup of ranks that are linked already opens
-none.
+There are three rounds through the store: the ranks' records, the addresses where they listen, and that all links are
+made. Listeners open after all ranks have joined and close when the links are made, so a subgroup of ranks that are
+already linked opens none.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ log = logging.getLogger("paceline.rendezvous")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What stays the same about this process in all its meetings. `name` is 16 random bytes in hex, `network`
-    what it says of the topology file that it was given (see Member)."""
+    """What stays the same about this process in all its meetings.
+
+    name: 16 random bytes in hexadecimal. version: of Paceline. network: about the topology file that this process was
+    given; see Member.
+    """
 
     name: str
     machine: Machine
@@ -45,7 +48,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """The outcome: all members in rank order, a random name for the group, and the links that are new, by rank."""
+    """The result of a meeting.
+
+    channel: a random number from 0 to 2^63 - 1 that names the group. members: all ranks, in rank order. links: the new
+    links, by rank.
+    """
 
     channel: int
     members: tuple[Member, ...]
@@ -53,7 +60,7 @@ class Meeting:
 
 
 def new_process_name() -> str:
-    """16 random bytes, in hexadecimal."""
+    """Return 16 random bytes in hexadecimal."""
     return secrets.token_hex(16)
 
 
@@ -74,10 +81,11 @@ def meet(
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
 
-    `linked` are the processes that a link exists to, `used` the tickets of earlier meetings, which this one
-    joins; `arena` is the descriptor of what this process shows its machine, and stays the caller's. `check` raises
-    RendezvousError for members who cannot work together; rank 0's word counts. `place` says where the store is. The
-    sockets and memory in the result are the caller's. Raises RendezvousError, the same on every rank if it can.
+    arena: the descriptor of the memory that this process shares with its machine; the caller closes it. linked: the
+    names of the processes to which a link exists. used: the tickets of earlier meetings, to which those of this one are
+    added. check: raises RendezvousError for members that cannot work together; rank 0 runs it for all. place: where the
+    store is, for messages. The caller owns the sockets and memory in the result.
+    Raises RendezvousError, with the same message on every rank where that is possible.
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
@@ -117,7 +125,7 @@ def meet(
 def _tell(assembly: Assembly, reason: str) -> None:
     try:
         assembly.fail(reason)
-    except Exception as error:  # the store is lost: the others find out by themselves
+    except Exception as error:  # the store is lost, which the others notice by themselves
         log.debug("cannot tell the other ranks: %s", error)
 
 
@@ -147,9 +155,9 @@ def _introduction(rank: int, size: int, process: Process, settings: Settings) ->
 
 
 def _likely_address(settings: Settings, size: int) -> tuple[str, bool, int]:
-    """Where other machines would probably find this one, whether that is certain, and the speed there.
+    """The address at which other machines probably reach this one, whether it is certain, and its bytes per second.
 
-    Only a hint, for their choice of an interface and for plans.
+    It is only a hint, for their choice of an interface and for plans.
     """
     if settings.one_machine and size <= settings.size and settings.interface is None:
         return "", False, 0
@@ -191,7 +199,7 @@ def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[
 
 
 def _by_value(members: list[Member], field: str) -> dict[Any, str]:
-    """The different values of a field, and which ranks have them."""
+    """The different values of a field, and a text that lists the ranks that have each."""
     ranks: dict[Any, list[int]] = {}
     for member in members:
         ranks.setdefault(getattr(member, field), []).append(member.rank)
@@ -201,7 +209,7 @@ def _by_value(members: list[Member], field: str) -> dict[Any, str]:
 
 
 def _listed(values: dict[Any, str]) -> str:
-    """`_by_value` in words; digests are cut short."""
+    """The result of `_by_value` as a text, in which digests are cut short."""
     return "; ".join(f"{str(value)[:12] or 'not set'} on {who}" for value, who in values.items())
 
 

@@ -1,4 +1,4 @@
-"""What a rank tells the others about itself before any of them connects."""
+"""The record that a rank gives the others about itself before any of them connects."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from typing import Any
 from paceline.errors import RendezvousError
 
 LONGEST_RECORD = 16384
+"""Bytes that a record can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One rank of a meeting. `process` names its runtime for life, `ticket` this meeting of it; both are random hex.
+    """One rank of a meeting.
 
-    `pid` means something within the PID namespace `pids` only.
+    process: the name of its process in all meetings. ticket: its name in this meeting only; both are 16 random bytes in
+    hexadecimal. pid: valid only within the PID namespace `pids`. machine, place: see `Machine`. cpus: its affinity, as
+    from `to_mask`. address: where other machines probably reach it, `certain` or as a guess. keyed: whether it has a
+    secret of its own, PACELINE_SECRET.
     """
 
     rank: int
@@ -36,33 +40,36 @@ class Member:
     protocol: int
     version: str
     network: str
-    """Digest of the topology in the file that it was given, empty for none; after an exclamation mark, what is wrong
+    """The digest of the topology in the rank's file, empty without a file; or, after an exclamation mark, what is wrong
     with that file."""
     algorithm: str
-    """The all-reduce that was asked for, empty for none."""
+    """The all-reduce of PACELINE_ALGORITHM, empty where it is not set."""
     speed: int
-    """Bytes per second of the interface at `address`, 0 where it is not known."""
+    """Bytes per second of the interface at `address`, 0 where they are not known."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} (host {self.host}, pid {self.pid})"
 
     @property
     def kernel(self) -> str:
-        """The machine whose CPUs it uses: the place without the network namespace."""
+        """The identity of the kernel whose CPUs the rank uses: the place without the network namespace."""
         return self.place.rpartition("-")[0]
 
     @property
     def affinity(self) -> frozenset[int]:
-        """The CPUs that it may run on."""
+        """The CPUs that the rank may run on."""
         return from_mask(self.cpus)
 
     def to_json(self) -> dict[str, Any]:
-        """As `from_json` reads it."""
+        """Return the record as a JSON object, which `from_json` reads."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, value: Any, rank: int) -> Member:
-        """Check every field and bound. Raises RendezvousError naming the rank."""
+        """Return the member in a JSON object that `rank` wrote, after a check of every field and bound.
+
+        Raises RendezvousError, which names the rank.
+        """
         try:
             fields = {name: check(value[name]) for name, check in _CHECKS.items()}
         except (KeyError, TypeError, ValueError) as error:
@@ -74,18 +81,21 @@ class Member:
 
 
 def to_mask(cpus: frozenset[int] | tuple[int, ...]) -> str:
-    """CPU numbers as a hexadecimal mask."""
+    """Return CPU numbers as a hexadecimal mask; numbers from 8192 on are left out."""
     return f"{sum(1 << cpu for cpu in cpus if cpu < 8192):x}"
 
 
 def from_mask(mask: str) -> frozenset[int]:
-    """What `to_mask` was given."""
+    """Return the CPU numbers in a hexadecimal mask. Raises ValueError if it is malformed."""
     number = int(mask, 16)
     return frozenset(cpu for cpu in range(number.bit_length()) if number >> cpu & 1)
 
 
 def decode(data: bytes, longest: int, what: str) -> dict[str, Any]:
-    """Bounded JSON object from the store. Raises RendezvousError."""
+    """Return the JSON object in `data` from the store; `what` names it in errors.
+
+    Raises RendezvousError if it has more than `longest` bytes, or is no JSON object.
+    """
     try:
         if len(data) > longest:
             raise ValueError(f"{len(data)} bytes")

@@ -1,4 +1,4 @@
-"""Ranks that wait to meet say whom they wait for, long before they give up."""
+"""Warnings of ranks that wait to meet about what they wait for, long before they give up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from paceline.formats.sizes import show_duration
 
 DEFAULT_SECONDS = 5.0
-"""Before the first reminder of a meeting; PACELINE_STALL_SECONDS replaces it."""
+"""Seconds before the first reminder of a meeting; PACELINE_STALL_SECONDS replaces it."""
 
 log = logging.getLogger("paceline.rendezvous")
 
@@ -18,7 +18,7 @@ log = logging.getLogger("paceline.rendezvous")
 class Reminder:
     """Warns once a wait has lasted `seconds` (None: DEFAULT_SECONDS, 0: never), and whenever it has doubled.
 
-    say: takes the warning, in place of the log.
+    say: takes the text of a warning, in place of the log.
     """
 
     def __init__(self, seconds: float | None = None, say: Callable[[str], object] = log.warning) -> None:
@@ -27,11 +27,11 @@ class Reminder:
         self._due = (DEFAULT_SECONDS if seconds is None else seconds) or math.inf
 
     def check(self, problem: Callable[[], str]) -> None:
-        """Say what the problem is, if that is due; an empty one is not said."""
+        """Warn if a warning is due. problem: returns what the rank waits for; there is no warning if it is empty."""
         waited = time.monotonic() - self._begin
         if waited < self._due:
             return
         while self._due <= waited:
             self._due *= 2
-        if words := problem():
-            self._say(f"stalled {show_duration(waited)}: {words}")
+        if text := problem():
+            self._say(f"stalled {show_duration(waited)}: {text}")

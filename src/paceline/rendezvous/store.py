@@ -1,7 +1,7 @@
-"""A small key-value store, with which the raw face's ranks meet where there is no torch.
+"""A small key-value store, through which ranks meet where there is no torch.
 
-Rank 0 serves it from a thread (`store_server`), the others are clients. What the rendezvous needs of a store
-is the `Store` protocol, which every torch.distributed store fits as well.
+Rank 0 serves it from a thread (`store_server`), and the others are its clients. The `Store` protocol is what the
+rendezvous needs of a store; every torch.distributed store fits it too.
 """
 
 from __future__ import annotations
@@ -28,45 +28,62 @@ from paceline.settings.settings import Settings
 log = logging.getLogger("paceline.rendezvous")
 
 LONGEST_KEY = 256
+"""Bytes that a key can have."""
 LONGEST_VALUE = 8 << 20
-_ANSWER = 20.0  # rank 0's thread answers at once, unless its machine is badly overloaded
+"""Bytes that a value can have."""
+_ANSWER = 20.0
+"""Seconds to wait for an answer. Rank 0's thread answers at once, unless its machine is badly overloaded."""
 ANYBODY = bytes(TICKET_BYTES)
+"""The ticket that a store's client asks for."""
 LOST = "paceline/lost"
-"""Where a store that rank 0 serves says which rank's connection ended before that rank was done, first of all."""
+"""The key under which rank 0's store has the first rank whose connection ended before that rank was done."""
 
-JOIN = struct.Struct("!II")  # rank, size
-REQUEST = struct.Struct("!BHI")  # what, bytes of key, bytes of value
-REPLY = struct.Struct("!BI")  # status, bytes that follow
+JOIN = struct.Struct("!II")
+"""rank, size"""
+REQUEST = struct.Struct("!BHI")
+"""request (SET, GET, CHECK or DONE), bytes of the key, bytes of the value"""
+REPLY = struct.Struct("!BI")
+"""status (OK, MISSING, OVER or WRONG), bytes that follow"""
 
 SET, GET, CHECK, DONE = range(1, 5)
 OK, MISSING, OVER, WRONG = range(4)
 
 
 class Store(Protocol):
-    """What ranks meet through. Values are bytes."""
+    """The store that ranks meet through. Its methods raise an exception of their own where the store fails."""
 
-    def set(self, key: str, value: bytes, /) -> object: ...
+    def set(self, key: str, value: bytes, /) -> object:
+        """Store a value under a key, in place of an earlier one."""
+        ...
 
-    def get(self, key: str, /) -> bytes: ...
+    def get(self, key: str, /) -> bytes:
+        """Return the value of a key that `check` found."""
+        ...
 
     def check(self, keys: list[str], /) -> bool:
-        """Whether all keys are there, at once."""
+        """Return whether all keys are there, without waiting for them."""
         ...
 
 
 class OwnStore(Store, Protocol):
-    """A store that this package opened and must close. `place` says where it is, empty where no other process is."""
+    """A store that this package opened and must close.
+
+    place: where it is, for messages; empty where there is no other process.
+    """
 
     place: str
 
-    def close(self, deadline: Deadline | None = None) -> None: ...
+    def close(self, deadline: Deadline | None = None) -> None:
+        """Close the store; a serving rank waits until the deadline for its clients to finish."""
+        ...
 
 
 class MemoryStore:
-    """The store as its own process sees it. Bounded, safe to use from several threads."""
+    """A bounded store in the memory of its process, which several threads can use."""
 
     MOST_KEYS = 1 << 16
     MOST_BYTES = 256 << 20
+    """Bytes of all values together."""
     place = ""
 
     def __init__(self) -> None:
@@ -75,6 +92,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:
+        """Store a value under a key. Raises RendezvousError if a bound would be exceeded."""
         with self._lock:
             total = self._bytes + len(value) - len(self._values.get(key, b""))
             full = key not in self._values and len(self._values) >= self.MOST_KEYS
@@ -84,6 +102,7 @@ class MemoryStore:
             self._bytes = total
 
     def get(self, key: str) -> bytes:
+        """Return the value of a key. Raises RendezvousError if there is none."""
         with self._lock:
             try:
                 return self._values[key]
@@ -91,24 +110,22 @@ class MemoryStore:
                 raise RendezvousError(f"the store has no {key[:80]!r}") from None
 
     def check(self, keys: Sequence[str]) -> bool:
+        """Return whether all keys are there."""
         with self._lock:
             return all(key in self._values for key in keys)
 
     def drop(self, prefix: str) -> None:
-        """Forget the keys that begin like this."""
+        """Delete the keys that begin with `prefix`."""
         with self._lock:
             for key in [key for key in self._values if key.startswith(prefix)]:
                 self._bytes -= len(self._values.pop(key))
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Nothing to close."""
+        """Do nothing; the store ends with its process."""
 
 
 class StoreClient:
-    """The store of another process. Connects when made, retrying until the deadline while that one is not up yet.
-
-    owner: whose store it is, for messages. stall: see `Reminder`.
-    """
+    """The store of another process, to which it connects on construction, with retries until the deadline."""
 
     def __init__(
         self,
@@ -121,6 +138,11 @@ class StoreClient:
         owner: str = "rank 0",
         stall: float | None = None,
     ) -> None:
+        """key: the job's secret. owner: the process that serves the store, for messages. stall: see `Reminder`.
+
+        Raises RendezvousError if the store cannot be reached, or refuses this rank.
+        """
+
         def join(sock: socket.socket) -> Conversation[None]:
             return _join(sock, key, rank, size)
 
@@ -131,19 +153,22 @@ class StoreClient:
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes) -> None:
+        """Store a value under a key. Raises RendezvousError if it is too large, or the store is lost."""
         self._ask(SET, key, value)
 
     def get(self, key: str) -> bytes:
+        """Return the value of a key. Raises RendezvousError if there is none, or the store is lost."""
         status, value = self._ask(GET, key)
         if status != OK:
             raise RendezvousError(f"the store has no {key!r}")
         return value
 
     def check(self, keys: Sequence[str]) -> bool:
+        """Return whether all keys are there. Raises RendezvousError if the store is lost."""
         return all(self._ask(CHECK, key)[0] == OK for key in keys)
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Tell the owner that this client is done, and hang up."""
+        """Report to the owner that this client is done, and hang up."""
         if self._sock.fileno() < 0:
             return
         try:
@@ -197,7 +222,7 @@ def _reply() -> Conversation[tuple[int, bytes]]:
 
 
 def store_endpoints(settings: Settings) -> list[Endpoint]:
-    """Where this job's store is: a Unix socket when all ranks are here, else a port of rank 0's host.
+    """Return where this job's store can be: a Unix socket if all ranks are here, else ports of rank 0's host.
 
     Raises RendezvousError when the environment does not say where rank 0 is.
     """
@@ -218,7 +243,8 @@ def store_endpoints(settings: Settings) -> list[Endpoint]:
 
 
 def store_key(settings: Settings) -> bytes:
-    """The handshake's key. Without a secret the job's name keeps jobs apart, but it proves nothing."""
+    """Return the handshake's key. Without a secret it is derived from the job's name, which separates jobs but proves
+    nothing."""
     if settings.secret is not None:
         return settings.secret
     return hashlib.sha256(b"paceline job " + settings.job.encode()).digest()

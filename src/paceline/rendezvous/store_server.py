@@ -1,4 +1,4 @@
-"""The serving side of the store: a thread. Rank 0's serves the other ranks until all of them are done."""
+"""The serving side of the store, a thread of rank 0, which serves the other ranks until all of them are done."""
 
 from __future__ import annotations
 
@@ -45,35 +45,41 @@ from paceline.settings.settings import Settings
 log = logging.getLogger("paceline.rendezvous")
 
 _GOODBYE = 10.0
+"""Seconds that a closing store waits for its clients to finish."""
 _NEWCOMERS = 2.0
+"""Seconds that a closing store waits for ranks that have not come yet."""
 
 
 class SharedStore(MemoryStore):
-    """A store that its own process shares with clients, each of which has a number. Owns `doors`."""
+    """A store that its own process shares with clients, each of which has a number."""
 
     def __init__(self, doors: Sequence[socket.socket], key: bytes) -> None:
+        """doors: listening sockets, which the store owns. key: the job's secret."""
         super().__init__()
         self._key = key
         self._acceptor: Acceptor[None] = Acceptor(doors, self._serve, lambda _, sock: sock.close())
         self._acceptor.start()
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Hang up on everybody."""
+        """Hang up on all clients, and stop listening."""
         self._acceptor.close()
 
     @property
     def refused(self) -> int:
-        """How many strangers were sent away."""
+        """The number of strangers that were refused."""
         return sum(self._acceptor.refused.values())
 
     def admit(self, number: int, size: int) -> tuple[int, str]:
-        """OK, or what is said to this client and why. `size`: of what it takes itself for a part of."""
+        """Return the status of a new client's admission, and a reason unless it is OK.
+
+        number: the client's. size: the size of the job that it believes to be in.
+        """
         return OK, ""
 
     def left(self, number: int, asked: bool, done: bool) -> None:
-        """A client that was admitted said that it is done, or else was lost.
+        """An admitted client has left: it reported that it is `done`, or its connection was lost.
 
-        asked: whether it ever asked for anything. If not, it may not know that it was admitted, and come again.
+        asked: whether it ever sent a request. If not, it may not know that it was admitted, and come again.
         """
 
     def _serve(self, sock: socket.socket) -> Conversation[None]:
@@ -122,9 +128,10 @@ class SharedStore(MemoryStore):
 
 
 class StoreServer(SharedStore):
-    """A store that the clients of ranks 1 to size-1 share with its own process, rank 0. Owns `doors`."""
+    """A store that the clients of ranks 1 to size-1 share with its own process, rank 0."""
 
     def __init__(self, doors: Sequence[socket.socket], key: bytes, size: int, place: str = "") -> None:
+        """doors: listening sockets, which the store owns. key: the job's secret. place: the address, for messages."""
         self.place = place
         self._size = size
         self._present: set[int] = set()
@@ -133,9 +140,9 @@ class StoreServer(SharedStore):
         super().__init__(doors, key)
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Wait until the other ranks said that they are done or hung up, at most until the deadline (10 s); then stop.
+        """Stop once all other ranks have reported that they are done, or hung up, or at the deadline (None: in 10 s).
 
-        A rank that has not come yet after 2 s is not waited for.
+        Ranks that have not come after 2 s are not waited for.
         """
         deadline = deadline or Deadline(_GOODBYE)
         with self._changed:
@@ -144,7 +151,7 @@ class StoreServer(SharedStore):
         super().close()
 
     def admit(self, number: int, size: int) -> tuple[int, str]:
-        """Each rank once."""
+        """Admit each of the ranks 1 to size-1 once."""
         with self._changed:
             if number in self._gone:
                 return OVER, f"rank {number} was here and left"
@@ -158,7 +165,7 @@ class StoreServer(SharedStore):
             return OK, ""
 
     def left(self, number: int, asked: bool, done: bool) -> None:
-        """Whoever asked for something does not come again."""
+        """Note that a client has left; one that sent a request does not come again."""
         if asked and not done and not self.check([LOST]):
             self.set(LOST, json.dumps({"rank": number}).encode())
         with self._changed:
@@ -173,7 +180,10 @@ def _reply(status: int, body: bytes = b"") -> Send:
 
 
 def open_store(settings: Settings, timeout: float) -> OwnStore:
-    """The store of this job: served here by rank 0, connected to by the others within `timeout` seconds."""
+    """Return this job's store: rank 0 serves it in this process, the others connect to it within `timeout` seconds.
+
+    Raises RendezvousError if rank 0 cannot serve it, or another rank cannot reach it.
+    """
     if settings.size == 1:
         return MemoryStore()
     endpoints = store_endpoints(settings)
@@ -192,7 +202,10 @@ def open_store(settings: Settings, timeout: float) -> OwnStore:
 
 
 def _open_doors(endpoints: list[Endpoint], settings: Settings, seconds: float) -> tuple[list[socket.socket], str]:
-    """Listen on the first endpoint whose port is free; also where that is. seconds: for names to resolve."""
+    """Listen on the first endpoint whose port is free; return the sockets and the endpoint's text.
+
+    seconds: the time for names to resolve.
+    """
     troubles: list[str] = []
     for endpoint in endpoints:
         doors: list[socket.socket] = []
@@ -211,14 +224,13 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings, seconds: float) -
 
 
 def bind_addresses(host: str, settings: Settings, seconds: float = LOOKUP) -> list[str]:
-    """What the other ranks mean by MASTER_ADDR: an address of this machine, and loopback where the name says so here.
+    """Return the addresses at which the other ranks look for MASTER_ADDR, the text `host`.
 
-    The first is the one that ranks elsewhere reach, if there are any. That PACELINE_INTERFACE names another network
-    counts only where `host` is no address of this machine: the others call there. seconds: for `host` to resolve.
-    Raises RendezvousError.
-
-    Debian lets a machine's own name resolve to 127.0.1.1 on that machine only: ranks here then call there,
-    others do not.
+    The first is an address of this machine that ranks elsewhere can reach, if there are any. A loopback address follows
+    where `host` resolves to one: Debian lets a machine's own name resolve to 127.0.1.1 on that machine only, so ranks
+    here call there, and others do not. PACELINE_INTERFACE counts only where `host` is not an address of this machine,
+    because the others call that address. seconds: the time for `host` to resolve.
+    Raises RendezvousError if no address of this machine fits.
     """
     meant = resolve(host, seconds)
     loopback = [a for a in meant if ipaddress.ip_address(a).is_loopback]

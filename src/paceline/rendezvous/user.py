@@ -1,4 +1,4 @@
-"""On one machine the kernel says which user is at the other end of a Unix socket."""
+"""Check which user is at the other end of a Unix socket, by the kernel's word."""
 
 from __future__ import annotations
 

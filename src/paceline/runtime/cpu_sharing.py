@@ -36,7 +36,7 @@ def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings
     for member in members:
         turn[member] = met[member.machine]
         met[member.machine] += 1
-    return budget.home(mine, *_on_kernel(sorted(members, key=turn.__getitem__), me, settings))
+    return budget.preferred_cpu(mine, *_on_kernel(sorted(members, key=turn.__getitem__), me, settings))
 
 
 def spin_budget(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> budget.SpinBudget:

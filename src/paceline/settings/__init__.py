@@ -1,1 +1,1 @@
-"""What the environment says: the only reader of environment variables."""
+"""The settings of a rank, read from the environment. No other room reads environment variables."""

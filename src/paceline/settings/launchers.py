@@ -1,8 +1,8 @@
-"""What each launcher writes into a rank's environment, brought into one form.
+"""Read what each launcher writes into a rank's environment, in one common form.
 
-torchrun and its like (RANK, WORLD_SIZE), horovodrun (HOROVOD_*), Open MPI 4 and 5 (OMPI_COMM_WORLD_*), MPICH and
-Intel MPI (PMI_*) and Slurm (SLURM_*), in this order: what is most specific wins, as when mpirun is called inside a
-Slurm allocation.
+The launchers are torchrun and its like (RANK, WORLD_SIZE), horovodrun (HOROVOD_*), Open MPI 4 and 5
+(OMPI_COMM_WORLD_*), MPICH and Intel MPI (PMI_*) and Slurm (SLURM_*), in this order: the most specific one wins, as when
+mpirun is called inside a Slurm allocation.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 Environment = Mapping[str, str]
 
 LARGEST_WORLD = 1 << 20
+"""Ranks that a job can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class LauncherView:
-    """Who a rank is according to its launcher; see `paceline.settings.settings.Settings` for the fields."""
+    """A rank's place in its job according to its launcher; `paceline.settings.settings.Settings` explains fields."""
 
     launcher: str = "none"
     rank: int = 0
@@ -34,7 +35,10 @@ class LauncherView:
 
 
 def launcher_view(env: Environment) -> LauncherView:
-    """Read the first launcher that left both a rank and a size. Raises ValueError with a sentence for nonsense."""
+    """Return the view of the first launcher that set both a rank and a size, or that of a job of one rank.
+
+    env: environment variables by name. Raises ValueError, whose sentence names a variable with an impossible value.
+    """
     for reader in (_torchrun, _horovodrun, _open_mpi, _pmi, _slurm):
         view = reader(env)
         if view is not None:
@@ -59,9 +63,10 @@ def _torchrun(env: Environment) -> LauncherView | None:
 
 
 def _horovodrun(env: Environment) -> LauncherView | None:
-    """horovodrun with its Gloo controller; with MPI it leaves what mpirun leaves.
+    """The view of horovodrun with its Gloo controller; with MPI, the variables are those of mpirun.
 
-    Its rendezvous server names the job. It runs where horovodrun was called, which is rank 0's machine as a rule.
+    The address of its rendezvous server identifies the job. The server runs where horovodrun was called, which is
+    usually rank 0's machine.
     """
     server, port = env.get("HOROVOD_GLOO_RENDEZVOUS_ADDR", ""), env.get("HOROVOD_GLOO_RENDEZVOUS_PORT", "")
     view = _view(
@@ -99,7 +104,7 @@ def _pmi(env: Environment) -> LauncherView | None:
         size="PMI_SIZE",
         local_rank=("MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"),
         local_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
-        # Only srun --mpi=pmi2 names the job; two mpiexec of one allocation must not mix their ranks.
+        # Only srun --mpi=pmi2 identifies the job; the ranks of two mpiexec in one allocation must not mix.
         job="" if env.get("MPI_LOCALNRANKS") else _slurm_job(env),
         by_slurm=not env.get("MPI_LOCALNRANKS"),
     )
@@ -138,7 +143,10 @@ def _view(
     port_taken: bool = False,
     by_slurm: bool = False,
 ) -> LauncherView | None:
-    """The common form, or None where this launcher did not start us. Names are variables; the first one set is used."""
+    """The common form, or None where this launcher did not start this process.
+
+    rank, size: names of variables. local_rank, local_size: names of variables, of which the first one set is used.
+    """
     if not env.get(rank) or not env.get(size):
         return None
     ranks = number(env, size, 1, LARGEST_WORLD)
@@ -169,7 +177,10 @@ def _view(
 
 
 def number(env: Environment, name: str, lowest: int, highest: int) -> int:
-    """The integer in variable `name`; ValueError names it when it is not one in lowest..highest."""
+    """Return the integer in the variable `name`, which must be set.
+
+    Raises ValueError, which names the variable, unless it is a whole number from `lowest` to `highest`.
+    """
     text = env[name].strip()
     if re.fullmatch(r"[0-9]{1,9}", text) and lowest <= int(text) <= highest:
         return int(text)
@@ -185,7 +196,10 @@ def _master_port(env: Environment) -> int | None:
 
 
 def slurm_first_host(env: Environment) -> str | None:
-    """The host of Slurm's task 0: the first of the step's (else the job's) node list."""
+    """Return the host of Slurm's task 0, the first in the node list of the step (else of the job); None without a list.
+
+    Raises ValueError, which names the variable, if the list is malformed.
+    """
     name = _first(env, ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
     if name is None:
         return None
@@ -196,7 +210,10 @@ def slurm_first_host(env: Environment) -> str | None:
 
 
 def first_host(nodelist: str) -> str:
-    """First host of a Slurm host list: `n[01-03,7],gpu2` is n01, `a[1-2]b[3-4]` is a1b3."""
+    """Return the first host of a Slurm host list: n01 for `n[01-03,7],gpu2`, a1b3 for `a[1-2]b[3-4]`.
+
+    Raises ValueError if the list is malformed.
+    """
     first = re.match(r"((?:[^\[\],]|\[[^\[\]]*\])*)(?:,|$)", nodelist.strip())
     pieces = re.split(r"\[([^\[\]]*)\]", first.group(1) if first else "")
     for index in range(1, len(pieces), 2):
@@ -211,7 +228,7 @@ def first_host(nodelist: str) -> str:
 
 
 def _slurm_local_size(env: Environment, ranks: int) -> int | None:
-    """Tasks that Slurm started on this node, from forms such as `2(x3),1` and this node's index."""
+    """The number of tasks that Slurm started on this node, from a list such as `2(x3),1` and this node's index."""
     name = _first(env, ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"))
     node = env.get("SLURM_NODEID", "0")
     if name is None or not re.fullmatch(r"[0-9]{1,9}", node):

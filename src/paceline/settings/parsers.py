@@ -1,4 +1,8 @@
-"""What the text of an environment variable means. ValueError ends the sentence that begins with variable and value."""
+"""Parse the texts of environment variables.
+
+Every parser raises ValueError for a wrong text. Its message ends the sentence that begins with variable and value:
+"should be 0 or 1".
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ import re
 from dataclasses import dataclass
 
 POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
-"""Coordination policies, see `paceline.coordinate.options.Options`."""
+"""The names of the coordination policies; see `paceline.coordinate.options.Options`."""
 TEN_DAYS = 864000.0
-"""Seconds; longer than anything is waited for."""
+"""Seconds; the longest wait that can be configured."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsAddress:
-    """Where ranks serve metrics. Each takes the port `low` plus its local rank, or the next free one up to `high`."""
+    """Where ranks serve metrics: each at port `low` plus its local rank, or at the next free one up to `high`."""
 
     host: str
     low: int
@@ -24,7 +28,7 @@ class MetricsAddress:
 
 @dataclass(frozen=True, slots=True)
 class ElasticSeat:
-    """Where the driver of an elastic job listens, and which of its workers this process is."""
+    """The address at which the driver of an elastic job listens, and this process's number among its workers."""
 
     host: str
     port: int
@@ -32,7 +36,7 @@ class ElasticSeat:
 
 
 def secret(text: str) -> bytes:
-    """16 to 1024 bytes."""
+    """Return a secret of 16 to 1024 bytes."""
     if 16 <= len(text.encode()) <= 1024:
         return text.encode()
     raise ValueError(
@@ -41,14 +45,14 @@ def secret(text: str) -> bytes:
 
 
 def machine(text: str) -> str:
-    """A name of at most 128 printable characters."""
+    """Return a name of at most 128 printable characters."""
     if len(text) <= 128 and text.isprintable():
         return text
     raise ValueError("should be a name of at most 128 printable characters")
 
 
 def interface(text: str) -> str:
-    """A comma list of names, ^names, addresses and networks; which interface it is, `rendezvous.interfaces` finds."""
+    """Return a comma list of names, ^names, addresses and networks; `rendezvous.interfaces` finds the interface."""
     items = text.split(",")
     if len(text) <= 1024 and all(re.fullmatch(r"\s*\^?[A-Za-z0-9_.:*?@/-]+\s*", item) for item in items):
         return text
@@ -58,7 +62,7 @@ def interface(text: str) -> str:
 
 
 def ports(text: str) -> tuple[int, int]:
-    """First and last TCP port."""
+    """Return the first and the last TCP port of a text such as "40000-40050"."""
     match = re.fullmatch(r"([0-9]{1,5})(?:\s*-\s*([0-9]{1,5}))?", text)
     if match:
         low, high = int(match.group(1)), int(match.group(2) or match.group(1))
@@ -68,7 +72,7 @@ def ports(text: str) -> tuple[int, int]:
 
 
 def metrics_address(text: str, allowed: tuple[int, int] | None) -> MetricsAddress:
-    """`allowed`: what PACELINE_PORTS says."""
+    """Return the address of a text such as "0.0.0.0:9400-9407". allowed: the ports of PACELINE_PORTS, if it is set."""
     match = re.fullmatch(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):)?([0-9]{1,5})(?:-([0-9]{1,5}))?", text)
     if match:
         host = (match[1] or "127.0.0.1").strip("[]")
@@ -84,7 +88,7 @@ def metrics_address(text: str, allowed: tuple[int, int] | None) -> MetricsAddres
 
 
 def elastic_seat(text: str) -> ElasticSeat:
-    """As the launcher of an elastic job writes it."""
+    """Return what the launcher of an elastic job writes as "10.0.0.1:40000/3"."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([0-9.]{7,15})):([0-9]{1,5})/([0-9]{1,9})", text)
     if match and 1 <= int(match[3]) <= 65535:
         return ElasticSeat(match[1] or match[2], int(match[3]), int(match[4]))
@@ -92,7 +96,7 @@ def elastic_seat(text: str) -> ElasticSeat:
 
 
 def token(text: str) -> str:
-    """What may stand in an HTTP header."""
+    """Return a token of 16 to 1024 characters that an HTTP header can carry."""
     if 16 <= len(text) <= 1024 and text.isascii() and text.isprintable() and " " not in text:
         return text
     raise ValueError(
@@ -112,49 +116,49 @@ def _number(text: str, lowest: float, highest: float, meaning: str) -> float:
 
 
 def timeout(text: str) -> float:
-    """Seconds, up to ten days."""
+    """Return seconds from 0.001 to ten days."""
     return _number(text, 0.001, TEN_DAYS, "a number of seconds")
 
 
 def spin_us(text: str) -> float:
-    """Microseconds, up to a second."""
+    """Return microseconds from 0 to a second."""
     return _number(text, 0.0, 1e6, "a number of microseconds")
 
 
 def stall_seconds(text: str) -> float:
-    """Seconds, 0 for never."""
+    """Return seconds from 0, which means never, to ten days."""
     return _number(text, 0.0, TEN_DAYS, "a number of seconds")
 
 
 def or_never(text: str) -> float | None:
-    """Seconds; None for 0."""
+    """Return seconds up to ten days, or None for 0."""
     return _number(text, 0.0, TEN_DAYS, "a number of seconds") or None
 
 
 def never_if_set(text: str) -> float | None:
-    """0 seconds, as `stall_seconds` has it, for a switch that is on; None for one that is off."""
+    """Return 0 seconds, which `stall_seconds` takes for never, if the switch is on; None if it is off."""
     return 0.0 if switch(text) else None
 
 
 def switch(text: str) -> bool:
-    """0 is off, any other number on."""
+    """Return False for 0 and True for any other number."""
     if re.fullmatch(r"[0-9]{1,9}", text):
         return int(text) != 0
     raise ValueError("should be 0 or 1")
 
 
 def milliseconds(text: str) -> float:
-    """In seconds."""
+    """Return, in seconds, a number of milliseconds up to 60000."""
     return _number(text, 0.0, 60000.0, "a number of milliseconds") / 1000.0
 
 
 def byte_count(text: str) -> int:
-    """Up to 1 TiB."""
+    """Return a number of bytes up to 1 TiB."""
     return _count(text, 1 << 40, "a number of bytes")
 
 
 def capacity(text: str) -> int:
-    """A number of names."""
+    """Return a number of names up to 2^24."""
     return _count(text, 1 << 24, "a number of names")
 
 
@@ -165,7 +169,7 @@ def _count(text: str, highest: int, meaning: str) -> int:
 
 
 def horovod_log_level(text: str) -> int:
-    """As `log_level`, in Horovod's words."""
+    """Return a level of the module logging for one of Horovod's names."""
     level = {"TRACE": "DEBUG", "FATAL": "ERROR"}.get(text.upper(), text)
     try:
         return log_level(level)
@@ -174,7 +178,7 @@ def horovod_log_level(text: str) -> int:
 
 
 def log_level(text: str) -> int:
-    """As the module logging numbers it."""
+    """Return the level's number in the module logging."""
     names = ("DEBUG", "INFO", "WARNING", "ERROR")
     if text.upper() in names:
         return int(getattr(logging, text.upper()))
@@ -182,8 +186,8 @@ def log_level(text: str) -> int:
 
 
 def algorithm(text: str) -> str:
-    """One that can be asked for between machines."""
-    from paceline.plan.algorithms import ALGORITHMS  # what nobody asks for need not be loaded
+    """Return the name of an all-reduce algorithm between machines."""
+    from paceline.plan.algorithms import ALGORITHMS  # the planners are loaded only where the variable is set
 
     if text in ALGORITHMS:
         return text
@@ -191,7 +195,7 @@ def algorithm(text: str) -> str:
 
 
 def policy(text: str) -> str:
-    """One of the coordination policies."""
+    """Return the name of a coordination policy."""
     if text in POLICIES:
         return text
     raise ValueError(f"should be one of {', '.join(POLICIES)}")

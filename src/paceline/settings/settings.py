@@ -1,6 +1,6 @@
-"""What the environment says: who this rank is, where the others are, and how the user wants Paceline to behave.
+"""One rank's settings: its place in the job, where the others are, and how the user wants Paceline to behave.
 
-This is the only module that reads the environment. Everything else gets a `Settings`.
+This is the only module that reads the environment. Everything else receives a `Settings`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from paceline.settings import parsers
 from paceline.settings.launchers import LauncherView, launcher_view
 
 STORE_PORTS = range(20000, 30000)
-"""Where a port is taken from when only the job's identity is known."""
+"""TCP ports from which the store's port is chosen when only the job's identity is known."""
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 
 
 class ConfigurationError(ValueError):
-    """An environment variable or argument has a value that cannot be meant."""
+    """An environment variable or argument has an impossible value; the message names it and says what is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +130,24 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Settings:
-        """Read `environ` (default: this process's). ConfigurationError names the variable and what would be right."""
+        """Return the settings in `environ` (None: this process's environment).
+
+        Raises ConfigurationError, which names the variable and what would be right.
+        """
         env = os.environ if environ is None else environ
         try:
             view = launcher_view(env)
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
 
-        def said(parse: Callable[[str], T | None], *names: str) -> T | None:
-            """What the first of these variables means that is set; none may be wrong."""
+        def value_of(parse: Callable[[str], T | None], *names: str) -> T | None:
+            """The value of the first of these variables that is set; all of them must be valid."""
             given = [value for name in names if (value := _given(env, name, parse)) is not None]
             return given[0] if given else None
 
-        ports = said(parsers.ports, "PACELINE_PORTS")
-        metrics = said(lambda text: parsers.metrics_address(text, ports), "PACELINE_METRICS")
-        token = said(parsers.token, "PACELINE_METRICS_TOKEN")
+        ports = value_of(parsers.ports, "PACELINE_PORTS")
+        metrics = value_of(lambda text: parsers.metrics_address(text, ports), "PACELINE_METRICS")
+        token = value_of(parsers.token, "PACELINE_METRICS_TOKEN")
         if metrics is not None and token is None:
             raise ConfigurationError("PACELINE_METRICS needs PACELINE_METRICS_TOKEN, which whoever asks has to send")
         return cls(
@@ -159,48 +162,51 @@ class Settings:
             master_port_taken=view.master_port_taken,
             store_ports=_store_ports(view, ports),
             job=view.job,
-            secret=said(parsers.secret, "PACELINE_SECRET"),
-            machine=said(parsers.machine, "PACELINE_MACHINE"),
-            interface=said(parsers.interface, "PACELINE_INTERFACE", "HOROVOD_GLOO_IFACE"),
+            secret=value_of(parsers.secret, "PACELINE_SECRET"),
+            machine=value_of(parsers.machine, "PACELINE_MACHINE"),
+            interface=value_of(parsers.interface, "PACELINE_INTERFACE", "HOROVOD_GLOO_IFACE"),
             ports=ports,
             timeout=_either(
-                said(parsers.timeout, "PACELINE_TIMEOUT"),
-                said(parsers.or_never, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"),
+                value_of(parsers.timeout, "PACELINE_TIMEOUT"),
+                value_of(parsers.or_never, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"),
             ),
-            spin_us=said(parsers.spin_us, "PACELINE_SPIN_US"),
+            spin_us=value_of(parsers.spin_us, "PACELINE_SPIN_US"),
             stall_seconds=_either(
-                said(parsers.stall_seconds, "PACELINE_STALL_SECONDS"),
-                said(parsers.never_if_set, "HOROVOD_STALL_CHECK_DISABLE"),
-                said(parsers.stall_seconds, "HOROVOD_STALL_CHECK_TIME_SECONDS"),
+                value_of(parsers.stall_seconds, "PACELINE_STALL_SECONDS"),
+                value_of(parsers.never_if_set, "HOROVOD_STALL_CHECK_DISABLE"),
+                value_of(parsers.stall_seconds, "HOROVOD_STALL_CHECK_TIME_SECONDS"),
             ),
             trace=env.get("PACELINE_TRACE") or None,
             log_level=_either(
-                said(parsers.log_level, "PACELINE_LOG"), said(parsers.horovod_log_level, "HOROVOD_LOG_LEVEL")
+                value_of(parsers.log_level, "PACELINE_LOG"), value_of(parsers.horovod_log_level, "HOROVOD_LOG_LEVEL")
             ),
             topology=env.get("PACELINE_TOPOLOGY") or None,
-            algorithm=said(parsers.algorithm, "PACELINE_ALGORITHM"),
-            cores=said(parse, "PACELINE_CORES") or OFF,
+            algorithm=value_of(parsers.algorithm, "PACELINE_ALGORITHM"),
+            cores=value_of(parse, "PACELINE_CORES") or OFF,
             thread_count=env.get("OMP_NUM_THREADS") or None,
             bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),
-            start_timeout=said(parsers.timeout, "PACELINE_START_TIMEOUT", "HOROVOD_START_TIMEOUT"),
-            policy=said(parsers.policy, "PACELINE_POLICY"),
-            fusion_bytes=said(parsers.byte_count, "PACELINE_FUSION_BYTES", "HOROVOD_FUSION_THRESHOLD"),
-            cycle_seconds=said(parsers.milliseconds, "PACELINE_CYCLE_MS", "HOROVOD_CYCLE_TIME"),
-            cache_capacity=said(parsers.capacity, "PACELINE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY"),
-            autotune=said(parsers.switch, "PACELINE_AUTOTUNE", "HOROVOD_AUTOTUNE"),
+            start_timeout=value_of(parsers.timeout, "PACELINE_START_TIMEOUT", "HOROVOD_START_TIMEOUT"),
+            policy=value_of(parsers.policy, "PACELINE_POLICY"),
+            fusion_bytes=value_of(parsers.byte_count, "PACELINE_FUSION_BYTES", "HOROVOD_FUSION_THRESHOLD"),
+            cycle_seconds=value_of(parsers.milliseconds, "PACELINE_CYCLE_MS", "HOROVOD_CYCLE_TIME"),
+            cache_capacity=value_of(parsers.capacity, "PACELINE_CACHE_CAPACITY", "HOROVOD_CACHE_CAPACITY"),
+            autotune=value_of(parsers.switch, "PACELINE_AUTOTUNE", "HOROVOD_AUTOTUNE"),
             autotune_log=env.get("HOROVOD_AUTOTUNE_LOG") or None,
             timeline=env.get("PACELINE_TIMELINE") or env.get("HOROVOD_TIMELINE") or None,
-            timeline_marks=said(parsers.switch, "HOROVOD_TIMELINE_MARK_CYCLES"),
+            timeline_marks=value_of(parsers.switch, "HOROVOD_TIMELINE_MARK_CYCLES"),
             report=env.get("PACELINE_REPORT") or None,
             metrics=metrics,
             metrics_token=token,
-            elastic=said(parsers.elastic_seat, "PACELINE_ELASTIC"),
-            elastic_timeout=said(parsers.timeout, "HOROVOD_ELASTIC_TIMEOUT"),
+            elastic=value_of(parsers.elastic_seat, "PACELINE_ELASTIC"),
+            elastic_timeout=value_of(parsers.timeout, "HOROVOD_ELASTIC_TIMEOUT"),
         )
 
 
 def derived_ports(job: str, allowed: range, count: int = _STORE_CANDIDATES) -> tuple[int, ...]:
-    """Ports that every rank of `job` derives alike. Several, because another program may hold the first."""
+    """Return up to `count` ports among `allowed` that every rank of `job` derives alike.
+
+    There are several because another program may hold the first.
+    """
     start = int.from_bytes(hashlib.sha256(job.encode()).digest()[:8], "big")
     return tuple(allowed[(start + 1009 * step) % len(allowed)] for step in range(min(count, len(allowed))))
 
@@ -225,5 +231,5 @@ def _given(env: Mapping[str, str], name: str, parse: Callable[[str], T | None]) 
 
 
 def _either(*values: T | None) -> T | None:
-    """The first that was given."""
+    """The first value that was set."""
     return next((value for value in values if value is not None), None)

@@ -16,7 +16,7 @@ _FILES = {"dump": "paceline.topology.serialize", "parse": "paceline.topology.fil
 
 
 def __getattr__(name: str) -> Any:
-    """Reading files takes pydantic, which a rank that starts without a file does not wait for."""
+    """Import what needs pydantic when it is first used, so that a rank that starts without a file need not wait."""
     if name in _FILES:
         return globals().setdefault(name, getattr(import_module(_FILES[name]), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Links that a measurement can't tell apart are equal."""
+"""Make links equal that a measurement cannot distinguish."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from paceline.topology.tree import Link, Node, Topology
 
 
 def alike(topology: Topology, factor: float) -> Topology:
-    """With machines' links that differ by less than `factor`, up or down, at the median of theirs.
+    """Return the topology with machines' speeds that differ by no more than `factor` set to their median.
 
-    A plan for equal links is right by as much as they are equal; one for differences that are noise never is.
+    A plan for equal links is as good as the links are equal; a plan for differences that are noise is never good.
     """
     links = [node.uplink for node in topology.root.walk() if node.kind == "machine" and node.uplink is not None]
     speed = _medians([way for link in links for way in (link.up, link.down)], factor)
@@ -29,7 +29,7 @@ def alike(topology: Topology, factor: float) -> Topology:
 
 
 def _medians(speeds: Sequence[float], factor: float) -> dict[float, float]:
-    """Of every speed that of its class; each class goes from its slowest up to `factor` times as fast."""
+    """The median of every speed's class; a class reaches from its slowest speed up to `factor` times as fast."""
     found: dict[float, float] = {}
     left = sorted(speeds)
     while left:

@@ -1,10 +1,10 @@
-"""What holds where nobody said otherwise: bytes per second, and seconds per crossing."""
+"""The links that are assumed where nothing is known: speeds in bytes per second, latencies in seconds."""
 
 from paceline.topology.tree import Link
 
 LOCAL = Link(1.25e9, 1.25e9, 1e-6)
 """A rank's link inside its machine: 10 Gbit/s."""
 NETWORK_LATENCY = 50e-6
-"""Of a link of a machine or switch."""
+"""Seconds that one message takes to cross the link of a machine or switch."""
 UPLINK = 1.25e9
-"""Of a machine about whose interface nothing is known: 10 Gbit/s, each way."""
+"""Bytes per second, each way, of a machine whose interface's speed is not known: 10 Gbit/s."""

@@ -1,4 +1,4 @@
-"""The topology of a group of ranks from what each says of itself: who shares a machine, and how fast its link is."""
+"""Build the topology of a group of ranks from what each reports: its machine, and the speed of its machine's link."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from paceline.topology.nest import free_name, nest, numbered
 from paceline.topology.tree import Link, Node, Topology
 
 NAME = "network"
-"""Of what was discovered, and of the switch that joins its machines."""
+"""The name of a discovered topology, and of the switch that joins its machines."""
 _SHARED_MEMORY = 8
-"""How many times faster than the fastest link between machines a rank is taken to reach its neighbours."""
+"""A factor: memory inside a machine is assumed to be this many times faster than the fastest link between machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """What one rank says of itself.
+    """What one rank reports about itself.
 
     machine: equal for ranks that share memory. host: the machine's name for people. speed: bytes per second of the
-    interface that other machines reach it by, None where the kernel does not know.
+    interface by which other machines reach it; None where the kernel does not know.
     """
 
     machine: str
@@ -32,9 +32,9 @@ class RankFacts:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A topology, and which rank of the group each of its ranks is: `ranks[i]` sits at the topology's rank i.
+    """A topology, and the ranks of a group in it: `ranks[i]` is the group's rank at place i of the topology.
 
-    They differ where ranks of one machine are not numbered in a row.
+    Ranks and places differ where the ranks of a machine are not numbered consecutively.
     """
 
     topology: Topology
@@ -42,10 +42,10 @@ class Placement:
 
 
 def discover(facts: Sequence[RankFacts]) -> Placement:
-    """Machines below one switch, or a single machine; `facts[r]` is of the group's rank r.
+    """Return the machines of a group below one switch, or its single machine; `facts[r]` describes the group's rank r.
 
-    A machine whose speed nobody knows gets the median of the others', or the default if there is none. Interfaces tell
-    nothing of the switches in between, nor of memory, which is taken to be faster than any of them.
+    A machine whose speed is not known gets the median of the others', or the default if none is known. Interfaces
+    reveal neither the switches in between nor the speed of memory, which is assumed to be faster than any of them.
     """
     shared = by_machine(facts)
     speeds = [max((facts[rank].speed or 0.0 for rank in ranks), default=0.0) for ranks in shared]
@@ -57,7 +57,7 @@ def discover(facts: Sequence[RankFacts]) -> Placement:
 
 
 def by_machine(facts: Sequence[RankFacts]) -> list[list[int]]:
-    """The ranks of each machine, machines in the order of their first ranks."""
+    """Return the ranks of each machine; machines are in the order of their first ranks."""
     machines: dict[str, list[int]] = {}
     for rank, fact in enumerate(facts):
         machines.setdefault(fact.machine, []).append(rank)
@@ -70,10 +70,11 @@ def place(
     locals: Sequence[Link],
     switches: Sequence[tuple[frozenset[int], Link]] = (),
 ) -> Placement:
-    """The ranks in their machines, which have these links, in the order of `by_machine`.
+    """Return the placement of the ranks in machines with these links.
 
-    switches: the machines below each, by number, and its link, the smallest first; of any two, one holds the other or
-    they have no machine in common.
+    uplinks, locals: the link of each machine, and of each of its ranks, in the order of `by_machine`. switches: the
+    numbers of the machines below each switch, and its link, the smallest first; any two of these sets are nested or
+    disjoint.
     """
     shared = by_machine(facts)
     taken: set[str] = set()

@@ -1,4 +1,4 @@
-"""A topology as a picture: the root on the left, machines on the right with their ranks, every link labelled."""
+"""Draw a topology as a picture: the root on the left, machines on the right with their ranks, every link labelled."""
 
 from __future__ import annotations
 
@@ -28,23 +28,29 @@ from paceline.topology.tree import Link, Topology
 from paceline.topology.units import show_speed, show_time
 
 MOST_RANKS = 64
-"""Of larger clusters, only as much is drawn as fits."""
+"""Ranks up to which a cluster is drawn completely; only as much of a larger one is drawn as fits."""
 MOST_NODES = 24
-"""Where there are more machines and switches, alike neighbours are drawn as one."""
+"""Machines and switches up to which each is drawn; where there are more, equal neighbours are drawn as one."""
 
 _TITLE, _TEXT, _SMALL = 13, 12, 11
+"""Font sizes in pixels."""
 _PAD = 8
+"""Pixels around the content of a box."""
 _SQUARE, _GAP = 24, 4
+"""Pixels of a rank's square, and between squares."""
 _PER_ROW = 16
+"""Ranks in a row of squares."""
 _BETWEEN = 14
+"""Pixels between boxes."""
 _LONGEST_NAME = 32
+"""Characters of a machine's name."""
 _SLOWER = 0.95
-"""A link below this share of the median of its neighbours is marked."""
+"""A fraction: a link below this share of the median of its neighbours is marked."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A part with the room that its own box takes, `width` × `height`, and all below it, `span` high."""
+    """A part with the size of its own box, `width` × `height` pixels, and the height of all below it, `span` pixels."""
 
     part: Part
     lines: tuple[str, ...]
@@ -55,7 +61,7 @@ class _Box:
 
 
 def draw(topology: Topology) -> drawsvg.Drawing:
-    """The picture; its `save_svg` writes it."""
+    """Return the picture; its method `save_svg` writes it."""
     shown = fold(topology, MOST_NODES)
     return _Picture(topology, shown if topology.world <= MOST_RANKS else cut(shown, MOST_NODES)).drawing
 
@@ -171,7 +177,7 @@ def _measured(part: Part) -> _Box:
 
 
 def _columns(box: _Box) -> list[float]:
-    """How far apart the left edges of boxes of successive levels are; of the last, its boxes' width."""
+    """The pixels between the left edges of boxes of successive levels; for the last level, the width of its boxes."""
     columns: list[float] = []
     level = [box]
     while level:
@@ -182,7 +188,7 @@ def _columns(box: _Box) -> list[float]:
 
 
 def _slow(part: Part, beside: Sequence[_Box]) -> bool:
-    """Whether the link is slow among those of the same kind of nodes below the same switch."""
+    """Whether the link is slow among those of nodes of the same kind below the same switch."""
     speeds = [_speed(box.part.uplink) for box in beside if box.part.kind == part.kind and box.part.uplink is not None]
     return part.uplink is not None and _speed(part.uplink) < _SLOWER * median_high(speeds)
 
@@ -192,7 +198,7 @@ def _speed(link: Link) -> float:
 
 
 def _reach(box: _Box) -> float:
-    """The length that the labels of the links below take."""
+    """The pixels that the labels of the links below take."""
     written = [
         (label, size)
         for child in box.children
@@ -202,7 +208,7 @@ def _reach(box: _Box) -> float:
 
 
 def _labels(part: Part) -> tuple[str, str]:
-    """What stands above and beneath the line. The parent is to the left."""
+    """The texts above and beneath the line of the part's link. The parent is to the left."""
     link = part.uplink
     if link is None:
         return labels.link(part), ""

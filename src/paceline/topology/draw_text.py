@@ -1,4 +1,4 @@
-"""A topology in the terminal."""
+"""Draw a topology in the terminal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paceline.topology.fold import Part, cut, fold
 from paceline.topology.tree import Link, Topology
 
 MOST_LINES = 48
-"""More machines and switches than that are folded."""
+"""Machines and switches up to which a topology is drawn whole; a larger one is folded to about as many lines."""
 
 
 def tree(topology: Topology) -> Tree:
-    """Names, ranks, speed each way and latency, for Rich to print."""
+    """Return a tree of names, ranks, speeds in both directions and latencies, for Rich to print."""
     root = cut(fold(topology, MOST_LINES), MOST_LINES)
     usual = labels.usual_local(topology)
     head = Text(topology.name, "bold")
@@ -30,7 +30,7 @@ def tree(topology: Topology) -> Tree:
 
 def _below(part: Part, drawn: Tree, usual: Link) -> None:
     if part.local is not None and part.local == usual:
-        return  # the ranks' numbers stand beside the name
+        return  # the line of the part itself has the ranks' numbers
     if part.ranks_alone():
         for link, alike in groupby(part.children, key=lambda child: child.uplink):
             ranks = list(alike)

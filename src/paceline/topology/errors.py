@@ -1,5 +1,5 @@
-"""What is wrong with a description of a network."""
+"""The error of a network's description."""
 
 
 class TopologyError(ValueError):
-    """A topology file makes no sense; the one sentence names the file, the line, the reason and what would be right."""
+    """A topology file makes no sense. Its message is a sentence with the file, the line, the reason and a remedy."""

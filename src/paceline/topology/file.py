@@ -11,8 +11,8 @@
           - {machine: gamma, ranks: 1, uplink: {up: 200 Mbit/s, down: 500 Mbit/s}}
 
 `uplink` is a node's link to its parent, `local` the link of each rank in its machine; `local` and `local_latency`
-hold for everything below. So does `burst: 1 ms`: the bytes that uplinks carry in that time cross them at once after a
-pause, as where token buckets hold the links of virtual machines, and of a lab's.
+hold for everything below. So does `burst: 1 ms`: after a pause, the bytes that an uplink carries in that time cross it
+at once, as where token buckets limit the links of virtual machines or of a lab.
 """
 
 from __future__ import annotations
@@ -23,16 +23,20 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from paceline.formats.yaml_lines import KeyPath, Marked, Words, text_of
+from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.tree import Kind, Link, Node, Topology
 from paceline.topology.units import parse_speed, parse_time
 
 MOST_RANKS = 1_000_000
+"""Ranks that a topology can have."""
 LONGEST_NAME = 255
+"""Characters that the name of a node can have."""
 
-WORDS = Words(TopologyError, "topology", "name: two-machines", few="a network has fewer", key="machine or uplink")
+FILE_KIND = FileKind(
+    TopologyError, "topology", "name: two-machines", few="a network has fewer", key="machine or uplink"
+)
 
 _KINDS: tuple[Kind, ...] = ("switch", "machine", "socket")
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
@@ -121,20 +125,20 @@ class _Entry(BaseModel):
 
 
 def read(path: str | Path) -> Topology:
-    """The topology that a file describes. Raises TopologyError."""
-    return parse(text_of(path, WORDS), str(path))
+    """Return the topology that a file describes. Raises TopologyError if the file is unreadable or wrong."""
+    return parse(text_of(path, FILE_KIND), str(path))
 
 
 def parse(text: str, source: str = "topology") -> Topology:
-    """The topology that `text` describes; `source` names it in errors. Raises TopologyError."""
-    from paceline.topology.slurm import looks_like_slurm  # which makes use of this module
+    """Return the topology that `text` describes; `source` names it in errors. Raises TopologyError."""
+    from paceline.topology.slurm import looks_like_slurm  # that module imports this one
 
     if looks_like_slurm(text):
         raise TopologyError(
             f"{source}:1: this is Slurm's topology.conf, which knows neither ranks nor speeds; make a topology file of "
             f"it: paceline topology {source} --ranks-per-machine 8 --uplink '100 Gbit/s' --yaml cluster.yaml"
         )
-    document = Marked(text, source, WORDS)
+    document = Marked(text, source, FILE_KIND)
     if not isinstance(document.data, dict):
         raise document.error(1, "a topology is a mapping; begin with name: two-machines")
     try:
@@ -158,7 +162,7 @@ def _explained(document: Marked, error: ValidationError) -> ValueError:
 
 
 class _Builder:
-    """Makes the tree, and refuses what only the whole of it shows to be wrong."""
+    """Builds the tree, and refuses mistakes that only the whole tree shows."""
 
     def __init__(self, document: Marked) -> None:
         self._document = document
@@ -166,7 +170,7 @@ class _Builder:
         self._named: dict[tuple[KeyPath | None, str], KeyPath] = {}
 
     def topology(self, root: _Entry) -> Topology:
-        """Raises TopologyError."""
+        """Build the topology. Raises TopologyError."""
         if root.kind == "socket":
             raise self._error((), "socket", "the root is a switch or a single machine; put the socket into a machine")
         if root.uplink is not None or root.latency is not None:
@@ -216,7 +220,7 @@ class _Builder:
                 yield self._node(child, below, local, burst)
 
     def _some_ranks(self, entry: _Entry, path: KeyPath, local: Link) -> Iterator[Node]:
-        """An entry of ranks alone, whose links differ from their neighbours'."""
+        """The ranks of an entry that has nothing else, because their links differ from their neighbours'."""
         others = (entry.uplink, entry.latency, entry.burst)
         if entry.ranks is None or entry.children or any(field is not None for field in others):
             raise self._error(path, "", "an entry without machine, switch or socket has ranks, local and local_latency")
@@ -238,7 +242,7 @@ class _Builder:
         elif (entry.ranks is None) is (not entry.children):
             raise self._error(path, "", f"{entry} needs either ranks, for example ranks: 2, or children")
         name = getattr(entry, entry.kind)
-        within = path[:-2] if entry.kind == "socket" else None  # sockets of several machines may
+        within = path[:-2] if entry.kind == "socket" else None  # sockets of different machines may have the same name
         first = self._named.setdefault((within, name), path)
         if first != path:
             line = self._document.line((*first, entry.kind))

@@ -1,4 +1,4 @@
-"""What of a topology fits on a page: alike neighbours become one, and of too many the rest becomes one."""
+"""Shorten a topology to fit on a page: equal neighbours become one part, and so does the rest of too many."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from itertools import groupby
 from paceline.topology.tree import Kind, Link, Node, Topology
 
 _FEWEST = 3
-"""Alike neighbours that are worth folding."""
+"""The fewest equal neighbours that are folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Neighbouring nodes that are drawn as one; `ranks` are those below all of them, `children` the first one's.
+    """Neighbouring nodes that are drawn as one.
 
-    alike: the nodes differ in nothing but their names.
+    ranks: the ranks below all of the nodes. alike: the nodes differ only in their names. children: those of the first
+    node.
     """
 
     nodes: tuple[Node, ...]
@@ -26,38 +27,39 @@ class Part:
 
     @property
     def kind(self) -> Kind:
+        """The kind of the first node."""
         return self.nodes[0].kind
 
     @property
     def name(self) -> str:
-        """Of the first and the last node."""
+        """The names of the first and the last node."""
         first, last = self.nodes[0].name, self.nodes[-1].name
         return first if len(self.nodes) == 1 else f"{first} … {last}"
 
     @property
     def uplink(self) -> Link | None:
-        """All nodes' link, where they are alike."""
+        """The link of every node, or None where they differ."""
         return self.nodes[0].uplink if self.alike else None
 
     def walk(self) -> Iterator[Part]:
-        """This part and all below it."""
+        """Yield this part and all below it, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def local(self) -> Link | None:
-        """The link of each rank, where ranks alone are right below, and all links are equal."""
+        """The link of each rank where all children are ranks with equal links, else None."""
         links = {child.uplink for child in self.children}
         return self.children[0].uplink if self.ranks_alone() and len(links) == 1 else None
 
     def ranks_alone(self) -> bool:
-        """Whether there is nothing but ranks right below."""
+        """Return whether there are children and all of them are ranks."""
         return bool(self.children) and all(child.kind == "rank" for child in self.children)
 
 
 def fold(topology: Topology, most: int) -> Part:
-    """The whole tree if it has up to `most` machines, switches and sockets, else one with alike neighbours as one."""
+    """Return the tree of a topology; with more than `most` machines, switches and sockets, equal neighbours are one."""
     whole = _part(topology.root, 0)
     if _count(whole) <= most:
         return whole
@@ -67,7 +69,7 @@ def fold(topology: Topology, most: int) -> Part:
 
 
 def cut(part: Part, most: int) -> Part:
-    """As much of what was folded as fits into about `most` parts; on each level the rest is one part."""
+    """Return as much of a folded tree as fits into about `most` parts; the rest of each level becomes one part."""
     width = most
     while _count(narrow := _cut(part, width)) > most and width > 2:
         width //= 2
@@ -88,7 +90,7 @@ def _part(node: Node, first: int) -> Part:
 
 
 def _shape(node: Node, shapes: dict[int, int], known: dict[object, int]) -> int:
-    """A number that equal subtrees share, whatever their names."""
+    """Number the node so that subtrees that differ only in names have equal numbers; store the numbers in `shapes`."""
     key = (node.kind, node.uplink, tuple(_shape(child, shapes, known) for child in node.children))
     shapes[id(node)] = known.setdefault(key, len(known))
     return shapes[id(node)]

@@ -1,4 +1,4 @@
-"""Slurm's way to write many names in one: "tux[0-3,12],login" is tux0, tux1, tux2, tux3, tux12 and login."""
+"""Slurm's host lists: "tux[0-3,12],login" stands for tux0, tux1, tux2, tux3, tux12 and login."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def expand(text: str, most: int) -> list[str]:
-    """The names, in order. Raises ValueError for what is no such list, or names more than `most`."""
+    """Return the names of a host list, in order. Raises ValueError if it is malformed or has more than `most` names."""
     names: list[str] = []
     items = _ITEM.findall(text)
     if ",".join(items) != text:

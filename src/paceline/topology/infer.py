@@ -1,10 +1,10 @@
-"""From what was measured between machines to the tree that explains it.
+"""Infer from measurements between machines the tree that explains them.
 
 A transfer from machine i to machine j goes at the slower of i's link up and j's link down. So the least speeds that
-explain all pairs are: up, the fastest that a machine sent to anybody; down, the fastest that it received from anybody.
-Where a machine's link is faster than all the others', nothing could show it, and it counts as the next fastest.
-Switches show in what machines get when all send at once, see `switches`; one whose link hindered nobody that way is
-taken to be as fast as all that is right below it together.
+explain all pairs are: up, the fastest that a machine sent to any other; down, the fastest that it received from any.
+Where a machine's link is faster than all the others', nothing can show it, and it counts as the next fastest. Switches
+show in the rates when all machines send at once, see `switches`; a switch whose link limited no transfer then is taken
+to be as fast as everything right below it together.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from paceline.topology.units import FASTEST, SLOWEST
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The least links that explain what was measured: of machines, of their ranks inside, and of switches, by the
-    machines below each, the smallest first."""
+    """The least links that explain what was measured.
+
+    uplinks: of each machine. locals: of the ranks inside each machine. switches: the machines below each switch, and
+    its link, the smallest first.
+    """
 
     uplinks: tuple[Link, ...]
     locals: tuple[Link, ...]
@@ -33,17 +36,17 @@ class Explanation:
 
 
 def infer(facts: Sequence[RankFacts], measured: Measured) -> Placement:
-    """The tree with the least links that explain what was measured; a single machine is its root."""
+    """Return the tree with the least links that explain what was measured; a single machine is its root."""
     found = explain(measured)
     return place(facts, found.uplinks, found.locals, found.switches)
 
 
 def explain(measured: Measured) -> Explanation:
-    """The links of that tree."""
+    """Return the least links that explain what was measured."""
     locals = _locals(measured)
     own = np.array([link.latency for link in locals])
     inside = np.add.outer(own, own)
-    # Inside a machine it is mostly waking up, which varies; that must not use up all of what is between machines.
+    # Latency inside a machine is mostly wake-ups, which vary; it must not account for all latency between machines.
     latency = measured.latency - np.minimum(inside, measured.latency / 2)
     speeds = own_speeds(measured.rate)
     found = switches(measured.loads, alone(speeds), latency)
@@ -58,19 +61,25 @@ def explain(measured: Measured) -> Explanation:
 
 
 def own_speeds(rate: Matrix) -> list[tuple[float, float]]:
-    """Of each machine's link, up and down: the fastest that it sent and received."""
+    """Return (up, down) of each machine's link: the most bytes per second that the machine sent and received.
+
+    rate: as in `Measured`.
+    """
     return [(_fastest(rate[machine]), _fastest(rate[:, machine])) for machine in range(len(rate))]
 
 
 def alone(speeds: Sequence[tuple[float, float]]) -> Matrix:
-    """What the links of machines i and j carry from i to j."""
+    """Return an array of (machines, machines) float64: the bytes per second that the links carry from i to j.
+
+    speeds: (up, down) of each machine's link.
+    """
     up, down = np.array(speeds).reshape(-1, 2).T
     carried: Matrix = np.minimum.outer(up, down)
     return carried
 
 
 def _speeds(found: Sequence[Switch], own: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Of each switch's link; `found` has the smallest first."""
+    """The speeds (up, down) of each switch's link; `found` has the smallest switch first."""
     speeds: dict[frozenset[int], tuple[float, float]] = {
         frozenset([machine]): speed for machine, speed in enumerate(own)
     }
@@ -83,7 +92,7 @@ def _speeds(found: Sequence[Switch], own: Sequence[tuple[float, float]]) -> list
 
 
 def _locals(measured: Measured) -> list[Link]:
-    """Each machine's ranks' own link; two ranks have two between them. A rank alone is taken for an average one."""
+    """The link of each machine's ranks; two of them are between two ranks. A single rank gets the median one."""
     links = [
         None if np.isnan(rate) else Link(_speed(rate), _speed(rate), _digits(max(latency, 0.0) / 2))
         for rate, latency in zip(measured.local_rate, measured.local_latency, strict=True)
@@ -111,7 +120,7 @@ def _latencies(between: Matrix, nodes: Sequence[frozenset[int]]) -> list[float]:
 
 
 def _speed(rate: float) -> float:
-    """No more digits, in bits, than a measurement has."""
+    """Round a speed, in bits per second, to the digits that a measurement has."""
     return min(max(_digits(8 * rate) / 8, SLOWEST), FASTEST)
 
 

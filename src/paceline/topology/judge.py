@@ -1,5 +1,5 @@
-"""What is slow, in sentences: a machine's links against the other machines', paths against their links, and switches
-that carry less than what is below them."""
+"""Describe what is slow in sentences: machines' links beside the others', paths beside their links, and switches that
+carry less than what is below them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from paceline.topology.tree import Node, Topology
 from paceline.topology.units import show_speed, show_time
 
 SLOW_LINK = 0.8
-"""A link below this share of the others' median is named."""
+"""A fraction: a link below this share of the others' median speed is named."""
 SLOW_MACHINE = 0.6
-"""Likewise, for what its ranks exchange with each other."""
+"""A fraction: a machine whose ranks exchange less than this share of the others' median is named."""
 MOST_PATHS = 8
-"""Slow paths are named one by one up to here."""
+"""Slow paths that are named one by one."""
 MOST_NAMES = 8
-"""Likewise, what is below a switch."""
+"""Machines below a switch that are named one by one."""
 LATE = 3.0
-"""A latency above this multiple of the others' median is named."""
+"""A factor: a latency above this multiple of the others' median is named."""
 LATE_SECONDS = 100e-6
-"""But not for less than this much more."""
+"""Seconds by which such a latency must exceed the median too."""
 BUSY = 0.25
-"""Of the time; who waits longer for a core says little of a link."""
+"""The fraction of the time that a rank may wait for a core; above it, its measurements say little about a link."""
 
 
 def findings(placement: Placement, measured: Measured) -> list[str]:
-    """One sentence for each slow link, slow machine and slow path; none if nothing is slow."""
+    """Return one sentence for each slow link, slow machine and slow path; none if nothing is slow."""
     placed = sorted(placement.topology.machines(), key=lambda one: min(placement.ranks[place] for place in one[1]))
     machines = [machine for machine, _ in placed]  # in the order of what was measured
     root = placement.topology.root
@@ -47,8 +47,10 @@ def findings(placement: Placement, measured: Measured) -> list[str]:
 
 
 def binding(topology: Topology) -> list[str]:
-    """What is slow for what it joins, as "beta's uplink (125 Mbit/s, the others' median is 500 Mbit/s)"; none where
-    links are about equal."""
+    """Return the links that are slow for what they join; none where links are about equal.
+
+    A text is such as "beta's uplink (125 Mbit/s, the others' median is 500 Mbit/s)".
+    """
     nodes = [node for node in topology.root.walk() if node.uplink is not None]
     found = []
     machines = [node for node in nodes if node.kind == "machine"]
@@ -139,7 +141,10 @@ def _late(machines: Sequence[Node]) -> list[str]:
 
 
 def slow_paths(rate: Matrix) -> list[tuple[int, int]]:
-    """Pairs of machines that get less than the one sends to others and the other receives from others."""
+    """Return the pairs (i, j) of machines with less than i sends to other machines and j receives from others.
+
+    rate: as in `Measured`.
+    """
     if len(rate) < 3:
         return []
     return _below(rate, np.minimum.outer(np.nanmax(rate, axis=1), np.nanmax(rate, axis=0)))
@@ -150,11 +155,11 @@ def _below(rate: Matrix, expected: Matrix) -> list[tuple[int, int]]:
 
 
 def _expected(root: Node, order: Sequence[str]) -> Matrix:
-    """What a pair of machines gets if all that share a switch's link use it at once; machines in this order."""
+    """The rate of each pair, with machines in `order`, if all machines below a switch use its link at once."""
     ways: dict[str, list[tuple[Node, int]]] = {}
 
     def walk(node: Node, above: list[tuple[Node, int]]) -> int:
-        """How many machines there are."""
+        """Note the links above each machine; return the number of machines."""
         if node.kind == "machine":
             ways[node.name] = [(node, 1), *above]
             return 1

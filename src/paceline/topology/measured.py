@@ -1,4 +1,4 @@
-"""What is measured between the machines of a job."""
+"""The results of measurements between the machines of a job."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Integers = npt.NDArray[np.int64]
 class Load:
     """Rounds in which each of these machines sends to one other and receives from one other, all at once.
 
-    to[r, i]: the place among `machines` of the one that machine `machines[i]` sends to in round r. rate[r, i]: bytes
-    per second that arrived there.
+    to: array of (rounds, machines) int64. In round r, machine `machines[i]` sends to machine `machines[to[r, i]]`.
+    rate: array of (rounds, machines) float64, the bytes per second that arrived there.
     """
 
     machines: tuple[int, ...]
@@ -25,7 +25,10 @@ class Load:
     rate: Matrix
 
     def carried(self, machines: Collection[int]) -> tuple[float, float]:
-        """The most bytes per second, in any round, that these sent to others together, and received from others."""
+        """Return the most bytes per second that these machines together sent to others, and received from others.
+
+        Each is the maximum over all rounds.
+        """
         inside = np.isin(self.machines, list(machines))
         out = np.where(inside & ~inside[self.to], self.rate, 0).sum(axis=1)
         into = np.where(~inside & inside[self.to], self.rate, 0).sum(axis=1)
@@ -34,13 +37,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Machines are numbered in the order of their first ranks; nan where nothing was measured.
+    """What was measured. Machines are numbered in the order of their first ranks; nan is where nothing was measured.
 
-    rate[i, j]: bytes per second from machine i to machine j, with no other pair on either's link. latency[i, j]:
-    seconds that a small message takes between ranks of the two. local_rate[i], local_latency[i]: the same between
-    ranks of machine i. loads: what they get when all send at once, first all machines, then parts of them. waited[i]:
-    seconds, of each between machines, that the first rank of machine i waited for a core; empty where nobody looked.
-    spread: by what factor rates of the same pair usually differ.
+    rate: array of (machines, machines) float64, the bytes per second from machine i to machine j. latency: array of
+    (machines, machines) float64, the seconds that a small message takes between ranks of machines i and j. local_rate,
+    local_latency: arrays of (machines,) float64, the same between ranks of a machine. loads: the rates when all send at
+    once, first all machines, then parts of them. waited: array of (machines,) float64, the fraction of the time for
+    which the first rank of each machine waited for a core; empty where that was not measured. spread: the factor by
+    which rates of the same pair usually differ.
     """
 
     rate: Matrix

@@ -1,4 +1,4 @@
-"""A tree from sets of what is below each of its nodes."""
+"""Build a tree from the sets of what is below each of its nodes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import replace
 from paceline.topology.tree import Link, Node
 
 Below = frozenset[int]
+"""The numbers of the machines, or the ranks, below a node."""
 
 
 def nest(parts: Mapping[Below, Node], switches: Sequence[tuple[Below, str, Link]]) -> tuple[Node, ...]:
-    """The outermost nodes, by the least number that is below each.
+    """Return the outermost nodes, sorted by the least number below each.
 
-    parts: what is to be joined, by the numbers that are below; no two have one in common. switches: what is below each,
-    its name and its link, the smallest first; of any two, one holds the other or they are apart.
+    parts: the nodes to be joined, by the numbers below them; these sets are disjoint. switches: (numbers below, name,
+    link) of each switch, the smallest first; any two of these sets are nested or disjoint.
     """
     nodes = dict(parts)
     for below, name, link in switches:
@@ -24,14 +25,14 @@ def nest(parts: Mapping[Below, Node], switches: Sequence[tuple[Below, str, Link]
 
 
 def numbered(node: Node, numbers: Iterator[int]) -> Node:
-    """The same with ranks named by their numbers."""
+    """Return the same node with its ranks named "rank N" by successive `numbers`."""
     if node.kind == "rank":
         return replace(node, name=f"rank {next(numbers)}")
     return replace(node, children=tuple(numbered(child, numbers) for child in node.children))
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """The name, or with a number where another node has it already, and from now on nobody else's."""
+    """Return `name`, with a number where it is in `taken` already, and add the result to `taken`."""
     number, free = 1, name
     while free in taken:
         number += 1

@@ -9,9 +9,9 @@ from paceline.topology.tree import Node, Topology
 
 
 def prune(topology: Topology, ranks: Collection[int]) -> Topology:
-    """The topology with these ranks alone, numbered anew in the same order; nodes without any are gone.
+    """Return the topology with only these ranks, renumbered in the same order, without nodes that have none of them.
 
-    Raises ValueError unless there is one.
+    Raises ValueError if none of the ranks is in the topology.
     """
     kept, _ = _pruned(topology.root, 0, frozenset(ranks))
     if kept is None:
@@ -20,7 +20,7 @@ def prune(topology: Topology, ranks: Collection[int]) -> Topology:
 
 
 def _pruned(node: Node, first: int, ranks: Collection[int]) -> tuple[Node | None, int]:
-    """What is left of the node whose first rank is `first`, and the rank that comes after it."""
+    """What is left of the node whose first rank is `first`, and the first rank after the node."""
     if node.kind == "rank":
         return (node if first in ranks else None), first + 1
     children: list[Node] = []

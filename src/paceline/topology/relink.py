@@ -1,4 +1,4 @@
-"""A network that was known, after a measurement: its links as they were found, and switches that nobody knew of."""
+"""Update a known network after a measurement: its links as they were found, and switches that were not known."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from paceline.topology.nest import Below, free_name, nest, numbered
 from paceline.topology.tree import Link, Node, Topology
 
 _NARROW = 0.99
-"""A switch's link below this share of what its children's links carry together was measured, not concluded."""
+"""A fraction. A switch's link below this share of its children's links together was measured; above it, the speed was
+only inferred from them."""
 
 
 def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placement:
-    """`known` with the link of every machine, and the switches, that a measurement of the same ranks `found`.
+    """Return `known` with the machines' links and the switches that a measurement of the same ranks `found`.
 
-    A known switch whose link hindered nobody this time keeps it, unless the machines below were seen to get more
-    together; it is gone where one that was found crosses it. What is inside of machines stays as it was.
-    loads: what was measured; machines are numbered in the order of their first ranks. Places are numbered anew.
+    A known switch whose link limited nothing this time keeps it, unless the machines below carried more together. A
+    known switch goes where a found one overlaps it without being nested. The insides of machines stay as they were.
+    loads: what was measured; machines are numbered in the order of their first ranks. Places are renumbered.
     """
     before, now = _below(known), _below(found)
     machines = sorted((ranks for ranks, node in before.items() if node.kind == "machine"), key=min)
@@ -51,7 +52,7 @@ def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placeme
 
 
 def _below(placement: Placement) -> dict[Below, Node]:
-    """Machines and switches that join some ranks to others, by these ranks; of several with the same, the lowest."""
+    """Machines and switches that join some ranks to others, by these ranks; the lowest of several with equal ranks."""
     nodes: dict[Below, Node] = {}
 
     def walk(node: Node, first: int) -> None:
@@ -81,7 +82,7 @@ def _link(known: Node, found: Node | None, carried: tuple[float, float]) -> Link
 
 
 def _carried(loads: Sequence[Load], machines: Sequence[int]) -> tuple[float, float]:
-    """The most bytes per second that these sent out and received together, 0 where that was not measured."""
+    """The most bytes per second that these machines sent out and received together; 0 where that was not measured."""
     most = [load.carried(machines) for load in loads if set(machines) <= set(load.machines)]
     return max((up for up, _ in most), default=0.0), max((down for _, down in most), default=0.0)
 

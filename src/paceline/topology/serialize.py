@@ -1,4 +1,4 @@
-"""A topology as the file that describes it."""
+"""Write a topology as the YAML file that describes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Value = TypeVar("_Value")
 
 
 def dump(topology: Topology) -> str:
-    """YAML that `parse` reads back as an equal topology, if its ranks are named by their numbers ("rank 0", …)."""
+    """Return YAML that `parse` reads back as an equal topology, if its ranks are named by number ("rank 0", …)."""
     root = topology.root
     usual = _most_common((node.uplink for node in root.walk() if node.kind == "rank" and node.uplink), LOCAL)
     fields = [("name", _text(topology.name))]
@@ -32,7 +32,7 @@ def dump(topology: Topology) -> str:
 
 
 def _entry(node: Node, usual: Link, above: float) -> yaml.Node:
-    """`above`: the burst of the parent's link, which holds here too where nothing is said."""
+    """`above`: the burst in seconds of the parent's link, which a node inherits unless it has its own."""
     assert node.uplink is not None
     latency = LOCAL.latency if node.kind == "socket" else NETWORK_LATENCY
     own = [("uplink", _speeds(node.uplink)), *_time("latency", node.uplink.latency, latency)]
@@ -46,7 +46,7 @@ def _entry(node: Node, usual: Link, above: float) -> yaml.Node:
 
 
 def _inside(node: Node, usual: Link, burst: float) -> _Fields:
-    """What is below a node: a number of ranks, or entries for all children."""
+    """The fields for what is below a node: a number of ranks, or entries for all children."""
     if all(child.kind == "rank" and child.uplink == node.children[0].uplink for child in node.children):
         return _ranks(node.children[0], len(node.children), usual)
     entries = yaml.SequenceNode("tag:yaml.org,2002:seq", list(_children(node, usual, burst)), flow_style=False)

@@ -1,4 +1,4 @@
-"""Slurm's topology.conf (its plugin topology/tree) as a topology.
+"""Read Slurm's topology.conf (its plugin topology/tree) as a topology.
 
     SwitchName=leaf1 Nodes=tux[0-3]
     SwitchName=leaf2 Nodes=tux[4-7]
@@ -32,7 +32,7 @@ class _Switch:
 
 
 def looks_like_slurm(text: str) -> bool:
-    """Whether the first line that says anything is one of topology.conf."""
+    """Return whether the first line that is neither empty nor a comment is one of topology.conf."""
     first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
     return re.match(r"\s*(switchname|blockname)\s*=", first, re.IGNORECASE) is not None
 
@@ -45,11 +45,13 @@ def parse(
     switch_uplink: float | None = None,
     local: Link = LOCAL,
 ) -> Topology:
-    """The topology of the hosts in topology.conf, or of those that `ranks` names.
+    """Return the topology of the hosts in topology.conf, or of those that `ranks` names.
 
-    ranks: how many are on each host; a mapping leaves out hosts that it lacks, and switches with no host then.
-    uplink: bytes per second of a host's link, each way. switch_uplink: of a switch's; None: as fast as all hosts below
-    it together. Raises TopologyError.
+    text: the file's content. source: its name in errors. ranks: the number of ranks on each host; hosts that a mapping
+    lacks are left out, and so are switches without a host. uplink: bytes per second of a host's link, each way.
+    switch_uplink: the same for a switch's link; None makes it as fast as all hosts below it together. local: the link
+    of each rank in its machine.
+    Raises TopologyError.
     """
     return _Reader(source, text, ranks, uplink, switch_uplink, local).topology()
 
@@ -98,7 +100,7 @@ class _Reader:
         return Topology(tops[0], Node("switch", root.name, None, root.children))
 
     def _switch(self, name: str, depth: int) -> tuple[Node | None, float]:
-        """The switch, if there is a rank below it, and the speed of all its hosts together."""
+        """The switch, or None without a rank below it, and the bytes per second of all its hosts together."""
         switch = self._switches[name]
         self._reached.add(name)
         if depth > DEEPEST:
@@ -124,7 +126,7 @@ class _Reader:
         return Node("rank", f"rank {self._count - 1}", self._local)
 
     def _parents(self) -> dict[str, str]:
-        """The switch above each switch and host; each may have one only."""
+        """The switch above each switch and host; each can have only one."""
         parents: dict[str, str] = {}
         for name, switch in self._switches.items():
             for child in (*switch.switches, *switch.nodes):
@@ -164,7 +166,7 @@ class _Reader:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each line with its number, without comments; a backslash at its end continues it."""
+    """Each statement with its first line's number, without comments; a backslash at the end of a line continues it."""
     begun, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first if begun else number

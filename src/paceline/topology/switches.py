@@ -1,19 +1,20 @@
-"""Switches between machines, from what machines get when all send at once, and from how late messages are.
+"""Find the switches between machines from the speeds at which all machines send at once, and from latencies.
 
-A link in the middle of a tree splits the machines into two sides. If it is slower than what one side can send, then
-machines of that side hinder each other when they send to the other side, and never when they send among themselves;
-and whoever they are, together they get what the link carries. So:
+A link in the middle of a tree splits the machines into two sides. If it is slower than what one side can send, the
+machines of that side slow each other down when they send to the other side, and never when they send among themselves.
+Whichever of them send, they share the speed of the link. The search therefore has three steps:
 
-1. candidates: machines that lose clearly less when they send to each other, by average linkage of what a pair loses at
-   worst of what its own links carry; with slow machines, which lose nothing anywhere, moved to where they fit;
-2. proof: of the rounds in which a side's transfers were hindered, in most of them their sum was the same, the most
-   there ever was: that is the speed of the link;
-3. what the links that were found do not explain, again; and below each of them, by rounds of its machines alone, in
-   which its own link does not count.
+1. Candidates are groups of machines that lose clearly less when they send to each other. They come from average linkage
+   of the share of its own links' speed that a pair loses at worst. Slow machines, which lose nothing anywhere, are
+   moved to the side where they fit.
+2. A candidate is proven if, in most rounds that slowed its transfers down, these had the same sum, the largest that was
+   ever seen. This sum is the speed of the link.
+3. Both steps are repeated for what the links found so far do not explain, and below each of them, in rounds of its own
+   machines, where its own link does not count.
 
-A link that never is the narrowest cannot be seen this way, and makes no difference to a plan either. Nor can one above
-a single machine be told from that machine's own. Where latencies fall into two classes, as between buildings, they show
-the sides too.
+A link that is never the narrowest cannot be seen this way, but it makes no difference to a plan either. A link above a
+single machine cannot be distinguished from that machine's own. Where latencies fall into two classes, as between
+buildings, they show the sides too.
 
 D. Rubenstein, J. Kurose, D. Towsley, "Detecting Shared Congestion of Flows via End-to-End Measurement", IEEE/ACM
 Transactions on Networking 10(3), 2002, have the idea for two flows; T. Shirai, H. Saito, K. Taura, "A Fast Topology
@@ -34,30 +35,31 @@ from paceline.topology.measured import Load, Matrix
 Flags = npt.NDArray[np.bool_]
 
 LEAST_MACHINES = 4
-"""Of which rounds can tell anything: two on each side."""
+"""The fewest machines whose rounds can show a switch: two on each side."""
 _APART = 0.1
-"""By so much of a share a group of machines must do better among themselves."""
+"""A fraction of its own links' speed: a group of machines must lose this much less among themselves."""
 _HINDERED = 0.9
-"""Transfers below this share of what the machines' own links carry are hindered."""
+"""A fraction: transfers below this share of what the machines' own links carry are slowed down by another link."""
 _USUAL = 0.6
-"""Quantile of what hindered rounds carried that is the link's speed: in some of them other links hinder more."""
+"""The quantile of the sums of slowed-down rounds that is taken for the link's speed; in some rounds other links slow
+the transfers down even more."""
 _FULL = 0.75
-"""A link that carries this share of its speed is busy: no two measurements are equal."""
+"""A fraction: a link that carries this share of its speed counts as busy, since no two measurements are equal."""
 _MOSTLY = 0.5
-"""Of what a side's transfers lose, so much must be lost when their link is busy."""
+"""A fraction: this share of what a side's transfers lose must be lost while their link is busy."""
 _NEWS = 0.25
-"""Of what a side's transfers lose, so much must be unexplained by other links."""
+"""A fraction: this share of what a side's transfers lose must be unexplained by other links."""
 _BETTER = 0.02
-"""By so much of a link's speed the sums must be explained better to move a machine to its other side."""
+"""A fraction of the link's speed by which the misfit must fall to move a machine to the other side."""
 _PROVEN, _GOOD = 0.15, 0.03
-"""Misfits up to which a split is proven, and is as good as any."""
+"""Fractions of the link's speed: the misfits up to which a split is proven, and needs no improvement."""
 _LATE_SECONDS, _LATE = 100e-6, 2.0
-"""Between sides messages take so much longer, and so many times as long, as within each."""
+"""Messages between sides must take this many seconds longer, and this many times as long, as messages within each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """Machines below one switch; bytes per second of its link, infinite where it hindered nobody."""
+    """The machines below a switch, and the bytes per second of its link; infinite where it never limited a transfer."""
 
     machines: frozenset[int]
     up: float = np.inf
@@ -66,8 +68,12 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a link, both ways: its speeds, whom it hinders (a truth value for each transfer), and how far what
-    it carried is from what it would carry if it were the only one to hinder anybody, as a share of its speed."""
+    """One side of a link.
+
+    speeds: bytes per second up and down. hinders: for each direction, whether the link slows each transfer down.
+    misfit: the mean difference between what the link carried and what it would carry if it were the only limit, as a
+    fraction of its speed.
+    """
 
     machines: frozenset[int]
     speeds: tuple[float, float]
@@ -76,9 +82,11 @@ class _Side:
 
 
 def switches(loads: Sequence[Load], alone: Matrix, latency: Matrix) -> list[Switch]:
-    """The switches whose links can be seen, the smallest first; of any two, one holds the other or they are apart.
+    """Return the switches whose links can be seen, the smallest first; any two are nested or disjoint.
 
-    alone[i, j]: what the own links of machines i and j carry from i to j. latency: seconds, nan where unknown.
+    loads: measurements with the widest first. alone: array of (machines, machines) float64, the bytes per second that
+    the own links of machines i and j carry from i to j. latency: seconds, in an array of the same shape, nan where
+    unknown.
     """
     found: list[Switch] = []
     for place, load in enumerate(loads):
@@ -94,8 +102,11 @@ def switches(loads: Sequence[Load], alone: Matrix, latency: Matrix) -> list[Swit
 
 
 def below(load: Load, alone: Matrix) -> list[Switch]:
-    """The outermost switches among the machines of `load`, and those inside of one that is too small to be measured
-    alone; `alone` is that of `switches`."""
+    """Return the outermost switches among the machines of `load`.
+
+    Switches inside one that has too few machines to be measured by itself are in the result too. alone: the array that
+    `switches` takes.
+    """
     if len(load.machines) < LEAST_MACHINES or not len(load.to):
         return []
     found: list[Switch] = []
@@ -112,7 +123,7 @@ def below(load: Load, alone: Matrix) -> list[Switch]:
 
 
 def _sides(one: Switch, machines: int) -> list[Switch]:
-    """The smaller side of the link, or both."""
+    """The smaller side of the link, or both sides if they are equally large."""
     other = Switch(frozenset(range(machines)) - one.machines, one.down, one.up)
     return [side for side in (one, other) if 2 * len(side.machines) <= machines]
 
@@ -122,13 +133,13 @@ def _nested(one: frozenset[int], other: frozenset[int]) -> bool:
 
 
 def _carried_more(one: Switch, load: Load) -> bool:
-    """Whether these machines once sent or received more than their link carries; then it is not theirs."""
+    """Whether these machines once sent or received more than the link carries, which proves that it is not theirs."""
     out, into = load.carried(one.machines)
     return out > one.up / _FULL or into > one.down / _FULL
 
 
 def _by_load(load: Load, alone: Matrix) -> Iterator[Switch]:
-    """The best proven first; then, of what these do not explain, again."""
+    """The best proven switch, then the best for what it does not explain, and so on."""
     transfers = _Transfers(load, alone)
     starts = {
         transfers.gathered(machines, min((within + beyond) / 2, within + _APART / 2))
@@ -157,18 +168,18 @@ class _Transfers:
         self.target = load.to.ravel()
         self.alone = alone[self.source, self.target]
         share = load.rate.ravel() / self.alone
-        # What sending and receiving at once costs each machine is no switch's doing.
+        # No switch is to blame for what it costs a machine to send and receive at once.
         best = [share[self.source == machine].max() for machine in range(self.machines)]
         self.alone = self.alone * min(1.0, float(np.median(best)))
         self.rate = np.minimum(load.rate.ravel(), self.alone)
         self.share = self.rate / self.alone
         self.lost = np.where(self.share < _HINDERED, 1 - self.share, 0.0)
         self.explained = np.zeros((2, len(self.lost)), bool)
-        """Hindered by a known link that they go up, or down."""
+        """For each direction, whether a known link slows each transfer down."""
         self.distances = self._distances()
 
     def _distances(self) -> Matrix:
-        """Of each pair, what the worse half of its transfers lost on average."""
+        """The mean share that the worse half of each pair's transfers lost."""
         distances = np.full((self.machines, self.machines), np.nan)
         low, high = np.minimum(self.source, self.target), np.maximum(self.source, self.target)
         for i in range(self.machines):
@@ -177,14 +188,16 @@ class _Transfers:
                 half = shares[: (len(shares) + 1) // 2]
                 if len(half):
                     distances[i, j] = distances[j, i] = 1 - half.mean()
-        # Pairs that never met count as average ones.
+        # Pairs that never exchanged anything count as average ones.
         return np.where(
             np.eye(self.machines, dtype=bool), 0.0, np.where(np.isnan(distances), np.nanmean(distances), distances)
         )
 
     def gathered(self, machines: frozenset[int], most: float) -> frozenset[int]:
-        """The smaller side, after those joined these machines who on average lose up to `most` to them: one pair may
-        have been lucky, and so taken for neighbours."""
+        """The smaller side, after machines that on average lose at most `most` to these machines have joined them.
+
+        A single pair may have been lucky and look like neighbours, so averages decide.
+        """
         inside = np.isin(np.arange(self.machines), list(machines))
         lost = self.distances @ inside / np.maximum(1, inside.sum() - inside)
         near = np.where(self.distances.max(axis=1) < _APART, inside, inside | (lost < most))
@@ -194,8 +207,10 @@ class _Transfers:
         return frozenset(map(int, np.flatnonzero(smaller)))
 
     def refined(self, machines: frozenset[int]) -> _Side:
-        """The link that splits about these machines from the others: those that never lose, slow ones mostly, are
-        moved as long as that explains the sums better."""
+        """The link that splits about these machines from the others.
+
+        Machines that never lose, which are mostly slow ones, change sides as long as that explains the sums better.
+        """
         best = self.side(machines)
         if best.misfit <= _GOOD:
             return best
@@ -209,7 +224,7 @@ class _Transfers:
             best = better
 
     def proven(self, side: _Side) -> bool:
-        """Whether machines do clearly better on their side, and the sums say that a link is why."""
+        """Whether machines lose clearly less on their own side, and the sums show that a link is the cause."""
         if not np.isfinite(min(side.speeds)) or side.misfit > _PROVEN:
             return False
         inside = np.isin(np.arange(self.machines), list(side.machines))
@@ -236,7 +251,7 @@ class _Transfers:
         hinders = crossing & busy[self.round]
         lost = np.where(crossing, self.lost, 0.0)
         unexplained = np.where(explained, 0.0, lost)
-        # Rounds in which other links hinder these transfers say nothing of this one.
+        # Rounds in which other links slow these transfers down reveal nothing about this link.
         tells = 2 * np.bincount(self.round, unexplained, self.rounds) >= np.bincount(self.round, lost, self.rounds)
         off = np.abs(carried - np.minimum(speed, wanted)) / speed
         misfit = float(off[tells].mean()) if tells.any() else 1.0
@@ -260,7 +275,7 @@ def _by_latency(latency: Matrix) -> Iterator[frozenset[int]]:
 
 
 def _clusters(distances: Matrix, method: str) -> Iterator[tuple[frozenset[int], float, float]]:
-    """Groups with two machines at least inside and outside: their own height and that of what they join into."""
+    """Clusters with at least two machines inside and outside, with their own height and that of their parent."""
     from scipy.cluster.hierarchy import linkage  # SciPy takes half a second to load
     from scipy.spatial.distance import squareform
 

@@ -1,6 +1,6 @@
 """A cluster as a tree: ranks in machines, machines under switches, every node but the root linked to its parent.
 
-The links are full duplex: what goes up does not slow what comes down. All ranks below a node share its link.
+The links are full duplex: data that go up do not slow data that come down. All ranks below a node share its link.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ Kind = Literal["switch", "machine", "socket", "rank"]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A node's link to its parent: bytes per second towards the parent (`up`) and from it (`down`), the seconds that
-    one message takes to cross it (`latency`), and in how many seconds it carries the bytes that cross it at once after
-    a pause (`burst`), as where a token bucket holds a virtual machine's link; 0 for a wire."""
+    """A node's link to its parent."""
 
     up: float
+    """Bytes per second towards the parent."""
     down: float
+    """Bytes per second from the parent."""
     latency: float = 0.0
+    """Seconds that one message takes to cross the link."""
     burst: float = 0.0
+    """Seconds of traffic that cross the link at once after a pause, as where a token bucket limits a virtual machine's
+    link; 0 for a wire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpus:
-    """How many CPUs a machine's ranks have; machines with the same `kernel`, as containers of one host, share them."""
+    """The CPUs of a machine's ranks. Machines with the same `kernel`, such as containers of one host, share them."""
 
     kernel: str
     count: int
@@ -36,7 +39,7 @@ class Cpus:
 class Node:
     """A switch, machine, socket or rank; `uplink` is None for the root only, `children` is empty for ranks only.
 
-    cpus: of a machine of a job; elsewhere they are not known, and each rank counts as having one.
+    cpus: the CPUs of a machine of a running job. They are None elsewhere, and each rank then counts as having a CPU.
     """
 
     kind: Kind
@@ -46,14 +49,14 @@ class Node:
     cpus: Cpus | None = None
 
     def walk(self) -> Iterator[Node]:
-        """This node and all below it, parents first, in order."""
+        """Yield this node and all below it, parents first, in order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def size(self) -> int:
-        """How many ranks are at or below this node."""
+        """The number of ranks at or below this node."""
         return 1 if self.kind == "rank" else sum(child.size for child in self.children)
 
 
@@ -66,11 +69,11 @@ class Topology:
 
     @property
     def world(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return self.root.size
 
     def machines(self) -> Iterator[tuple[Node, range]]:
-        """Every machine with its ranks."""
+        """Yield every machine with its ranks."""
         first = 0
         for node in self.root.walk():
             if node.kind == "machine":

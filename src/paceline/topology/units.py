@@ -6,14 +6,14 @@ import re
 from fractions import Fraction
 
 SLOWEST, FASTEST = 0.125, 1.25e17
-"""Bytes per second that a link may have: 1 bit/s to 10^18 bit/s."""
+"""Bytes per second that a link can have: 1 bit/s to 10^18 bit/s."""
 LONGEST = 60.0
-"""Seconds that one crossing of a link may take."""
+"""Seconds that one crossing of a link can take."""
 
 _NUMBER = r"([0-9]{1,40}(?:\.[0-9]{0,40})?)(e[+-]?[0-9]{1,3})?"
 _SPEED = re.compile(_NUMBER + r"\s*(?:([kmgt])(i?))?(bits?|b)(?:/s|/sec|ps)", re.IGNORECASE)
 _SHORT = re.compile(_NUMBER + r"\s*([kKmMgGtT])(?:[bB]it|bE|b|)")
-"""As tc, ethtool and vendors have it: 500mbit, 100G, 25GbE; always bits per second."""
+"""A speed as tc, ethtool and vendors write it: 500mbit, 100G, 25GbE; always bits per second."""
 _TIME = re.compile(_NUMBER + r"\s*(ns|us|µs|μs|ms|s)(?:ec)?")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {unit: Fraction(1, 1000**power) for power, unit in enumerate(("s", "ms", "us", "ns"))}
@@ -22,7 +22,10 @@ _SPEED_UNITS = {f"{prefix}bit/s": Fraction(1000**power, 8) for power, prefix in 
 
 
 def parse_speed(text: str) -> float:
-    """Bytes per second. "b" and "bit" are bits, "B" is bytes; raises ValueError with what would be right."""
+    """Return the bytes per second of a text such as "500 Mbit/s"; "b" and "bit" are bits, "B" is bytes.
+
+    Raises ValueError, which says what would be right.
+    """
     if found := _SHORT.fullmatch(text.strip()):
         unit = Fraction(1000 ** _POWERS[found[3].lower()], 8)
     elif found := _SPEED.fullmatch(text.strip()):
@@ -37,7 +40,7 @@ def parse_speed(text: str) -> float:
 
 
 def parse_time(text: str) -> float:
-    """Seconds; raises ValueError with what would be right."""
+    """Return the seconds of a text such as "50 us". Raises ValueError, which says what would be right."""
     if text.strip() == "0":
         return 0.0
     found = _TIME.fullmatch(text.strip())
@@ -50,17 +53,17 @@ def parse_time(text: str) -> float:
 
 
 def show_speed(speed: float) -> str:
-    """Bytes per second in bits, rounded for reading: "500 Mbit/s"."""
+    """Return bytes per second as a text in bits, rounded for reading: "500 Mbit/s"."""
     return _rounded(Fraction(speed), _SPEED_UNITS, 3)
 
 
 def show_time(seconds: float) -> str:
-    """Seconds, rounded for reading: "50 us"."""
+    """Return seconds as a text, rounded for reading: "50 us"."""
     return _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("ns", "us", "ms", "s")}, 3)
 
 
 def write_speed(speed: float) -> str:
-    """A text that `parse_speed` reads back as exactly this."""
+    """Return a text that `parse_speed` reads back as exactly these bytes per second."""
     for digits in (6, 15):
         if parse_speed(text := _rounded(Fraction(speed), _SPEED_UNITS, digits)) == speed:
             return text
@@ -68,7 +71,7 @@ def write_speed(speed: float) -> str:
 
 
 def write_time(seconds: float) -> str:
-    """A text that `parse_time` reads back as exactly this."""
+    """Return a text that `parse_time` reads back as exactly these seconds."""
     for digits in (6, 15):
         text = _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("us", "ms", "s")}, digits)
         if parse_time(text) == seconds:
@@ -81,7 +84,7 @@ def _value(found: re.Match[str]) -> Fraction:
 
 
 def _rounded(value: Fraction, units: dict[str, Fraction], digits: int) -> str:
-    """In the largest of the units, which ascend, that leaves at least 1 before the point."""
+    """Write the value in the largest of the units that leaves at least 1 before the point; the units ascend."""
     for name in reversed(units):
         number = f"{float(value / units[name]):.{digits}g}"
         if float(number) >= 1:

@@ -1,4 +1,4 @@
-"""The backward pass that torch's autograd has recorded, as a graph: each parameter's gradient is all-reduced.
+"""Turn the backward pass that torch's autograd recorded into a graph in which each parameter's gradient is all-reduced.
 
 torch knows this graph only after a forward pass, so a program takes it from its first step and keeps the scheme.
 """
@@ -16,9 +16,10 @@ from paceline.order.number import order
 
 
 def graph(outputs: Tensor | Iterable[Tensor], parameters: Iterable[tuple[str, Tensor]], op: str = "sum") -> Graph:
-    """What `backward()` of the outputs executes; `parameters` as `model.named_parameters()`, all-reduced by name.
+    """Return the graph that `backward()` of the outputs executes.
 
-    A parameter that the outputs do not depend on is not in it. Raises ValueError for outputs without a graph.
+    parameters: (name, parameter) as from `model.named_parameters()`; their gradients are all-reduced under these names.
+    Parameters on which the outputs do not depend are left out. Raises ValueError for outputs without a grad_fn.
     """
     tensors = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     roots = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
@@ -58,9 +59,11 @@ def model_scheme(
     op: str = "sum",
     prefix: str = "",
 ) -> Scheme:
-    """How the gradients of a model go together, by the names of `model.named_parameters()` after the prefix.
+    """Return the fusion scheme for the gradients of a model.
 
-    The requests of paceline.horovod.torch's DistributedOptimizer have the prefix "allreduce.".
+    A gradient's name is `prefix` and its parameter's name in `model.named_parameters()`; the requests of
+    paceline.horovod.torch's DistributedOptimizer have the prefix "allreduce.". fusion_bytes: bytes of a fusion buffer.
+    Raises ValueError for outputs without a grad_fn.
     """
     named = ((f"{prefix}{name}", parameter) for name, parameter in model.named_parameters())
     found = graph(outputs, named, op)

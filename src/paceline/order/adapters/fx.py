@@ -1,4 +1,7 @@
-"""torch.fx and torch.export graphs, with the collectives in them: torch.distributed's operators, and SyncBatchNorm."""
+"""Turn torch.fx and torch.export graphs into plain graphs.
+
+Their collectives are torch.distributed's operators and SyncBatchNorm.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _KINDS = {
     "scatter": "scatter",
     "barrier": "barrier",
 }
-"""Operators by their names without the marks of being in place or coalesced."""
+"""The kind of each operator, by its name without the marks of operators that work in place or are coalesced."""
 _WAIT = "wait_tensor"
 
 
@@ -39,21 +42,23 @@ class Traced(Protocol):
     """A torch.fx.GraphModule or a torch.export.ExportedProgram."""
 
     @property
-    def graph(self) -> fx.Graph: ...
+    def graph(self) -> fx.Graph:
+        """The traced operations, in program order."""
+        ...
 
 
 def graph(traced: Traced) -> Graph:
-    """What one call executes, in program order; collectives have the names of their nodes.
+    """Return the graph that one call executes, in program order; collectives have the names of their nodes.
 
-    Beside its inputs, a node needs whoever wrote into one of them before it. The program runs in order and does nothing
-    while it waits, so a collective also needs the last wait before it (wait_tensor, or a collective that waits itself):
-    two that a wait divides can't be fused, although no data goes from one to the other.
+    Beside its inputs, a node needs the last node that wrote into one of them. The program runs in order and does
+    nothing while it waits, so a collective also needs the last wait before it (wait_tensor, or a collective that waits
+    by itself): two collectives with a wait between them cannot be fused, although no data flows between them.
     """
     nodes: list[Node] = []
     edges: list[tuple[int, int]] = []
     place: dict[fx.Node, int] = {}
-    memory: dict[fx.Node, fx.Node] = {}  # of each value the one that it may be a view of
-    written: dict[fx.Node, int] = {}  # by memory, who wrote there last
+    memory: dict[fx.Node, fx.Node] = {}  # for each value, the value that it may be a view of
+    written: dict[fx.Node, int] = {}  # for each memory, the node that last wrote there
     wait: int | None = None
     for index, node in enumerate(traced.graph.nodes):
         place[node] = index
@@ -82,7 +87,7 @@ def _operator(node: fx.Node) -> str:
 
 
 def _waits_itself(node: fx.Node) -> bool:
-    """True for all that is not functional: SyncBatchNorm, and calls of torch.distributed, whose wait is not traced."""
+    """Whether it is not functional: SyncBatchNorm, or a call of torch.distributed, whose wait is not traced."""
     return node.op == "call_module" or (
         isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "c10d"
     )
@@ -105,7 +110,7 @@ def _collective(node: fx.Node, traced: Traced) -> Collective | None:
 
 
 def _sync_batch_norm(node: fx.Node, traced: Traced) -> Collective | None:
-    """Mean, deviation and count of each rank, gathered: torch's own, and paceline.horovod.torch's as a leaf."""
+    """The all-gather of each rank's mean, deviation and count, in torch's SyncBatchNorm or paceline.horovod.torch's."""
     module = traced.get_submodule(str(node.target)) if isinstance(traced, nn.Module) else None
     if not isinstance(module, _BatchNorm) or type(module).__name__ != "SyncBatchNorm":
         return None
@@ -115,14 +120,14 @@ def _sync_batch_norm(node: fx.Node, traced: Traced) -> Collective | None:
 
 
 def _arguments(node: fx.Node) -> Iterator[tuple[str, Any]]:
-    """Arguments of an operator by their names."""
+    """The arguments of an operator with their names."""
     assert isinstance(node.target, torch._ops.OpOverload)
     yield from zip((one.name for one in node.target._schema.arguments), node.args, strict=False)
     yield from node.kwargs.items()
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """What tracing knows of the tensors in an argument."""
+    """The tensors in an argument, as far as tracing knows them."""
     if isinstance(value, fx.Node):
         found = value.meta.get("val")
         yield from [found] if isinstance(found, torch.Tensor) else ()
@@ -132,7 +137,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _viewed(node: fx.Node) -> fx.Node | None:
-    """The input that the outcome may be a view of. Of an operator its schema tells, of anything else take the first."""
+    """The input of which the result may be a view: by the schema of an operator, else the first input."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return next(iter(node.all_input_nodes), None)
     schema = node.target._schema
