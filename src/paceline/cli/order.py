@@ -1,4 +1,4 @@
-"""`paceline order`: in which order the ranks would issue a graph's collectives, and what would go together."""
+"""`paceline order` shows the order in which ranks would issue a graph's collectives, and which would be fused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command(
 
 
 def document(graph: Graph, ordered: Order, found: Scheme) -> dict[str, object]:
-    """All of it for programs; `after` is the highest id that a collective needs, or None."""
+    """Return the result for programs. `after` is the highest id that a collective depends on, or None."""
     nodes, edges = executed(graph, ordered)
     items = (graph.collectives[node] for node in ordered.nodes)
     return {

@@ -1,4 +1,4 @@
-"""`paceline plan`: what an all-reduce does to a network, before anybody runs it."""
+"""`paceline plan` predicts what an all-reduce does to a network before any job runs it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def command(
 
 
 def row(cost: Cost, bound: Bound) -> dict[str, Any]:
-    """One algorithm for programs: seconds, and bytes of the whole all-reduce by link and direction."""
+    """Return one algorithm's result for programs: seconds, and the bytes of the whole all-reduce by link."""
     return {
         "algorithm": cost.algorithm,
         "bytes": cost.nbytes,

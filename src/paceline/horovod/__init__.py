@@ -12,8 +12,9 @@ from typing import Any
 __all__ = ["run"]
 
 __version__ = "0.28.1"
-"""The release of Horovod that this API implements, for scripts that compare it. Paceline's own version is
-`paceline.__version__`.
+"""The release of Horovod that this API implements, for scripts that compare it.
+
+Paceline's own version is `paceline.__version__`.
 """
 
 

@@ -121,9 +121,7 @@ def exchange(rank: int, size: int, gradient: NDArray[Any]) -> Exchange:
 
 
 def gather(gradient: NDArray[Any]) -> Exchange:
-    """Combine the gradients where some ranks may no longer take part: every rank receives all gradients and combines
-    them.
-    """
+    """Combine the gradients where some ranks no longer take part: every rank receives and combines all gradients."""
     rows = yield Gather(gradient)
     return adasum(list(rows.reshape(-1, gradient.size)))
 

@@ -52,8 +52,9 @@ class Course:
         return self._over.is_set()
 
     def wait(self) -> None:
-        """Wait until the exchange has ended; each step has the coordinator's timeout. Raises the error of the step that
-        failed.
+        """Wait until the exchange has ended; each step has the coordinator's timeout.
+
+        Raises the error of the step that failed.
         """
         self._over.wait()
         if self._error is not None:

@@ -18,9 +18,7 @@ Started = TypeVar("Started", "Request", "Request | Course")
 
 
 class CompletedCalls:
-    """Counts the calls, on any process set, that this program knows to have ended because it waited for them or polled
-    them.
-    """
+    """Counts the calls that this program knows to have ended because it waited for them or polled them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -44,8 +42,9 @@ class Channel:
         self._lock = threading.Lock()
 
     def name(self, kind: str, given: str | None) -> str:
-        """Return the request's name. Unnamed requests of one kind are numbered; all ranks must make them in the same
-        order.
+        """Return the request's name.
+
+        Unnamed requests of one kind are numbered; all ranks must make them in the same order.
         """
         if given is not None:
             return f"{kind}.{given}"

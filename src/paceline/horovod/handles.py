@@ -65,8 +65,9 @@ class Handles:
             return handle
 
     def poll(self, handle: int) -> bool:
-        """Return whether the call has ended. Raises ValueError for a handle that is unknown or was already
-        synchronized.
+        """Return whether the call has ended.
+
+        Raises ValueError for a handle that is unknown or was already synchronized.
         """
         pending = self._pending.get(handle)
         if pending is None:

@@ -20,8 +20,9 @@ def from_text(text: str) -> Slots:
 
 
 def from_file(path: Path) -> Slots:
-    """Parse a file with a line `host slots=2` for each host. Raises ValueError for an unreadable file or any other
-    line.
+    """Parse a file with a line `host slots=2` for each host.
+
+    Raises ValueError for an unreadable file or any other line.
     """
     try:
         lines = path.read_text().splitlines()

@@ -48,9 +48,7 @@ WITHOUT_EFFECT = {
 REFUSED = {
     "use_jsrun": "use jsrun itself, with MASTER_ADDR set to rank 0's host",
 }
-"""The options that are refused, because ignoring them would start another job than the one asked for, with what to do
-instead.
-"""
+"""The options that are refused because the job would not be the one asked for, with what to do instead."""
 
 
 def flag(name: str) -> str:

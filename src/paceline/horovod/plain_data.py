@@ -123,8 +123,9 @@ def sizes(header: bytes) -> list[int]:
 
 
 def unpack(header: bytes, blobs: Sequence[Blob], kinds: Iterable[Kind] = ()) -> Any:
-    """Return the object again; its arrays share the memory of the blobs. Raises ValueError for a header with an unknown
-    tag.
+    """Return the object again; its arrays share the memory of the blobs.
+
+    Raises ValueError for a header with an unknown tag.
     """
     by_tag = {kind.tag: kind for kind in (*KINDS, *kinds)}
 

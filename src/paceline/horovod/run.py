@@ -1,5 +1,4 @@
-"""`python -m paceline.horovod.run -np 4 python train.py` runs a job with horovodrun's options, on one host or several.
-"""
+"""`python -m paceline.horovod.run -np 4 python train.py` runs a job with horovodrun's options."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_he
 from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, check, flag, output_folder, parser
 from paceline.horovod.rank_layout import rank_variables
 from paceline.launch.job import Job
-from paceline.launch.run import Request, run, say, watch
+from paceline.launch.run import LaunchRequest, run, say, watch
 from paceline.launch.stderr import Collector
 from paceline.launch.supervise import Signals
 
@@ -75,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     from paceline.launch.arguments import Arguments
 
     arguments = Arguments((), ("--no-python",), tuple(options.command))
-    request = Request(arguments, str(ranks), direct=True, told=tuple(rank_variables(everyone)))
+    request = LaunchRequest(arguments, str(ranks), direct=True, extra_env=tuple(rank_variables(everyone)))
     return run(request, env, available())
 
 
@@ -87,7 +86,7 @@ def _watch(make: Callable[[Collector], Job]) -> int:
 
 
 def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], collector: Collector) -> Job:
-    from paceline.launch.multi_host import SpreadJob, Starter, new_mark
+    from paceline.launch.multi_host import MultiHostJob, Starter, new_mark
     from paceline.launch.remote import Ssh
 
     env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
@@ -95,7 +94,7 @@ def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], 
     address = "127.0.0.1" if far is None else own_address(options, far)
     starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
     say(f"{len(hosts)} ranks on {', '.join(f'{host}:{hosts.count(host)}' for host in dict.fromkeys(hosts))}")
-    return SpreadJob(
+    return MultiHostJob(
         starter, hosts, is_here, address, new_mark(), collector, output_folder(options), rank_variables(hosts)
     )
 

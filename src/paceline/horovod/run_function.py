@@ -148,7 +148,12 @@ def _collect(ranks: int, call: int, env: Mapping[str, str], output: Path | None)
         answers = [pipe.fileno() for pipe in theirs]
         program = [sys.executable, "-m", called.__name__, str(call), ",".join(map(str, answers))]
         job = _Ranks(
-            ranks, program, env, output=output, told=rank_variables(["localhost"] * ranks), descriptors=(call, *answers)
+            ranks,
+            program,
+            env,
+            output=output,
+            extra_env=rank_variables(["localhost"] * ranks),
+            descriptors=(call, *answers),
         )
         with job:
             for pipe in theirs:

@@ -27,8 +27,9 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raise ImportError if the API `ext_name`, such as "horovod.torch", is not available. The other arguments are
-    ignored.
+    """Raise ImportError if the API `ext_name`, such as "horovod.torch", is not available.
+
+    The other arguments are ignored.
     """
     name = ext_name.removeprefix("horovod.")
     if not extension_available(name):
@@ -119,8 +120,9 @@ def is_iterable(x: Any) -> bool:
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Return whether a version is at least this release, given as major.minor.patch. Raises ValueError for invalid
-    versions.
+    """Return whether a version is at least this release, given as major.minor.patch.
+
+    Raises ValueError for invalid versions.
     """
     for text in (ver, target):
         if not isinstance(text, str):

@@ -14,7 +14,7 @@ from paceline.horovod.driver.store import DriverStore, broken_key, change_key, r
 from paceline.horovod.hosts import Slots
 from paceline.launch import tree
 from paceline.launch.job import Command, Ended
-from paceline.launch.prefixed_output import HeardJob
+from paceline.launch.prefixed_output import PrefixedOutputJob
 from paceline.launch.run import say
 from paceline.launch.stderr import Collector
 
@@ -31,7 +31,7 @@ class Source(Protocol):
         ...
 
 
-class ElasticJob(HeardJob):
+class ElasticJob(PrefixedOutputJob):
     """A job whose processes come and go; `poll` advances it.
 
     It ends when one rank has ended successfully and all others have ended too, or when `rounds` decides that it cannot
@@ -69,8 +69,9 @@ class ElasticJob(HeardJob):
             raise
 
     def poll(self) -> int | None:
-        """Handle what has happened since the last call, and act on it. Returns the exit code once the job has ended,
-        else None.
+        """Handle what has happened since the last call, and act on it.
+
+        Returns the exit code once the job has ended, else None.
         """
         now = time.monotonic()
         self._see_ends(now)
@@ -93,8 +94,9 @@ class ElasticJob(HeardJob):
         super().send_signal(number)
 
     def terminate(self, grace: float = _LEAVING_SECONDS) -> list[int]:
-        """End the job as `Job.terminate` does; no further workers are started. grace: seconds until the workers are
-        killed.
+        """End the job as `Job.terminate` does; no further workers are started.
+
+        grace: seconds until the workers are killed.
         """
         self._closing = True
         return super().terminate(grace)
@@ -158,7 +160,7 @@ class ElasticJob(HeardJob):
         self.failures.clear()  # the job continues without these workers
         for seat in form.seats:
             self._ranks[seat.worker] = seat.rank
-            self.call(seat.worker, seat.rank)
+            self.set_rank(seat.worker, seat.rank)
             place = {"rank": seat.rank, "size": len(form.seats), "round": form.number, "sync": form.sync}
             local = {"local_rank": seat.local_rank, "local_size": seat.local_size}
             self._store.drop(seats_prefix(seat.worker))

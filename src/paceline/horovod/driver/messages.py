@@ -83,8 +83,9 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Report that a round has been waiting for some time. what: what it waits for. seconds: the longest time left to
-    wait.
+    """Report that a round has been waiting for some time.
+
+    what: what it waits for. seconds: the longest time left to wait.
     """
 
     what: str

@@ -77,8 +77,9 @@ class DriverStore(SharedStore):
         return OK, ""
 
     def set(self, key: str, value: bytes) -> None:
-        """Set a key as any store does, or put a worker's message into `inbox`. Raises RendezvousError for a malformed
-        message.
+        """Set a key as any store does, or put a worker's message into `inbox`.
+
+        Raises RendezvousError for a malformed message.
         """
         kind, _, worker = key.partition("/")
         if kind == "ask":

@@ -62,8 +62,9 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Combine `tensor` over the ranks into a new tensor; see `allreduce_async`. Its gradient is combined in the same
-    way.
+    """Combine `tensor` over the ranks into a new tensor; see `allreduce_async`.
+
+    Its gradient is combined in the same way.
     """
     compressed, context = compression.compress(tensor)
     chosen = ops.chosen(op, average)

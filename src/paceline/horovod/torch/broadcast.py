@@ -36,8 +36,9 @@ def broadcast_async_(
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """Return the tensor of `root_rank` on every rank. The root's gradient is the average of all ranks'; others get
-    zeros.
+    """Return the tensor of `root_rank` on every rank.
+
+    The root's gradient is the average of all ranks'; others get zeros.
     """
     result: Tensor = _Broadcast.apply(tensor, root_rank, name, process_set)
     return result

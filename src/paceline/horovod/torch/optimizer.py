@@ -82,9 +82,7 @@ def DistributedOptimizer(
 
 
 class GradientOptimizer(torch.optim.Optimizer):
-    """A base class that is put before the optimizer's own class; its hooks submit gradients, and its `step` waits for
-    them.
-    """
+    """A base class, put before the optimizer's own, whose hooks submit gradients and whose `step` waits for them."""
 
     def attach(
         self,
@@ -222,9 +220,7 @@ class GradientOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """A context in which `step` does not wait for gradients, for example to clip them between `synchronize()` and
-        `step`.
-        """
+        """A context in which `step` does not wait for gradients, for example to clip them after `synchronize()`."""
         self._skip = True
         try:
             yield

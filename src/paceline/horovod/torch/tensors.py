@@ -30,8 +30,9 @@ def movable(tensor: Tensor) -> None:
 
 
 def rows_of(tensor: Tensor, call: str) -> int:
-    """Return the length of the first dimension, along which `call` splits and concatenates. Raises ValueError for a
-    scalar.
+    """Return the length of the first dimension, along which `call` splits and concatenates.
+
+    Raises ValueError for a scalar.
     """
     movable(tensor)
     if tensor.dim() == 0:
@@ -48,9 +49,7 @@ def in_host(tensor: Tensor) -> Tensor:
 
 
 def rows_in_host(tensor: Tensor) -> Tensor:
-    """Return what `in_host` returns; if the rows have no elements, one element for each row, so that they can be
-    counted.
-    """
+    """Return what `in_host` returns; rows without elements get one element each, so that they can be counted."""
     return in_host(tensor) if tensor.shape[1:].numel() else torch.zeros(tensor.shape[0], dtype=tensor.dtype)
 
 
@@ -67,7 +66,9 @@ def bring_back(memory: Tensor, target: Tensor) -> Tensor:
 
 
 def scale(memory: Tensor, factor: float) -> Tensor:
-    """Multiply integers in place, in float64 and rounding towards zero as Horovod does; the engine scales only floats.
+    """Multiply integers in place, in float64 and rounding towards zero as Horovod does.
+
+    The engine scales only floating-point numbers.
     """
     return memory if factor == 1.0 else memory.copy_(memory.double() * factor)
 

@@ -27,9 +27,7 @@ class ElasticSampler(Sampler[int]):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Start an epoch. Call it at the end of the previous one, so that an epoch that is resumed does not start
-        again.
-        """
+        """Start an epoch. Call it at the end of the previous one, so that a resumed epoch does not start again."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
