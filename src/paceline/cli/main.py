@@ -28,11 +28,11 @@ _COMMANDS = {
     ),
     "bench": (
         "paceline.bench.command",
-        "Measure collectives, and what they cost others, beside other systems in the same run.",
+        "Measure collectives and what they cost other processes, with other systems in the same run.",
     ),
     "lab": (
         "paceline.cli.lab",
-        "A cluster on this machine, with the links of a topology file: run a command on each of its machines.",
+        "Make a cluster on this machine from a topology file, and run a command on each of its machines.",
     ),
     "demo": (
         "paceline.cli.demo",
@@ -48,7 +48,7 @@ _COMMANDS = {
     ),
     "order": (
         "paceline.cli.order",
-        "The order in which ranks would issue a graph's collectives, and what would go together.",
+        "Show the order in which ranks would issue a graph's collectives, and which would be fused.",
     ),
     "report": (
         "paceline.cli.report",

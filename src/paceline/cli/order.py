@@ -27,7 +27,7 @@ def command(
         typer.Option("--json", metavar="FILE", help="Write ids and buffers to this file.", callback=writable),
     ] = None,
 ) -> int:
-    """Order the collectives of a computation graph, and say which go together in one fusion buffer and why no more."""
+    """Order the collectives of a computation graph, and show which share a fusion buffer and why no more do."""
     try:
         fusion_bytes = parse_bytes(fusion)
         graph = read(file)

@@ -34,7 +34,7 @@ def command(
     algorithm: Annotated[
         str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}. [default: what Paceline would choose]")
     ] = "",
-    compare: Annotated[bool, typer.Option("--compare", help="All algorithms beside each other.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare all algorithms.")] = False,
     svg: Annotated[
         Path | None,
         typer.Option(

@@ -147,9 +147,9 @@ def run_fn(func: Callable[..., T], reset: Callable[[], None]) -> Callable[..., T
                     worker.behind = True
                 elif isinstance(error.__cause__, PeerLost):
                     raise RuntimeError(
-                        f"{error}. The job cannot go on without it, and nothing in it starts that rank again: "
-                        "python -m paceline.horovod.run --min-np N goes on with at least N ranks, and "
-                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, which go on "
+                        f"{error}. The job cannot continue without it, and nothing in it starts that rank again: "
+                        "python -m paceline.horovod.run --min-np N continues with at least N ranks, and "
+                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, which continue "
                         "from what the script wrote to disk"
                     ) from error
                 synchronise = True
