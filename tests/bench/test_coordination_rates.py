@@ -10,7 +10,7 @@ import pytest
 from benched import bench
 
 from paceline.bench.coordination import measure
-from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Seen, Way, divided
+from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Measurements, Method, divided
 from paceline.bench.ranks.input_worker import InputWorker
 from paceline.bench.ranks.named import Training
 from paceline.cpu.partition import parse
@@ -18,19 +18,19 @@ from paceline.cpu.partition import parse
 OPTIONS = {"model": "two", "gradients": json.dumps([["a", 5], ["b", 7]]), "units": "3", "input_units": "1"}
 
 
-@pytest.mark.parametrize("way", ["known", "board", "graph", "cycle"])
-def test_wrong_sums_are_counted(way, monkeypatch):
+@pytest.mark.parametrize("method", ["known", "board", "graph", "cycle"])
+def test_wrong_sums_are_counted(method, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
         monkeypatch.setenv(name, str(value))
-    one = Training({**OPTIONS, "way": way, "wait": "yield", "fusion_bytes": "1024"}, timeout=60)
+    one = Training({**OPTIONS, "method": method, "wait": "yield", "fusion_bytes": "1024"}, timeout=60)
     try:
         reply = one.do_train(1, 2)
         assert reply["wrong"] == 0
-        assert way == "known" or sorted(reply["ready"]) == ["a", "b"]
+        assert method == "known" or sorted(reply["ready"]) == ["a", "b"]
         answers = one.do_answer(3).get("answers", [])
-        assert len(answers) == (0 if way == "known" else 3)
+        assert len(answers) == (0 if method == "known" else 3)
         assert all(handed_in <= issued for handed_in, issued in answers)
         fill = one._gradients[0]
 
@@ -62,8 +62,13 @@ def test_ratios_are_taken_round_by_round():
     class Session:
         ranks = 2
 
-    steps = {ALONE: [1.0, 1.0, 2.0], KNOWN: [2.0, 4.0, 2.0], BASELINE: [4.0, 4.0, 8.0], Way("board"): [1.0, 4.0, 3.0]}
-    found = [Seen(Session(), way, list(times), list(times), list(times)) for way, times in steps.items()]
+    steps = {
+        ALONE: [1.0, 1.0, 2.0],
+        KNOWN: [2.0, 4.0, 2.0],
+        BASELINE: [4.0, 4.0, 8.0],
+        Method("board"): [1.0, 4.0, 3.0],
+    }
+    found = [Measurements(Session(), method, list(times), list(times), list(times)) for method, times in steps.items()]
     rows = {row.policy: row for row in measure.rows(found, "model")}
     assert rows["board"].to_cycle == 0.375
     assert rows["board"].overhead_percent == 0.0
@@ -72,7 +77,7 @@ def test_ratios_are_taken_round_by_round():
 
 
 def test_the_last_rank_to_be_ready_and_the_last_to_issue_count():
-    seen = Seen(None, Way("board"))
+    seen = Measurements(None, Method("board"))
     reply = {"seconds": 1.0, "exposed_seconds": 0.5, "cpu_seconds": 1.0, "wrong": 0, "background_cpu_ns": 4e6}
     reply |= {"oversleep_ns": 3000, "sleeps": 2}
     measure._note(seen, [{**reply, "ready": {"a": [100, 500]}}, {**reply, "ready": {"a": [300, 450]}}], 2)
@@ -96,7 +101,9 @@ def test_policies_through_the_command_line(tmp_path):
     done = bench(*words, "--json", file, seconds=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
-    assert [(row["policy"], row["wait"]) for row in rows] == [(way.policy, way.wait) for way in measure.WAYS]
+    assert [(row["policy"], row["wait"]) for row in rows] == [
+        (method.policy, method.wait) for method in measure.METHODS
+    ]
     for row in rows:
         assert row["wrong"] == 0
         assert (row["model"], row["ranks"]) == ("GoogLeNet", 2)

@@ -21,14 +21,14 @@ def test_the_network_is_the_same_each_time():
     assert all(torch.equal(one, other) for one, other in same)
 
 
-@pytest.mark.parametrize("way", ["alone", "silent"])
-def test_wrong_gradients_are_counted(way, monkeypatch):
+@pytest.mark.parametrize("method", ["alone", "silent"])
+def test_wrong_gradients_are_counted(method, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     for name, value in {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
         monkeypatch.setenv(name, str(value))
     threads = torch.get_num_threads()
-    one = training.Training({"way": way, "batch": "2", "pixels": "32"}, timeout=60)
+    one = training.Training({"method": method, "batch": "2", "pixels": "32"}, timeout=60)
     try:
         assert one.do_check() == {"wrong": 0, "bytes": 4 * 11_689_512}
         one._parameters[-1].register_hook(lambda gradient: 2 * gradient)
@@ -40,11 +40,11 @@ def test_wrong_gradients_are_counted(way, monkeypatch):
 
 def test_rates_are_compared_round_by_round():
     class Session:
-        def __init__(self, way):
-            self.system, self.ranks = measure.system(way, 16), 2
+        def __init__(self, method):
+            self.system, self.ranks = measure.system(method, 16), 2
 
     times = {"alone": [1.0, 2.0, 4.0], "silent": [1.0, 4.0, 8.0], "gloo": [2.0, 5.0, 8.0]}
-    found = [measure.Rates(Session(way), 1000, 0, spent, spent) for way, spent in times.items()]
+    found = [measure.Rates(Session(method), 1000, 0, spent, spent) for method, spent in times.items()]
     rows = measure.rows(found, batch=16, steps=3)
     assert [row.to_alone for row in rows] == [1.0, 0.5, 0.5]
     assert [row.to_silent for row in rows] == [2.0, 1.0, 0.8]
@@ -59,7 +59,7 @@ def test_rows_through_the_command_line(tmp_path):
     done = bench("ddp", "--batch", 1, "--rounds", 3, "--steps", 1, "--json", file, seconds=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
-    assert [row["system"] for row in rows] == list(measure.WAYS) == list(training.WAYS)
+    assert [row["system"] for row in rows] == list(measure.METHODS) == list(training.METHODS)
     for row in rows:
         assert row["wrong"] == 0
         assert row["bytes"] == 4 * 11_689_512

@@ -17,7 +17,7 @@ from benched import bench, command
 
 from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
-from paceline.bench.run import Request, run, started
+from paceline.bench.run import BenchRequest, run, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.systems import System
 from paceline.cpu.budget import available
@@ -138,7 +138,7 @@ def test_the_limit_is_for_float32_sums_only():
     for words in (("all_gather",), ("all_reduce", "--dtype", "float64"), ("all_reduce", "--op", "max")):
         done = bench(*words, "--paths", "none", "--limit")
         assert done.returncode == 2
-        assert "all_reduce of float32 sums only" in " ".join(done.stderr.split())
+        assert "all_reduce of float32 sums" in " ".join(done.stderr.split())
 
 
 def faulty(*names):
@@ -152,7 +152,7 @@ def faulty(*names):
 def run_faulty(systems, timeout):
     complaints = []
     works = [Work("all_reduce", "float32", "sum", 1000), Work("all_reduce", "float32", "sum", 2000)]
-    request = Request(systems, ranks=2, works=works, effort=Effort(rounds=3, calls=2), timeout=timeout)
+    request = BenchRequest(systems, ranks=2, works=works, effort=Effort(rounds=3, calls=2), timeout=timeout)
     return run(request, os.environ, complaints.append, lambda text: None), complaints
 
 
@@ -167,7 +167,7 @@ def test_faulty_systems_are_told_apart_and_the_others_go_on():
 
 
 def test_a_system_that_hangs_is_not_waited_for():
-    with started(Request(faulty("hang"), 2, timeout=60), os.environ, pytest.fail) as (session,):
+    with started(BenchRequest(faulty("hang"), 2, timeout=60), os.environ, pytest.fail) as (session,):
         session.ask(do="prepare", collective="all_reduce", dtype="float32", op="sum", elements=8, root=0)
         session.timeout = 1.0
         with pytest.raises(SessionFailed) as failed:

@@ -14,7 +14,7 @@ import pytest
 
 from paceline.bench.ranks import wire
 from paceline.bench.ranks.segments import FOLDER, NAMES, Segments, mapped, remove
-from paceline.bench.run import Request, started
+from paceline.bench.run import BenchRequest, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.systems import System
 
@@ -83,7 +83,7 @@ def test_ranks_that_die_or_are_ended_leave_no_segment(segment, then):
     foreign = segment.with_name(f"{segment.name}_foreign")
     foreign.touch()
     try:
-        with started(Request([ranks(segment, then)], 2, timeout=DEADLINE), os.environ, pytest.fail) as (session,):
+        with started(BenchRequest([ranks(segment, then)], 2, timeout=DEADLINE), os.environ, pytest.fail) as (session,):
             session.ask(do="prepare", collective="all_reduce", dtype="float32", op="sum", elements=8, root=0)
             session.timeout = 2.0 if then == "hang" else DEADLINE
             with pytest.raises(SessionFailed):

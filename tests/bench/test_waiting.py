@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from benched import bench
 
-from paceline.bench.run import Request, started
+from paceline.bench.run import BenchRequest, started
 from paceline.bench.systems import System
 from paceline.bench.waiting import measure
 
@@ -23,8 +23,10 @@ def test_a_rank_that_spins_is_told_from_one_that_sleeps():
     complaints = []
     first, *others = sorted(os.sched_getaffinity(0))
     with (
-        started(Request([measure.busy()], 1, timeout=60), os.environ, complaints.append) as busy,
-        started(Request([alone("spin"), alone("sleep")], 2, timeout=60), os.environ, complaints.append) as sessions,
+        started(BenchRequest([measure.busy()], 1, timeout=60), os.environ, complaints.append) as busy,
+        started(
+            BenchRequest([alone("spin"), alone("sleep")], 2, timeout=60), os.environ, complaints.append
+        ) as sessions,
     ):
         found = measure.cost(sessions, busy[0], (first, [first, *others][-1]), 3, lambda text: None)
         spinning, sleeping = (measure.figures(one) for one in found)
@@ -37,7 +39,7 @@ def test_a_rank_that_spins_is_told_from_one_that_sleeps():
 
 
 def test_the_loss_is_the_median_over_the_rounds():
-    with started(Request([alone("sleep")], 2, timeout=60), os.environ, pytest.fail) as (session,):
+    with started(BenchRequest([alone("sleep")], 2, timeout=60), os.environ, pytest.fail) as (session,):
         seen = measure.Waited(session, "none", 0, [0.1, 0.2, 0.3], [0.001, 0.002, 0.003], [0.5, -0.02, 0.01])
         row = measure.figures(seen)
     assert (row.loss_percent, row.time_us, row.cpu_us) == (1.0, 200_000, 2_000)

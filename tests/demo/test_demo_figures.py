@@ -64,7 +64,7 @@ def test_verdict() -> None:
         (a_result(accuracy=0.9699), "accuracy 97.0% is below 97%"),
         (a_result(reference=2 * WEIGHT_TOLERANCE), "of gloo by 6.0e-05"),
         (a_result(alone=float("nan")), "of one process by nan"),
-        (a_result(same=False), "ranks don't hold the same weights"),
+        (a_result(same=False), "ranks do not have the same weights"),
     ):
         assert len(bad.faults()) == 1
         assert words in bad.faults()[0]

@@ -11,7 +11,7 @@ from launched import environment
 from rich.console import Console
 
 from paceline.doctor import memory, software, survey
-from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.finding import Environment, Finding
 from paceline.doctor.report import show, to_json
 from paceline.settings.settings import Settings
 from paceline.version import NEWEST_TORCH, OLDEST_TORCH
@@ -20,7 +20,7 @@ EXPECTED = (
     "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
     "blocks|large arrays|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
 ).split("|")
-HERE = Surroundings({}, Settings())
+HERE = Environment({}, Settings())
 
 
 def test_everything_is_examined_on_this_machine() -> None:
@@ -34,7 +34,7 @@ def test_everything_is_examined_on_this_machine() -> None:
 
 
 def test_ways_of_large_arrays_are_really_tried() -> None:
-    finding = memory.large_arrays(Surroundings(environment(), Settings()))
+    finding = memory.large_arrays(Environment(environment(), Settings()))
     sizes = [part.split()[:2] for part in finding.value.split("; ")]
     assert sizes == [["256", "KiB"], ["1", "MiB"], ["4", "MiB"], ["16", "MiB"]]
     assert all(" staged by " in part or " fetched by " in part for part in finding.value.split("; "))
@@ -68,12 +68,12 @@ def test_reads_that_are_refused_cost_an_explanation(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("got", [True, False])
 def test_huge_pages_are_what_an_array_got_not_what_a_setting_says(monkeypatch: pytest.MonkeyPatch, got: bool) -> None:
     real = memory.huge_pages(HERE)
-    assert real.value == "not available" or ("has them" in real.value) == memory.shared_array_has_huge_pages()
+    assert real.value == "not available" or ("gets them" in real.value) == memory.shared_array_has_huge_pages()
     settings = {"enabled": "always [madvise] never", "shmem_enabled": "always advise [never] deny"}
     monkeypatch.setattr(memory, "_text", lambda path: settings[path.rpartition("/")[2]])
     monkeypatch.setattr(memory, "shared_array_has_huge_pages", lambda: got)
     finding = memory.huge_pages(HERE)
-    assert ("has them" if got else "does without") in finding.value
+    assert ("gets them" if got else "does not get") in finding.value
     assert ("shmem_enabled" in finding.advice) == (not got)
 
 

@@ -201,10 +201,10 @@ def test_the_job_ends_with_its_launcher(tmp_path: Path) -> None:
         ("-np 2 --host-discovery-script /none true", "cannot start the host discovery script /none: No such file"),
         ("-np 2 --host-discovery-script 'echo a b' true", "false should print lines like host:2, got 'a b'"),
         ("-np 2 --host-discovery-script true -H a:2 true", "the hosts come from --host-discovery-script or from -H"),
-        ("--host-discovery-script true true", "say how many ranks to begin with"),
+        ("--host-discovery-script true true", "say how many ranks to start with"),
         ("-np 2 --min-np 1 --elastic-timeout 0 true", "--elastic-timeout 0 should be more than 0 seconds"),
         ("-np 2 --min-np 3 true", "--min-np 3 should be from 1 to -np, which is 2"),
-        ("-np 2 --reset-limit 3 true", "--reset-limit goes with --min-np or --host-discovery-script"),
+        ("-np 2 --reset-limit 3 true", "--reset-limit requires --min-np or --host-discovery-script"),
     ],
 )
 def test_a_bad_request_gets_one_sentence(arguments: str, words: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.horovod.driver.cooldown import Resting
+from paceline.horovod.driver.cooldown import Cooldown
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.driver.rounds import WORTH_SAYING, Rounds
@@ -17,7 +17,7 @@ class Play:
     """Carries out what the rounds say, and checks it. `round_of`: the living workers' rounds, 0 for none."""
 
     def __init__(self, limits: Limits, hosts: dict[str, int], cooldown: tuple[float, float] | None = None) -> None:
-        self.rounds = Rounds(limits, Resting(cooldown))
+        self.rounds = Rounds(limits, Cooldown(cooldown))
         self.limits, self.now = limits, 0.0
         self.hosts = dict(hosts)
         self.host_of: dict[int, str] = {}
@@ -30,7 +30,7 @@ class Play:
 
     def step(self, seconds: float = 0.0) -> list[Action]:
         self.now += seconds
-        self.rounds.found(self.hosts)
+        self.rounds.set_hosts(self.hosts)
         actions = self.rounds.step(self.now)
         for action in actions:
             self._check(action)
@@ -40,7 +40,7 @@ class Play:
     def ask(self, *workers: int, problem: str = "", behind: bool = False) -> None:
         for worker in workers:
             self.asking.add(worker)
-            self.rounds.heard(Asked(worker, self.round_of[worker], behind, problem), self.now)
+            self.rounds.receive(Asked(worker, self.round_of[worker], behind, problem), self.now)
 
     def end(self, worker: int, problem: str = "killed") -> None:
         self._forget(worker)
@@ -51,7 +51,7 @@ class Play:
         for worker, number in self.round_of.items():
             if number and number == self.rounds.number:
                 self.synced.add(worker)
-                self.rounds.heard(Synced(worker), self.now)
+                self.rounds.receive(Synced(worker), self.now)
 
     def run(self) -> Form:
         """Everybody asks, a round is formed, and its state reaches all."""
@@ -255,7 +255,7 @@ def test_resets_are_counted() -> None:
     play.end(1)
     play.step()
     play.ask(0)
-    assert "begun anew 1 times, as often as --reset-limit allows" in str(play.step())
+    assert "been reset 1 times, as often as --reset-limit allows" in str(play.step())
 
 
 def test_the_state_is_not_begun_anew_in_silence() -> None:
@@ -266,7 +266,7 @@ def test_the_state_is_not_begun_anew_in_silence() -> None:
     assert isinstance(start, Start)
     play.ask(start.worker)
     play.end(0)
-    assert "no rank is left that has the state (killed)" in str(play.step()[-1])
+    assert "no remaining rank has the state (killed)" in str(play.step()[-1])
 
 
 def test_ranks_that_can_never_meet_stop() -> None:
@@ -305,4 +305,4 @@ def test_limits_that_cannot_be_meant(limits: dict[str, int], words: str) -> None
 @pytest.mark.parametrize("pair", [(0.5, 2.0), (3.0, 2.0), (1.0, 4000.0)])
 def test_a_cooldown_that_cannot_be_meant(pair: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="two numbers of seconds from 1 to 3600"):
-        Resting(pair)
+        Cooldown(pair)

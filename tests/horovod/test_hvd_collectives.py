@@ -319,7 +319,7 @@ def check_sparse(rank: int, size: int) -> None:
         assert given.is_sparse and torch.allclose(given.to_dense(), right / share)
     empty = torch.sparse_coo_tensor(size=(4, 2))
     assert hvd.sparse_allreduce_async(empty, name="none", op=hvd.Sum)().to_dense().tolist() == [[0.0, 0.0]] * 4
-    with pytest.raises(ValueError, match="sparse_allreduce_async takes it"):
+    with pytest.raises(ValueError, match="sparse_allreduce_async takes them"):
         hvd.allreduce(sparse(rank))
     with pytest.raises(ValueError, match=r"op=hvd\.Sum or hvd\.Average"):
         hvd.sparse_allreduce_async(sparse(rank), name="s", op=hvd.Max)

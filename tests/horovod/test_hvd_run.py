@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from paceline.horovod import run_function
-from paceline.horovod.config_file import words
+from paceline.horovod.config_file import arguments as arguments_of
 from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
 from paceline.horovod.options import check
-from paceline.horovod.rank_layout import told as told_of
+from paceline.horovod.rank_layout import rank_variables
 
 TELL = (
     "import json, os; told = {k: v for k, v in os.environ.items() if k in "
@@ -67,13 +67,15 @@ def test_options_become_the_ranks_environment() -> None:
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "9.0",
         "HOROVOD_LOG_LEVEL": "debug",
     }
-    assert told == [{**shared, **place, "RANK": str(rank)} for rank, place in enumerate(told_of(["localhost"] * 2))]
+    assert told == [
+        {**shared, **place, "RANK": str(rank)} for rank, place in enumerate(rank_variables(["localhost"] * 2))
+    ]
     assert "autotune" not in done.stderr
     assert "--mpi has no effect: there is no MPI" in done.stderr
 
 
 def test_horovodruns_own_variables_say_the_same() -> None:
-    found = told_of(["a", "a", "b"])
+    found = rank_variables(["a", "a", "b"])
     assert found[2] == {
         "HOROVOD_HOSTNAME": "b",
         "HOROVOD_RANK": "2",
@@ -102,7 +104,7 @@ def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
         ("-np 4 --hostfile none true", "cannot read the host file none: No such file"),
         ("-np 4 --config-file none true", "cannot read the config file none: No such file"),
         ("-np 4 --output-filename /proc/x true", "--output-filename: cannot make the folder /proc/x: "),
-        ("-np 4 --jsrun true", "--jsrun is not there: use jsrun itself"),
+        ("-np 4 --jsrun true", "--jsrun is not supported: use jsrun itself"),
         (
             "-np 2 --fusion-threshold-mb -1 true",
             "no rank can take --fusion-threshold-mb: HOROVOD_FUSION_THRESHOLD='-10",
@@ -160,7 +162,7 @@ def test_a_config_file_says_what_the_command_line_does_not(tmp_path: Path) -> No
     assert json.loads(done.stdout) == {
         "RANK": "0",
         "WORLD_SIZE": "1",
-        **told_of(["localhost"])[0],
+        **rank_variables(["localhost"])[0],
         "HOROVOD_FUSION_THRESHOLD": str(32 << 20),
         "HOROVOD_CYCLE_TIME": "3.0",
         "HOROVOD_CACHE_CAPACITY": "7",
@@ -193,7 +195,7 @@ def test_a_config_file_that_is_none(text: str, sentence: str, tmp_path: Path) ->
     file = tmp_path / "config.yaml"
     file.write_text(text)
     with pytest.raises(ValueError, match=re.escape(f"the config file {file}")) as caught:
-        words(file)
+        arguments_of(file)
     assert sentence in str(caught.value)
 
 

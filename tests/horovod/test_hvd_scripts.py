@@ -41,7 +41,7 @@ def test_a_failed_collective_is_recovered_from_the_last_commit() -> None:
 def test_a_lost_rank_ends_the_job_with_one_sentence() -> None:
     done = start("recover.py", "kill")
     assert done.returncode != 0
-    words = r"RuntimeError: .*rank 1 \(host .*\).*\. The job cannot go on without it.*torchrun --max-restarts N"
+    words = r"RuntimeError: .*rank 1 \(host .*\).*\. The job cannot continue without it.*torchrun --max-restarts N"
     assert re.search(words, done.stderr), done.stderr
 
 

@@ -12,7 +12,7 @@ from paceline.cpu.budget import ranges
 from paceline.launch import torchrun
 from paceline.launch.arguments import split
 from paceline.launch.resources import plan_resources, plausible, share
-from paceline.launch.run import Request, check, ranks_environment
+from paceline.launch.run import LaunchRequest, check, ranks_environment
 from paceline.launch.stderr import last_traceback
 
 
@@ -160,9 +160,9 @@ def test_what_may_not_be_executed_is_refused(tmp_path: Path) -> None:
     binary.write_bytes(b"\x7fELF")
     binary.chmod(0o644)
     with pytest.raises(ValueError, match=f"^{binary} may not be executed$"):
-        check(Request(split([str(binary), "x.py"]), "2"), {}, False)
+        check(LaunchRequest(split([str(binary), "x.py"]), "2"), {}, False)
     with pytest.raises(ValueError, match=f"^{binary} may not be executed$"):
-        check(Request(split(["-m", "x"]), "2"), {"PYTHON_EXEC": str(binary)}, False)
+        check(LaunchRequest(split(["-m", "x"]), "2"), {"PYTHON_EXEC": str(binary)}, False)
 
 
 def test_more_ranks_than_anybody_means_are_questioned() -> None:
@@ -175,18 +175,18 @@ def test_more_ranks_than_anybody_means_are_questioned() -> None:
 
 def test_the_secret_is_made_for_one_machine_only() -> None:
     plan = plan_resources(2, Cpus(), {})
-    one, notes = ranks_environment(Request(split(["a.py"]), "2"), {}, plan)
+    one, notes = ranks_environment(LaunchRequest(split(["a.py"]), "2"), {}, plan)
     assert len(one["PACELINE_SECRET"]) == 64 and not notes
-    two, notes = ranks_environment(Request(split(["--nnodes=2", "a.py"]), "2"), {}, plan)
+    two, notes = ranks_environment(LaunchRequest(split(["--nnodes=2", "a.py"]), "2"), {}, plan)
     assert "PACELINE_SECRET" not in two and "PACELINE_SECRET" in notes[0]
-    kept, _ = ranks_environment(Request(split(["a.py"]), "2"), {"PACELINE_SECRET": "ours"}, plan)
+    kept, _ = ranks_environment(LaunchRequest(split(["a.py"]), "2"), {"PACELINE_SECRET": "ours"}, plan)
     assert kept["PACELINE_SECRET"] == "ours"
 
 
 def test_what_ranks_print_comes_at_once() -> None:
     plan = plan_resources(2, Cpus(), {})
     for set_by_user, expected in (({}, "1"), ({"PYTHONUNBUFFERED": ""}, "")):
-        environment, _ = ranks_environment(Request(split(["python", "a.py"]), "2"), set_by_user, plan)
+        environment, _ = ranks_environment(LaunchRequest(split(["python", "a.py"]), "2"), set_by_user, plan)
         assert environment["PYTHONUNBUFFERED"] == expected
 
 
@@ -200,7 +200,7 @@ def test_torchruns_own_variables_say_how_many_ranks_are_here_and_elsewhere() -> 
     assert torchrun.ranks_here({"PET_NPROC_PER_NODE": "3"}) == "3"
     assert torchrun.ranks_here({}) == ""
     with pytest.raises(ValueError, match="several machines needs torchrun, and --direct was given"):
-        check(Request(split(["sh"]), "2", direct=True), {"PET_NNODES": "2"}, True)
+        check(LaunchRequest(split(["sh"]), "2", direct=True), {"PET_NNODES": "2"}, True)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,17 @@ def test_torchruns_own_variables_say_how_many_ranks_are_here_and_elsewhere() -> 
     ],
 )
 def test_requests_that_cannot_be_carried_out(words: str, options: dict[str, object], complaint: str) -> None:
-    request = Request(split(words.split()), **{"ranks": "2", **options})  # type: ignore[arg-type]
+    request = LaunchRequest(split(words.split()), **{"ranks": "2", **options})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=complaint):
         check(request, {}, request.direct)
 
 
 def test_settings_that_no_rank_would_take() -> None:
     with pytest.raises(ValueError, match="PACELINE_PORTS='many' should be a port range"):
-        check(Request(split(["-m", "x"]), "2"), {"PACELINE_PORTS": "many"}, False)
-    check(Request(split(["-m", "x"]), "2", cores="static"), {"PACELINE_CORES": "overridden", "RANK": "none"}, False)
+        check(LaunchRequest(split(["-m", "x"]), "2"), {"PACELINE_PORTS": "many"}, False)
+    check(
+        LaunchRequest(split(["-m", "x"]), "2", cores="static"), {"PACELINE_CORES": "overridden", "RANK": "none"}, False
+    )
 
 
 SUMMARY = """

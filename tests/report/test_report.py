@@ -156,7 +156,7 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
 def test_another_file_is_refused_in_one_sentence(text: str, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(ValueError, match="is not a report of Paceline's"):
+    with pytest.raises(ValueError, match="is not a Paceline report"):
         read(path)
     path.write_text(json.dumps({**json.loads(to_json(make([], {}))), "format": "paceline report 9"}))
     with pytest.raises(ValueError, match="has the format 'paceline report 9'"):

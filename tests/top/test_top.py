@@ -173,7 +173,7 @@ def test_it_says_how_many_ranks_are_elsewhere(here: int, monkeypatch: pytest.Mon
     figures = [Figures(rank, 6, "a", 8, 0, 10**9, elsewhere=3) for rank in range(here)]
     monkeypatch.setattr(live, "listening", list)
     monkeypatch.setattr(live, "choose", lambda names, pid: names)
-    monkeypatch.setattr(live, "everyone", lambda *_: (dict(enumerate(figures)), []))
+    monkeypatch.setattr(live, "ask_all", lambda *_: (dict(enumerate(figures)), []))
     console = Console(width=150, record=True, file=StringIO())
     console.print(render(Job(None).picture()))
     start = f"6 ranks; 3 of 6 ranks are on other machines: run paceline top there; {GONE[here]}the last "

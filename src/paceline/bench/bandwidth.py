@@ -1,4 +1,4 @@
-"""nccl-tests' two bandwidths (its doc/PERFORMANCE.md), in 10^9 bytes per second."""
+"""The two bandwidths of nccl-tests (its doc/PERFORMANCE.md), in 10^9 bytes/s."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 
 def algorithm_bandwidth(size: int, seconds: float) -> float:
-    """S/t, where S is the larger of a rank's two buffers: the total for gather and scatter."""
+    """Return S/t in 10^9 bytes/s, where S is the bytes of the larger of a rank's two buffers; 0 for a time of 0."""
     return size / seconds / 1e9 if seconds > 0 else 0.0
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """What turns algbw into busbw, which is comparable with the speed of the hardware for any number of ranks."""
+    """Return the factor from algbw to busbw, which can be compared with the hardware's speed for any number of
+    ranks.
+    """
     return BUS_FACTORS[collective](ranks)
 
 

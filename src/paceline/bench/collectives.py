@@ -1,4 +1,4 @@
-"""`paceline bench all_reduce` and so on: Paceline and its peers side by side, in one interleaved run."""
+"""`paceline bench all_reduce` and its siblings measure Paceline and its peers in one interleaved run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.bench.interleave import Effort, Work
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import pattern
 from paceline.bench.row import records, write_json
-from paceline.bench.run import Outcome, Request, run
+from paceline.bench.run import BenchRequest, Outcome, run
 from paceline.cli.option_checks import finite
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
@@ -42,10 +42,10 @@ def command(
     op: Annotated[str, typer.Option(help=", ".join(pattern.OPS), callback=option.one_of(pattern.OPS))] = "sum",
     paths: Annotated[
         str,
-        typer.Option(help="Ways into Paceline: engine (the raw call), torch (torch.distributed), or none."),
+        typer.Option(help="Interfaces of Paceline: engine (the raw call), torch (torch.distributed), or none."),
     ] = "engine,torch",
     buffers: Annotated[
-        str, typer.Option(help="Where Paceline's data lie: any (ordinary memory), arena (paceline.empty).")
+        str, typer.Option(help="Memory of Paceline's data: any (ordinary memory), arena (paceline.empty).")
     ] = "any",
     algorithms: Annotated[
         str,
@@ -56,15 +56,15 @@ def command(
     against: option.AGAINST = "",
     peers: option.PEERS = Path(sys.prefix),
     limit: Annotated[
-        bool, typer.Option("--limit", help="Beside them what memory allows: all ranks as threads over shared buffers.")
+        bool, typer.Option("--limit", help="Also measure what memory allows: all ranks as threads over shared buffers.")
     ] = False,
     machines: Annotated[
-        int, typer.Option(min=1, help="Spread the ranks over so many machines of a lab without rate limits (root).")
+        int, typer.Option(min=1, help="Spread the ranks over this many machines of a lab without rate limits (root).")
     ] = 1,
-    rounds: Annotated[int, typer.Option(min=3, help="Bursts per system and size, at most.")] = Effort.rounds,
+    rounds: Annotated[int, typer.Option(min=3, help="Most bursts per system and size.")] = Effort.rounds,
     seconds: Annotated[
         float,
-        typer.Option(callback=finite, min=0, help="Time per size, all systems together; at least 3 rounds are made."),
+        typer.Option(callback=finite, min=0, help="Time per size, all systems together; at least 3 rounds run."),
     ] = Effort.seconds,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Calls per burst.", show_default="as many as fill 40 ms")
@@ -80,21 +80,21 @@ def command(
     """Measure this collective in Paceline and its peers, interleaved in one run.
 
     Every system's ranks stay alive for the whole run. At each size they first check the result of exact data; then, in
-    every round, each system gets a burst of calls while all others are blocked, idle. A tenth of them, and one more, go
-    untimed, a barrier follows, then come those that are timed. time(us) is the median over the rounds of the slowest
-    rank's mean per call; cpu(us) the CPU time of all ranks' processes together per call. size, algbw and busbw are
-    nccl-tests'. "vs PEER" says how many times faster than that peer. Of an MPI's several settings the best is shown at
-    each size.
+    every round, each system gets a burst of calls while all others are blocked, idle. One call and a tenth of the
+    others run untimed, a barrier follows, then the timed calls run. time(us) is the median over the rounds of the
+    slowest rank's mean per call; cpu(us) is the CPU time of all ranks' processes together per call. size, algbw and
+    busbw are those of nccl-tests. "vs PEER" says how many times faster than that peer. Where an MPI has several
+    settings, the best at each size is shown.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
-    with ranks on all machines as the file says, and those of the others end at once.
+    with ranks on all machines as the file says, and the commands of the others end at once.
 
-    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when a requested system cannot be measured.
     """
     out, err = Console(), Console(stderr=True)
     collective = str(context.info_name)
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
-        raise typer.BadParameter("is there for all_reduce of float32 sums only", param_hint="--limit")
+        raise typer.BadParameter("works only for all_reduce of float32 sums", param_hint="--limit")
     placed = place(ranks, machines, os.environ)
     if placed is None:
         return
@@ -108,7 +108,7 @@ def command(
     if not chosen and not limit:
         err.print("Nothing is left to measure.", highlight=False)
         raise typer.Exit(REFUSED)
-    request = Request(
+    request = BenchRequest(
         systems=chosen,
         works=works,
         ranks=ranks,
@@ -127,7 +127,7 @@ def command(
         raise typer.Exit(REFUSED)
 
 
-def _run(request: Request, err: Console) -> Outcome:
+def _run(request: BenchRequest, err: Console) -> Outcome:
     with ending(err) as complain, err.status("") as status:
         return run(request, os.environ, complain, status.update)
 
@@ -141,7 +141,12 @@ def choose(
     algorithms: str = "",
     crowded: bool = False,
 ) -> tuple[list[systems.System], list[str]]:
-    """The systems to measure, and a sentence for each that can't be."""
+    """Return the systems to measure, and a sentence for each requested one that cannot be measured here.
+
+    crowded: ranks outnumber the CPUs; see `systems.peer`.
+
+    Raises typer.BadParameter for an unknown name.
+    """
     wanted: list[Callable[[], list[systems.System]]] = []
     for path in _words(paths, systems.PATHS, "none", "--paths"):
         for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):

@@ -1,4 +1,4 @@
-"""`paceline bench`: each collective is a command of its own, and so is what else can be measured."""
+"""`paceline bench`: each collective is a subcommand, and so is each of the other measurements."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from paceline.bench.waiting.command import command as waiting
 command = typer.Typer(no_args_is_help=True, add_completion=False)
 
 for _name in collectives.COLLECTIVES:
-    command.command(_name, short_help="Paceline beside its peers.")(collectives.command)
-command.command("reductions", short_help="The kernels that combine data, beside what memory allows.")(reductions)
-command.command("waiting", short_help="What waiting ranks cost others, and others them.")(waiting)
-command.command("ddp", short_help="What the exchange costs a training, end to end.")(ddp)
-command.command("order", short_help="What it costs to know the order of gradients beforehand.")(order)
-command.command("coordination", short_help="What it costs to agree on the order of named gradients.")(coordination)
-command.command("named", short_help="Named gradients through Horovod's API, beside Horovod.")(named)
+    command.command(_name, short_help="Measure Paceline and its peers.")(collectives.command)
+command.command("reductions", short_help="Measure the kernels that combine data, and what memory allows.")(reductions)
+command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
+command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
+command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
+command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
+command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)

@@ -1,4 +1,4 @@
-"""How a benchmark's command ends when something goes wrong."""
+"""Turns what goes wrong in a benchmark into a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from paceline.bench.session import SessionFailed, Unsupported
 from paceline.lab.namespaces import Unavailable
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes: a result was wrong or a system failed; what was asked for can't be measured; Ctrl-C."""
+"""Exit codes: a result was wrong or a system failed; a requested system cannot be measured; Ctrl-C."""
 
 
 @contextmanager
 def ending(err: Console) -> Iterator[Callable[[str], None]]:
-    """Gives the function that complains on `err`; what is raised inside becomes a sentence and an exit code."""
+    """Yield a function that prints a sentence on `err`. Errors raised inside become a sentence and typer.Exit."""
 
     def complain(text: str) -> None:
         err.print(text, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The measurement: in every round each system gets a burst of calls while all the others are blocked, idle."""
+"""The measurement: in every round each system gets a burst of calls while all others are blocked and idle."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from paceline.bench.systems import System
 from paceline.lab.lab import Traffic
 
 _LEAST_ROUNDS = 3
+"""The fewest rounds of a measurement, even if time is up."""
 _MOST_CALLS = 20_000
+"""The most calls of a burst."""
 _OFF = 4
-"""By so much a burst may be longer or shorter than is aimed at."""
+"""The factor by which a burst may be longer or shorter than intended before its calls are counted again."""
 _SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure one size.
+    """How long one size is measured.
 
-    rounds: at most so many bursts per system. seconds: stop earlier after this time for one size, all systems together,
-    but not before three rounds. burst: seconds that a burst aims at. calls: calls per burst, instead.
+    rounds: the most bursts per system. seconds: the time for one size, all systems together; at least three rounds are
+    made. burst: the intended length of a burst in seconds. calls: the number of calls of a burst; None lets it follow
+    from `burst`.
     """
 
     rounds: int = 11
@@ -34,25 +37,30 @@ class Effort:
 
 
 class Session(Protocol):
-    """What can be measured: told what to do by orders, idle in between."""
+    """A system under test, driven by orders and idle in between."""
 
     @property
-    def system(self) -> System: ...
+    def system(self) -> System:
+        """The system that is measured."""
+
     @property
-    def ranks(self) -> int: ...
+    def ranks(self) -> int:
+        """The number of its ranks."""
+
     def ask(self, **order: object) -> list[Message]:
-        """Gives an order to all; raises SessionFailed or Unsupported."""
+        """Give all ranks an order and return their answers by rank. Raises SessionFailed or Unsupported."""
 
     def stop(self, gently: bool = True) -> None:
-        """Ends it."""
+        """End all ranks; `gently` lets them end by themselves first."""
 
 
 @dataclass
 class Measured:
-    """One system at one size. times, cpu: seconds per call in each round, slowest rank and sum over ranks.
+    """One system at one size.
 
-    calls: in the next burst. timed: in all bursts so far. carried: bytes over each uplink per call in each round, where
-    there is something that counts them; what the ranks say between calls is in them.
+    wrong: the number of wrong elements in the checks. calls: the number of calls in the next burst. timed: the number
+    of timed calls in all bursts so far. times, cpu: seconds per call in each round, of the slowest rank and summed over
+    ranks. carried: bytes over each uplink per call in each round, in a lab; they include the benchmark's barriers.
     """
 
     session: Session
@@ -67,7 +75,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Work:
-    """What is measured: one collective on `elements` elements (nccl-tests' S)."""
+    """The collective to measure, on `elements` elements (S of nccl-tests)."""
 
     collective: str
     dtype: str
@@ -78,18 +86,21 @@ class Work:
 
 Complain = Callable[[str], None]
 Meter = Callable[[], list[Traffic]]
-"""What has crossed each uplink so far."""
+"""Returns what has crossed each uplink so far."""
 T = TypeVar("T")
 
 
 def turns(all_of_them: list[T], round_number: int) -> list[T]:
-    """Their order in this round: the first place changes."""
+    """Return the items in their order for this round; a different one is first in each round."""
     first = round_number % max(1, len(all_of_them))
     return all_of_them[first:] + all_of_them[:first]
 
 
 class Interleaved:
-    """Measures live sessions side by side. One that fails is complained about, stopped and left out from then on."""
+    """Measures live sessions side by side. A session that fails is reported, stopped and left out from then on.
+
+    complain: receives a sentence for each failure. meter: counts the bytes on the links of a lab.
+    """
 
     def __init__(
         self, sessions: Sequence[Session], effort: Effort, complain: Complain, meter: Meter | None = None
@@ -101,7 +112,10 @@ class Interleaved:
         self._meter = meter
 
     def measure(self, work: Work, progress: Callable[[int], None]) -> list[Measured]:
-        """Checks, times and checks again each system; `progress` is told each finished round."""
+        """Check, time and check again each system. `progress` is called with the number of each finished round.
+
+        Returns the systems that did not fail, in the order of the sessions.
+        """
         measured = [Measured(session) for session in self.sessions]
         measured = self._each(measured, lambda one: self._prepare(one, work))
         deadline = time.monotonic() + self._effort.seconds
@@ -127,8 +141,8 @@ class Interleaved:
         one.times.append(once)
         one.cpu.append(cpu)
         one.timed += one.calls
-        # Calls that were quick when they were counted can become slow on a busy machine, and the other way round: then
-        # a burst is so short that links which let a burst cross at once hardly count.
+        # Calls can become slower or faster than they were when they were counted, on a busy machine for example. Bursts
+        # that are too short hardly show the rate of links that let a burst pass at once.
         length = once * one.calls / self._effort.burst
         if self._effort.calls is None and not 1 / _OFF <= length <= _OFF:
             one.calls = _that_fill(self._effort.burst, once)
@@ -150,7 +164,7 @@ class Interleaved:
 
 
 def _burst(session: Session, calls: int) -> tuple[float, float, int]:
-    """Seconds per call of the slowest rank, CPU seconds per call of all, and how many calls were made, timed or not."""
+    """Return seconds per call of the slowest rank, CPU seconds per call of all ranks, and the number of calls made."""
     replies = session.ask(do="burst", calls=calls)
     slowest = max(float(reply["seconds"]) for reply in replies)
     cpu = sum(float(reply["cpu_seconds"]) for reply in replies)
@@ -158,7 +172,7 @@ def _burst(session: Session, calls: int) -> tuple[float, float, int]:
 
 
 def _calls(session: Session, seconds: float) -> int:
-    """Calls that fill `seconds`: from one call, then from a tenth of a burst."""
+    """Return the number of calls that fill `seconds`, estimated from one call and then from a tenth of a burst."""
     calls = 1
     for share in (0.1, 1.0):
         once, *_ = _burst(session, calls)

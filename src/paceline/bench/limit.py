@@ -1,4 +1,4 @@
-"""What memory allows: the all-reduce of ranks that are threads of one process and share every buffer."""
+"""What memory allows: an all-reduce whose ranks are threads of one process that share every buffer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from paceline.bench.systems import System
 
 
 class Limit:
-    """Measured beside the systems and interleaved with them, in the command's own process.
+    """A session measured in the command's own process, interleaved with the systems.
 
-    One pass of one call: all threads meet, each reduces its block from all buffers into the first, they meet again.
-    A burst's time is its median pass and not the mean: what stops a thread now and then is no limit of the memory.
+    In one pass of a call all threads meet, each reduces its block from all buffers into the first, and they meet again.
+    A burst's time is its median pass and not the mean, because an occasional stop of a thread is not a limit of the
+    memory.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -23,7 +24,7 @@ class Limit:
         self._bytes = 0
 
     def ask(self, **order: Any) -> list[Message]:
-        """Does what a rank does with the same order, for all ranks at once."""
+        """Carry out an order as a rank does, for all ranks at once."""
         if order["do"] == "prepare":
             self._bytes = order["elements"] * 4
             return [{}]
@@ -34,4 +35,4 @@ class Limit:
         return [{"seconds": median(times) * calls / 1e9, "cpu_seconds": cpu / 1e9, "calls": calls}]
 
     def stop(self, gently: bool = True) -> None:
-        """Nothing is left between two orders."""
+        """Do nothing: nothing runs between two orders."""

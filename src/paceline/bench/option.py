@@ -1,4 +1,4 @@
-"""What the benchmarks' command lines share, and checks of what stands there."""
+"""The options that several benchmarks share, and checks of their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.cli.output_file import writable
 from paceline.formats.sizes import parse_bytes
 
 AGAINST = Annotated[
-    str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}; or all, which are those installed.")
+    str, typer.Option(help=f"Peers in the same run: {', '.join(systems.PEERS)}; or all that are installed.")
 ]
 PEERS = Annotated[
     Path, typer.Option(help="The environment that holds mpi4py and the MPI peers.", show_default="this one")
@@ -22,7 +22,7 @@ JSON = Annotated[Path | None, typer.Option("--json", help="Write the rows to thi
 
 
 def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
-    """A check that refuses all words but these."""
+    """Return a callback that raises typer.BadParameter for all words but these."""
 
     def check(text: str) -> str:
         if text not in allowed:
@@ -33,7 +33,7 @@ def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def size(text: str) -> str:
-    """Refuses what `parse_bytes` can't read."""
+    """Return the text. Raises typer.BadParameter if `parse_bytes` cannot read it."""
     try:
         parse_bytes(text)
     except ValueError as error:

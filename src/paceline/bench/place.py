@@ -1,4 +1,4 @@
-"""Where a benchmark's ranks are: on this machine, or on those of a lab."""
+"""Decides where a benchmark's ranks run: on this machine or on those of a lab."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ RANKS = Annotated[
     ),
 ]
 _DEFAULT = 2
+"""The number of ranks on this machine if the user gives none."""
 
 
 def place(ranks: int | None, machines: int, environ: Mapping[str, str]) -> tuple[Lab | None, int] | None:
-    """The machines to measure on, None for this one, and how many ranks there are.
+    """Return the machines to measure on (None for this one) and the number of ranks.
 
-    None where another machine of the lab measures. ranks: as the user says, None if they don't; machines: that are to
-    be made, 1 for none. Raises typer.BadParameter for what does not fit together.
+    Returns None if this is a machine of a lab and another one measures.
+
+    ranks: the number that the user gave, if any. machines: the number of machines to make; 1 makes none.
+
+    Raises typer.BadParameter for numbers that do not fit together.
     """
     inside = Lab.inside(environ)
     if inside is not None:

@@ -1,4 +1,4 @@
-"""What a person reads and what a program reads."""
+"""The results of a benchmark, for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from paceline.topology import Topology
 
 @dataclass(frozen=True, kw_only=True)
 class Row(row.Row):
-    """One system at one size. q1, q3: quartiles of the time. bandwidths: 10^9 bytes/s.
+    """One system at one size. Bandwidths are in 10^9 bytes/s, times in µs; q1 and q3 are quartiles of the time.
 
-    asked: the algorithm that the system was told to use, "default" where it chooses; `algorithm` is what it used.
-    bytes_per_link: in a lab, what one call sends over each uplink towards the parent and from it, by the kernel's
-    counters, headers and the benchmark's own barrier included. link_efficiency: the share of their rates that the
-    lab's links carried as iperf3's payload in this run; None where there is no such link, or no iperf3.
-    bound_us: T*, what no all-reduce between the lab's machines can beat at what their links carried.
+    asked: the algorithm that the system was told to use, "default" if it chooses; `algorithm` is the one it used.
+    bytes_per_link: in a lab, the bytes that one call sends over each uplink towards the parent and from it, by the
+    kernel's counters; headers and the benchmark's own barrier are included. link_efficiency: the share of their rates
+    that the lab's links carried as iperf3's payload in this run; None without such a link or without iperf3. bound_us:
+    T*, the time that no all-reduce between the lab's machines can beat at what their links carried.
     """
 
     op: str
@@ -41,18 +41,18 @@ class Row(row.Row):
 
 @dataclass(frozen=True)
 class Place:
-    """The machines that were measured on. link_efficiency: as in a row."""
+    """The machines that were measured on. link_efficiency: see `Row`."""
 
     topology: Topology | None = None
     link_efficiency: float | None = None
 
     @property
     def machines(self) -> int:
-        """How many there are."""
+        """The number of machines."""
         return sum(1 for _ in self.topology.machines()) if self.topology else 1
 
     def bound(self, collective: str, nbytes: int) -> float | None:
-        """T* in seconds, None where it is not known."""
+        """Return T* in seconds for a collective on `nbytes` bytes, None if it is not known."""
         if self.topology is None or self.link_efficiency is None or collective != "all_reduce":
             return None
         return bound(self.topology, nbytes).seconds / self.link_efficiency
@@ -62,7 +62,7 @@ HERE = Place()
 
 
 def figures(one: Measured, work: Work, place: Place = HERE) -> Row:
-    """The figures of one measured system."""
+    """Return the row of one measured system."""
     system, ranks = one.session.system, one.session.ranks
     size = work.elements * pattern.storage(work.dtype).itemsize
     seconds = median(one.times)
@@ -100,7 +100,7 @@ def _rounded(figure: float | None) -> float | None:
 
 
 def _per_link(rounds: list[list[Traffic]]) -> dict[str, dict[str, int]]:
-    """The medians over the rounds."""
+    """Return the medians over the rounds."""
     return {
         link[0].name: {"up": round(median(one.up for one in link)), "down": round(median(one.down for one in link))}
         for link in zip(*rounds, strict=True)
@@ -108,9 +108,9 @@ def _per_link(rounds: list[list[Traffic]]) -> dict[str, dict[str, int]]:
 
 
 def best(rows: Sequence[Row]) -> list[Row]:
-    """Of each system the fastest row per size; one with wrong results is never dropped.
+    """Return the fastest row of each system per size, and all rows with wrong results.
 
-    A system that was told to use several algorithms counts as several.
+    A system that was told to use several algorithms counts as several systems.
     """
     fastest: dict[tuple[str, str, str, str, int], Row] = {}
     for one in rows:
@@ -125,7 +125,7 @@ def _key(one: Row) -> tuple[str, str, str, str, int]:
 
 
 def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
-    """How many times faster than `peer` at the same size; None where there is no such figure."""
+    """Return how many times faster a row is than `peer` at the same size, None without such a row."""
     for other in rows:
         if other.system == peer and other.bytes == one.bytes and one.system != peer and one.time_us > 0:
             return other.time_us / one.time_us
@@ -133,7 +133,7 @@ def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
 
 
 def table(rows: Sequence[Row], root: int) -> Table:
-    """nccl-tests' columns, the system and its buffer, the CPU time, and the ratio to each peer."""
+    """Return a table with the columns of nccl-tests, the system, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     bounds = ["of T*"] if any(row.bound_us for row in rows) else []
     left = ("type", "redop", "system", "path", "algorithm", "buffer")
@@ -173,7 +173,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
 
 
 def columns(*titles: str, left: Sequence[str]) -> Table:
-    """A table without rows; those of the titles that are in `left` stand over words, the others over figures."""
+    """Return a table without rows. The columns in `left` are aligned to the left, the others to the right."""
     result = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
         result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
@@ -181,7 +181,7 @@ def columns(*titles: str, left: Sequence[str]) -> Table:
 
 
 def wrong(count: int) -> str:
-    """How many results were wrong, in red if any were."""
+    """Return the number of wrong results as text, in red unless it is 0."""
     return f"[red]{count}[/red]" if count else "0"
 
 

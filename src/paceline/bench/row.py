@@ -1,4 +1,4 @@
-"""What all benchmarks write: rows with the same keys where they mean the same."""
+"""The rows that all benchmarks write; the same keys mean the same in all of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from paceline.cli.output_file import write
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One system at one size; the fields are the JSON's keys, benchmarks add their own.
+    """One system at one size. The fields are the keys in JSON; benchmarks add their own.
 
-    bytes: S of nccl-tests, or what stands in its place. buffer: where the data lie. time_us: median over the rounds of
-    one call of the slowest rank; cpu_us: median of the CPU time, user and system, of all ranks together, per call.
-    wrong: elements, over all ranks, in the checks. iterations: timed calls, all rounds together.
+    bytes: S of nccl-tests, or what corresponds to it. buffer: the kind of memory that holds the data. time_us: median
+    over the rounds of the time of one call on the slowest rank. cpu_us: median of the CPU time, user and system, of all
+    ranks together per call. wrong: the number of wrong elements in the checks, over all ranks. iterations: the number
+    of timed calls in all rounds.
     """
 
     collective: str
@@ -35,10 +36,10 @@ class Row:
 
 
 def records(rows: Sequence[Row], **more: object) -> list[dict[str, Any]]:
-    """Rows as JSON has them, each with `more` keys."""
+    """Return the rows as JSON values, each with the keys `more` in addition."""
     return [{**more, **asdict(row)} for row in rows]
 
 
 def write_json(found: list[dict[str, Any]], file: Path) -> None:
-    """A list of records."""
+    """Write the records as a JSON list. Raises UsageError if the file cannot be written."""
     write(file, lambda: json.dumps(found, indent=1) + "\n")

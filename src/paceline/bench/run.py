@@ -1,4 +1,4 @@
-"""One run: start every system, measure size by size, leave nothing behind."""
+"""One run: it starts every system, measures size by size, and leaves no process or file behind."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from paceline.lab.speed import flows
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to measure. timeout: seconds that starting a system, or any single order to it, may take.
+class BenchRequest:
+    """What to measure.
 
-    lab: the machines that the ranks are on, None for this one; it is entered for the run.
-    limit: measure what memory allows as well, for all_reduce of float32 sums.
+    lab: the machines that the ranks are on, None for this one; it is entered for the run. timeout: seconds that the
+    start of a system, or any single order to it, may take. limit: whether to measure what memory allows as well, for
+    all_reduce of float32 sums.
     """
 
     systems: Sequence[System]
@@ -42,9 +43,10 @@ class Request:
 
 @dataclass
 class Outcome:
-    """rows: in the order of sizes, then systems. failed: a system broke. refused: one can't do what was asked.
+    """The result of a run. Every failure and refusal was reported.
 
-    Whatever led to either was complained about.
+    rows: in the order of sizes, then of systems. failed: a system failed. refused: a system does not support what was
+    asked.
     """
 
     rows: list[Row]
@@ -52,11 +54,15 @@ class Outcome:
     refused: bool
 
 
-def run(request: Request, environ: Mapping[str, str], complain: Complain, progress: Callable[[str], None]) -> Outcome:
-    """Measures; everything it started is gone when it returns or raises, also for KeyboardInterrupt and SIGTERM.
+def run(
+    request: BenchRequest, environ: Mapping[str, str], complain: Complain, progress: Callable[[str], None]
+) -> Outcome:
+    """Measure. Every process it started has ended when it returns or raises, also for KeyboardInterrupt and SIGTERM.
 
-    environ: what the ranks inherit. complain: told what goes wrong with one system, while the others go on.
-    Raises `lab.namespaces.Unavailable` when the lab can't be made.
+    environ: the environment that the ranks inherit. complain: receives a sentence for each failure of a system; the
+    others continue. progress: receives a text that says what is being measured.
+
+    Raises `lab.namespaces.Unavailable` if the lab cannot be made.
     """
     progress("starting")
     with started(request, environ, complain) as alive:
@@ -75,7 +81,7 @@ def run(request: Request, environ: Mapping[str, str], complain: Complain, progre
 
 
 def _place(lab: Lab | None, complain: Complain, progress: Callable[[str], None]) -> report.Place:
-    """The machines, with the share of their rates that their links carry: the median over the machines."""
+    """Return the machines, with the share of their rates that their links carry: the median over the machines."""
     if lab is None:
         return report.HERE
     progress("iperf3")
@@ -88,10 +94,11 @@ def _place(lab: Lab | None, complain: Complain, progress: Callable[[str], None])
 
 
 @contextmanager
-def started(request: Request, environ: Mapping[str, str], complain: Complain) -> Iterator[list[Session]]:
-    """The systems' ranks, met and idle; those of systems that could not start are complained about and left out.
+def started(request: BenchRequest, environ: Mapping[str, str], complain: Complain) -> Iterator[list[Session]]:
+    """Yield the systems' sessions, whose ranks are connected and idle; systems that cannot start are reported and left
+    out.
 
-    They are gone at the end, however that comes about.
+    All ranks have ended when the context is left.
     """
     with ExitStack() as stack:
         stack.enter_context(_sigterm_interrupts())
@@ -106,7 +113,7 @@ def started(request: Request, environ: Mapping[str, str], complain: Complain) ->
 
 
 def _alive(sessions: list[Session], environ: Mapping[str, str], lab: Lab | None, complain: Complain) -> list[Session]:
-    """Starts all; the sessions whose process group formed. All start before the first is waited for."""
+    """Start all sessions before waiting for the first, and return those whose process group formed."""
     steps: list[Callable[[Session], None]] = [lambda one: one.start(environ, lab), Session.meet, Session.begin]
     for step in steps:
         kept = []
@@ -134,7 +141,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM tears down as Ctrl-C does; both signals' handlers are put back at the very end."""
+    """Let SIGTERM interrupt as Ctrl-C does; both signals' handlers are restored at the very end."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -146,7 +153,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _undisturbed_exit() -> Iterator[None]:
-    """From its end on, a second Ctrl-C does not interrupt the tear-down."""
+    """Ignore further signals once the context is left, so that they do not interrupt the tear-down."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""One system's ranks, alive for the whole run: started once, driven by orders, idle in between."""
+"""The ranks of one system, alive for the whole run: they are started once, driven by orders, and idle in between."""
 
 from __future__ import annotations
 
@@ -22,27 +22,34 @@ from paceline.launch import tree
 from paceline.launch.job import Job
 
 _LOG_LINES = 6
+"""Lines of the ranks' stderr that an error message quotes."""
 _POLL_SECONDS = 0.2
+"""Seconds between two checks for ranks that died while they start."""
 _STOP_SECONDS = 5.0
+"""Seconds that the ranks have to end by themselves."""
 
 
 class SessionFailed(Exception):
-    """The system failed, died or did not answer in time; the text names it and carries its last words."""
+    """The system failed, died or did not answer in time; the text names it and quotes its last output."""
 
 
 class Unsupported(Exception):
-    """The system lacks what was ordered; the text says what."""
+    """The system does not support the order; the text says what is missing."""
 
 
 class Session:
-    """The ranks of one system. `start`, `meet`, `begin`: each for all sessions in turn, so that start-ups overlap."""
+    """The ranks of one system. Call each of `start`, `meet` and `begin` for all sessions in turn, so that start-ups
+    overlap.
+
+    home: the folder for the session's files. timeout: seconds that the start, or any single order, may take.
+    """
 
     def __init__(self, system: System, ranks: int, home: Path, timeout: float) -> None:
         self.system = system
         self.ranks = ranks
         self.timeout = timeout
         self.about = system.label
-        # A short name: the addresses of Unix sockets, which the MPIs make below it too, have 107 bytes.
+        # The name is short because the addresses of Unix sockets, which the MPIs make below it too, hold 107 bytes.
         self._scratch = Path(tempfile.mkdtemp(prefix=f"{system.name}-", dir=home))
         self._listener: socket.socket | None = None
         self._members: list[Lines] = []
@@ -53,7 +60,7 @@ class Session:
         self._hosts: list[str] = []
 
     def start(self, environ: Mapping[str, str], lab: Lab | None) -> None:
-        """Starts the processes."""
+        """Start the processes on this machine or on those of a lab. Raises OSError if one cannot be started."""
         address = self._scratch / "s"
         self._listener = wire.listen(str(address), self.ranks)
         if lab is not None:
@@ -62,7 +69,10 @@ class Session:
         self._job.start()
 
     def meet(self) -> None:
-        """Waits until every rank has connected, then orders all to load the system, without waiting for that."""
+        """Wait until every rank has connected, then order all to load the system, without waiting for that.
+
+        Raises SessionFailed.
+        """
         assert self._listener is not None
         deadline = time.monotonic() + self.timeout
         self._listener.settimeout(_POLL_SECONDS)
@@ -80,12 +90,15 @@ class Session:
         try:
             self._pids = [int(member.receive()["pid"]) for member in self._members]
         except (Closed, TimeoutError) as error:
-            raise self._failure(f"a rank did not say hello ({error})") from error
-        self.tell(do="start", adapter=self.system.adapter, options=self.system.options, timeout=self.timeout)
+            raise self._failure(f"a rank did not send its pid ({error})") from error
+        self.send(do="start", adapter=self.system.adapter, options=self.system.options, timeout=self.timeout)
 
     def begin(self) -> None:
-        """Waits until the process group has formed."""
-        replies = self.hear("start")
+        """Wait until the process group has formed.
+
+        Raises SessionFailed, also if ranks are on other machines than intended.
+        """
+        replies = self.receive("start")
         if sorted(reply["rank"] for reply in replies) != list(range(self.ranks)):
             raise self._failure(f"the ranks are {[reply['rank'] for reply in replies]}, not one group of {self.ranks}")
         pairs = sorted(zip(replies, self._members, strict=True), key=lambda pair: int(pair[0]["rank"]))
@@ -97,16 +110,16 @@ class Session:
         self.about = str(replies[0]["about"])
 
     def ask(self, **order: object) -> list[Message]:
-        """Gives all ranks one order; their answers by rank. Raises SessionFailed or Unsupported."""
+        """Give all ranks one order and return their answers by rank. Raises SessionFailed or Unsupported."""
         self._signal(signal.SIGCONT)
-        self.tell(**order)
-        answers = self.hear(str(order["do"]))
+        self.send(**order)
+        answers = self.receive(str(order["do"]))
         if order["do"] != "stop":
             self._signal(signal.SIGSTOP)
         return answers
 
     def stop(self, gently: bool = True) -> None:
-        """Ends the ranks: by order if `gently`, then by force. Nothing is left running, whatever happened before."""
+        """End the ranks: by order if `gently`, then by force. None is left running, whatever happened before."""
         try:
             if gently and len(self._members) == self.ranks and self._job is not None:
                 self.timeout = _STOP_SECONDS
@@ -125,16 +138,16 @@ class Session:
             if self._listener is not None:
                 self._listener.close()
 
-    def tell(self, **order: object) -> None:
-        """Gives all ranks one order, whose answers `hear` is to fetch. Raises SessionFailed."""
+    def send(self, **order: object) -> None:
+        """Give all ranks one order; `receive` fetches the answers. Raises SessionFailed."""
         try:
             for member in self._members:
                 member.send(order)
         except Closed as error:
             raise self._failure("a rank is gone") from error
 
-    def hear(self, what: str) -> list[Message]:
-        """The answers to the order `what`, by rank. Raises SessionFailed or Unsupported."""
+    def receive(self, what: str) -> list[Message]:
+        """Return the answers to the order `what`, by rank. Raises SessionFailed or Unsupported."""
         replies: dict[int, Message] = {}
         deadline = time.monotonic() + self.timeout
         with selectors.DefaultSelector() as selector:
@@ -147,11 +160,11 @@ class Session:
                     raise self._failure(f"no answer to `{what}` within {self.timeout:g} s from ranks {silent}")
                 for key, _ in ready:
                     replies[key.data] = reply = self._reply(key.data, what)
-                    # At once: the other ranks may be waiting for this one inside the system.
+                    # Fail immediately, because the other ranks may be waiting for this one inside the system.
                     if "error" in reply:
                         raise self._failure(f"{self._name(key.data)} failed at `{what}`: {reply['error']}")
                     selector.unregister(key.fileobj)
-        if what != "burst":  # what MPIs make they make in the first calls, and their ranks may end all at once
+        if what != "burst":  # MPIs make their files in the first calls, and all their ranks may end at once
             self._segments.note(self._pids)
         for reply in replies.values():
             if "unsupported" in reply:

@@ -1,14 +1,15 @@
-"""Sizes in their shortest form, and the sweep from one to another."""
+"""Sizes in their shortest form, and the sweep from one size to another."""
 
 from __future__ import annotations
 
 from paceline.bench.ranks import pattern
 
 DIVIDED = ("all_gather", "reduce_scatter", "all_to_all")
+"""The collectives whose larger buffer is divided among the ranks."""
 
 
 def show(size: int) -> str:
-    """The shortest exact form: 65536 is 64K."""
+    """Return the shortest exact form of a number of bytes: 65536 is "64K"."""
     for unit, power in (("G", 30), ("M", 20), ("K", 10)):
         if size and size % (1 << power) == 0:
             return f"{size >> power}{unit}"
@@ -16,7 +17,10 @@ def show(size: int) -> str:
 
 
 def sweep(begin: int, end: int, factor: float) -> list[int]:
-    """Bytes: `begin`, times `factor` while below `end`, then `end` itself, even where no step hits it."""
+    """Return sizes in bytes: `begin`, multiplied by `factor` while below `end`, and then `end` itself.
+
+    Raises ValueError for a factor of 1 or less and for sizes out of order.
+    """
     if factor <= 1:
         raise ValueError(f"the factor between sizes is {factor:g}; it must be above 1")
     if not 0 < begin <= end:
@@ -29,7 +33,7 @@ def sweep(begin: int, end: int, factor: float) -> list[int]:
 
 
 def elements(size: int, dtype: str, collective: str, ranks: int) -> int:
-    """S in elements for about `size` bytes: at least one, and a multiple of the ranks where it is divided."""
+    """Return S in elements for about `size` bytes: at least one, and a multiple of the ranks if they divide it."""
     if collective == "barrier":
         return 0
     count = size // pattern.storage(dtype).itemsize
@@ -39,5 +43,5 @@ def elements(size: int, dtype: str, collective: str, ranks: int) -> int:
 
 
 def in_bytes(count: int, dtype: str) -> int:
-    """Bytes of `count` elements."""
+    """Return the bytes of `count` elements."""
     return count * pattern.storage(dtype).itemsize

@@ -1,4 +1,4 @@
-"""How the ranks of one system are started: directly or by an MPI's own launcher, here or on the machines of a lab."""
+"""Starts the ranks of one system: directly or by an MPI's own launcher, here or on the machines of a lab."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from paceline.launch.local import LocalJob
 from paceline.launch.threads import thread_variables
 
 _BENCH = Path(__file__).parent
-# Any port is free on machines of our own; the jobs of a run share them, so each takes the next one.
+# All ports of a lab's machines are free, but the jobs of a run share them, so each job takes the next one.
 _LAB_PORTS = itertools.count(29400)
 
 
 def job(system: System, ranks: int, address: Path, scratch: Path, environ: Mapping[str, str], lab: Lab | None) -> Job:
-    """The job whose ranks connect to the Unix socket `address`; its output goes to files in `scratch`.
+    """Return the job whose ranks connect to the Unix socket `address`; its output goes to files in `scratch`.
 
-    environ: what the ranks inherit. lab: the machines that the ranks are started on, None for this one.
+    environ: the environment that the ranks inherit. lab: the machines that the ranks are started on, None for this one.
     """
     env = {**environ, **thread_variables(1, environ), **system.environment}
     start = f"import sys; sys.path.append({str(_BENCH)!r}); from ranks.program import main; main({str(address)!r})"
@@ -60,11 +60,11 @@ def _lab_job(argv: list[str], scratch: Path, env: dict[str, str], lab: Lab) -> J
 def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: dict[str, str], lab: Lab | None) -> Job:
     library, launcher = MPI_FILES[system.launcher]
     prefix = system.python.parent.parent
-    # The absolute path alone selects the MPI: with MPI4PY_MPIABI set as well, mpi4py would not load it from there.
+    # The absolute path alone selects the MPI; if MPI4PY_MPIABI were set too, mpi4py would not load it from there.
     env = {**env, "MPI4PY_LIBMPI": str(prefix / library), "TMPDIR": str(scratch)}
     env.pop("MPI4PY_MPIABI", None)
-    words = _openmpi if system.launcher == "openmpi" else _hydra
-    options, added = words(system.launcher, prefix, ranks, argv, lab, _agent(lab, scratch) if lab else Path())
+    command_line = _openmpi if system.launcher == "openmpi" else _hydra
+    options, added = command_line(system.launcher, prefix, ranks, argv, lab, _agent(lab, scratch) if lab else Path())
     command = [str(prefix / launcher), *options]
     if lab is not None:
         command = [*lab.exec(0), *command]
@@ -72,22 +72,22 @@ def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: di
     return Job([Command(program, {**env, **added}, f"{system.name}'s launcher")], tree.new_mark(env), output=scratch)
 
 
-Words = tuple[list[str], dict[str, str]]
-"""A launcher's words, and what its environment needs beside them."""
+CommandLine = tuple[list[str], dict[str, str]]
+"""A launcher's arguments, and the variables that its environment needs in addition."""
 
 
-def _hydra(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> Words:
-    """MPICH's and Intel MPI's."""
+def _hydra(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> CommandLine:
+    """Return the command line of MPICH's or Intel MPI's launcher."""
     added = {"I_MPI_ROOT": str(prefix)} if name == "intelmpi" else {}
     if lab is None:
         fabrics = {"I_MPI_FABRICS": "shm"} if name == "intelmpi" else {}
         return ["-launcher", "fork", "-n", str(ranks), *argv], {**added, **fabrics}
-    # UCX tells machines apart by their kernel, and would find shared memory between those of a lab.
+    # UCX identifies a machine by its kernel, and would find shared memory between the machines of a lab.
     added |= {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": INTERFACE, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": INTERFACE}
     options = ["-launcher", "rsh", "-launcher-exec", str(agent), "-iface", INTERFACE]
     if name == "mpich":
         return [*options, "-hosts", _hosts(lab), "-n", str(ranks), *argv], added
-    # Its launcher takes no heed of the numbers in a list of hosts: one set of arguments for each machine.
+    # Intel MPI's launcher ignores the numbers in a list of hosts, so each machine gets a set of arguments.
     for number, machine in enumerate(lab.machines):
         options += [*([":"] if number else []), "-host", machine.host, "-n", str(len(machine.ranks)), *argv]
     return options, {**added, "I_MPI_FABRICS": "shm:ofi"}
@@ -97,14 +97,14 @@ def _hosts(lab: Lab) -> str:
     return ",".join(f"{machine.host}:{len(machine.ranks)}" for machine in lab.machines)
 
 
-def _openmpi(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> Words:
-    """Open MPI's, whose launcher is PRRTE's."""
+def _openmpi(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | None, agent: Path) -> CommandLine:
+    """Return the command line of Open MPI's launcher, which is PRRTE's."""
     added = {variable: str(prefix) for variable in ("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")}
     for runtime in ("OMPI", "PRTE"):
         added |= {f"{runtime}_ALLOW_RUN_AS_ROOT": "1", f"{runtime}_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     options = ["--personality", "ompi", "--map-by", "slot:OVERSUBSCRIBE" if lab else ":OVERSUBSCRIBE"]
     options += ["--bind-to", "none"]
-    # Waiting ranks must let the others run where they share cores; spinning is best where they don't.
+    # Waiting ranks must let others run if they share cores; otherwise spinning is best.
     if ranks > available().cpus:
         options += ["--mca", "mpi_yield_when_idle", "1"]
     if lab is not None:
@@ -115,7 +115,7 @@ def _openmpi(name: str, prefix: Path, ranks: int, argv: list[str], lab: Lab | No
 
 
 def _agent(lab: Lab, scratch: Path) -> Path:
-    """What the launchers call in place of rsh, with a machine's name and the words of a command line for its shell."""
+    """Write the script that launchers call in place of rsh, with a machine's name and words for a shell there."""
     cases = [
         f'{shlex.quote(machine.host)}) exec {shlex.join(lab.exec(number))} sh -c "$*" ;;'
         for number, machine in enumerate(lab.machines)

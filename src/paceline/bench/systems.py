@@ -1,4 +1,4 @@
-"""The systems that can be measured, where they come from, and how their ranks are started."""
+"""The systems that can be measured, where they are installed, and how their ranks are started."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ INTEL_REMEDY = "`make bench-peers` brings it, as do `python -m venv {0}` and `{0
 
 
 class Missing(Exception):
-    """A system can't be measured here; the text is one sentence that says what to do."""
+    """A system cannot be measured here; the text is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One thing to measure.
+    """One system to measure.
 
     path: "engine" (Paceline's raw call), "torch" (through torch.distributed), "named" (through Horovod's API) or
-    "mpi4py" (MPI's raw call from Python).
-    adapter: "module:class"; a module that begins with a dot lies in `paceline.bench.ranks`.
-    launcher: "local" (ranks started directly), "openmpi", "mpich" or "intelmpi" (by their own launchers).
-    python: the interpreter whose environment holds the system.
-    environment: added to what the ranks inherit.
-    variant: tells systems apart that differ in a setting only; of those the best is reported at each size.
-    asked: the algorithm that it is told to use, "" where it chooses itself.
-    buffer: where the data lie: "any" memory, or what the system itself allocates.
-    restless: goes on by itself between two orders, so its ranks are stopped meanwhile.
+    "mpi4py" (MPI's raw call from Python). adapter: "module:class"; a module that begins with a dot is in
+    `paceline.bench.ranks`. options: passed to the adapter. launcher: "local" (ranks are started directly), "openmpi",
+    "mpich" or "intelmpi" (by their own launchers). python: the interpreter whose environment holds the system.
+    environment: variables added to those that the ranks inherit. variant: distinguishes systems that differ only in a
+    setting; the best of them is reported at each size. asked: the algorithm that it is told to use, "" if it chooses
+    itself. buffer: the memory of the data: "any", or what the system itself allocates. restless: whether it continues
+    to work between two orders, so that its ranks must be stopped meanwhile.
     """
 
     name: str
@@ -49,15 +47,17 @@ class System:
 
     @property
     def label(self) -> str:
-        """What tells it apart from all others within a run."""
+        """Identifies the system within a run."""
         own = "" if self.buffer == "any" else self.buffer
         return "/".join(word for word in (self.name, self.path, self.asked, own, self.variant) if word)
 
 
 def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
-    """Paceline itself by one of `PATHS`, on data in one of `BUFFERS`, told to use an algorithm ("": by its own choice).
+    """Return Paceline as a system.
 
-    Raises Missing.
+    path: one of `PATHS`. buffer: one of `BUFFERS`. algorithm: the one to use; "" lets Paceline choose.
+
+    Raises Missing if the engine, or torch for the path "torch", is not installed.
     """
     if importlib.util.find_spec("paceline._engine") is None:
         raise Missing("paceline's engine is not built: install the package, or build it with `make`.")
@@ -65,15 +65,17 @@ def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
         _need_torch("the torch path")
     adapter = ".raw:Raw" if path == "engine" else ".torch_distributed:PacelineTorch"
     environment = {"PACELINE_ALGORITHM": algorithm} if algorithm else {}
-    told = {"buffer": buffer}
-    return System("paceline", path, adapter, told, environment=environment, asked=algorithm, buffer=buffer)
+    options = {"buffer": buffer}
+    return System("paceline", path, adapter, options, environment=environment, asked=algorithm, buffer=buffer)
 
 
 def peer(name: str, prefix: Path, collective: str = "all_reduce", crowded: bool = False) -> list[System]:
-    """A peer by one of `PEERS`, once for each setting worth trying; an MPI is looked up in the environment `prefix`.
+    """Return a peer, one of `PEERS`, once for each setting worth trying.
 
-    Intel MPI has an environment of its own, `peers/intelmpi` below `prefix`. crowded: ranks share CPUs; then the MPIs'
-    other ways of waiting are worth trying. Raises Missing.
+    prefix: the environment that holds the MPIs; Intel MPI has an environment of its own, `peers/intelmpi` below it.
+    crowded: whether ranks share CPUs; then the MPIs' other ways to wait are worth trying.
+
+    Raises Missing if it is not installed.
     """
     if name == "gloo":
         _need_torch("gloo")
@@ -89,8 +91,11 @@ def peer(name: str, prefix: Path, collective: str = "all_reduce", crowded: bool 
 
 
 def by_name(prefix: Path) -> list[System]:
-    """Gradients by name through Horovod's API: Paceline, and Horovod of the environment `prefix`; both are still to be
-    told which (`gradients`: names and elements, as JSON). Raises Missing.
+    """Return Paceline and Horovod, which reduce gradients by name through Horovod's API.
+
+    prefix: the environment that holds Horovod.
+
+    Both still need the option `gradients`: names and numbers of elements, as JSON. Raises Missing.
     """
     ours = replace(
         paceline("torch"), path="named", adapter=".by_name:ByName", options={"module": "paceline.horovod.torch"}
@@ -102,26 +107,26 @@ def by_name(prefix: Path) -> list[System]:
 
 
 def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:
-    said = " ".join(f"{variable}={value}" for variable, value in settings.items())
-    return System(name, "mpi4py", ".mpi:Mpi", {"algorithm": said or "default"}, name, python, settings, said)
+    variant = " ".join(f"{variable}={value}" for variable, value in settings.items())
+    return System(name, "mpi4py", ".mpi:Mpi", {"algorithm": variant or "default"}, name, python, settings, variant)
 
 
-# The wheels put a `mpirun` in the same place, and the last one installed wins: of the first two, these names don't
-# collide. Intel MPI's library has the name of MPICH's, from which it stems, so that it can't be in the same place.
+# The wheels all install a `mpirun` in the same place, and the last one installed wins; these names of the first two do
+# not collide. Intel MPI derives from MPICH and its library has the same name, so it cannot be in the same place.
 MPI_FILES = {
     "openmpi": (Path("lib/libmpi.so.40"), Path("bin/prterun")),
     "mpich": (Path("lib/libmpi.so.12"), Path("bin/mpiexec.hydra")),
     "intelmpi": (Path("lib/libmpi.so.12"), Path("bin/mpiexec.hydra")),
 }
 
-# Its own choice; Intel MPI has two algorithms over shared memory that beat it at some sizes: which one is best differs.
+# Each MPI's own choice; two of Intel MPI's algorithms over shared memory beat its choice at some sizes.
 _SETTINGS: dict[str, list[dict[str, str]]] = {
     "openmpi": [{}],
     "mpich": [{}],
     "intelmpi": [{}, {"I_MPI_ADJUST_ALLREDUCE": "11"}, {"I_MPI_ADJUST_ALLREDUCE": "14"}],
 }
 
-# Who waits sleeps for a moment instead of trying again, or only lets others run first.
+# Settings with which a waiting rank sleeps for a moment, or yields, instead of polling.
 _CROWDED: dict[str, list[dict[str, str]]] = {
     "openmpi": [{"OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep"}],
     "mpich": [{"MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1", "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "1"}],
@@ -130,7 +135,7 @@ _CROWDED: dict[str, list[dict[str, str]]] = {
 
 
 def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:
-    """The interpreter of the environment that holds an MPI peer; raises Missing."""
+    """Return the interpreter of the environment that holds an MPI peer. Raises Missing."""
     python = _python(prefix)
     absent = [str(file) for file in MPI_FILES[name] if not (prefix / file).exists()]
     if absent or not _has(python, "mpi4py", "numpy"):

@@ -1,1 +1,3 @@
-"""The `paceline` command: one module a subcommand, which reads its arguments and calls the room that does the work."""
+"""The `paceline` command: each module is a subcommand, which reads its arguments and calls the room that does the
+work.
+"""

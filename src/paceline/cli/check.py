@@ -1,4 +1,4 @@
-"""`paceline check`: as a rank of a job that any launcher started, or with ranks of its own on this machine."""
+"""`paceline check`, run as a rank of a job that any launcher started, or with ranks of its own on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paceline.topology.infer import infer
 from paceline.topology.judge import findings
 
 MEETING_SECONDS = 120.0
-"""Until all ranks have met, and for any one message, where PACELINE_TIMEOUT does not say."""
+"""Seconds for all ranks to connect, and for each message, unless PACELINE_TIMEOUT is set."""
 
 
 def command(

@@ -1,4 +1,4 @@
-"""`paceline demo`."""
+"""`paceline demo` trains a small network over Paceline and over Gloo and compares the two."""
 
 import json
 import os
@@ -15,11 +15,12 @@ from paceline.cli.option_checks import ranks_here
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
-from paceline.launch.run import Request, run
+from paceline.launch.run import LaunchRequest, run
 
 TRAIN = Path(demo.__file__).with_name("train.py")
 BACKENDS = ("paceline", "gloo")
 NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
+"""The modules that the demo imports, and the packages that hold them."""
 
 
 def command(
@@ -44,11 +45,11 @@ def command(
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]
-        # By SIGTERM a rank ends in any moment of its start without a traceback.
-        request = Request(split(words), str(ranks), threads=1, interrupt=signal.SIGTERM)
+        # SIGTERM ends a rank without a traceback at any moment of its start.
+        request = LaunchRequest(split(words), str(ranks), threads=1, interrupt=signal.SIGTERM)
         try:
             code = run(request, dict(os.environ), available())
-        except ValueError as error:  # a setting in the environment that no rank would take
+        except ValueError as error:  # the environment holds a setting that no rank would accept
             raise UsageError(str(error)) from None
         if code:
             return code

@@ -1,4 +1,4 @@
-"""`paceline doctor`: one machine, and what Paceline makes of it."""
+"""`paceline doctor` examines this machine and shows how Paceline would use it."""
 
 from __future__ import annotations
 

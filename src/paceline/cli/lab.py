@@ -1,4 +1,4 @@
-"""`paceline lab`: a cluster on this machine, and a command on each of its machines."""
+"""`paceline lab` makes a cluster on this machine and runs a command on each of its machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def command(
         typer.Argument(metavar="-- COMMAND", help="What to run on every machine.", show_default=False),
     ],
     timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="End all machines after so many seconds.")
+        float, typer.Option(callback=finite, min=1, help="End all machines after this number of seconds.")
     ] = 3600.0,
     json_file: Annotated[
         Path | None,

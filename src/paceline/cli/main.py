@@ -1,4 +1,4 @@
-"""The `paceline` command. Each subcommand imports what it needs when it runs, so that `paceline --help` is quick."""
+"""The `paceline` command. Each subcommand is imported only when it runs, so that `paceline --help` is fast."""
 
 import importlib
 import io
@@ -11,8 +11,8 @@ from paceline.cli.output_file import UsageError
 from paceline.launch import interrupts
 from paceline.version import VERSION
 
-_LONGEST = 800
-"""Characters of a sentence about a wrong argument."""
+_MAX_MESSAGE = 800
+"""The most characters of an error message about an argument."""
 _COMMANDS = {
     "run": (
         "paceline.cli.run",
@@ -28,11 +28,11 @@ _COMMANDS = {
     ),
     "bench": (
         "paceline.bench.command",
-        "Measure collectives, and what they cost others, beside other systems in the same run.",
+        "Measure collectives and what they cost other processes, with other systems in the same run.",
     ),
     "lab": (
         "paceline.cli.lab",
-        "A cluster on this machine, with the links of a topology file: run a command on each of its machines.",
+        "Make a cluster on this machine from a topology file, and run a command on each of its machines.",
     ),
     "demo": (
         "paceline.cli.demo",
@@ -48,7 +48,7 @@ _COMMANDS = {
     ),
     "order": (
         "paceline.cli.order",
-        "The order in which ranks would issue a graph's collectives, and what would go together.",
+        "Show the order in which ranks would issue a graph's collectives, and which would be fused.",
     ),
     "report": (
         "paceline.cli.report",
@@ -80,9 +80,9 @@ def _paceline(
 
 
 def application(wanted: str | None) -> typer.Typer:
-    """The application; of the subcommands only `wanted` is imported, the others are listed.
+    """Return the application. Only the subcommand `wanted` is imported; the others are listed.
 
-    A module gives its `command`, and `Words` where what stands on the command line is not all its own.
+    A subcommand's module has a `command`, and a `CommandParser` if not all arguments are its own.
     """
     app = typer.Typer(name="paceline", add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_paceline)
@@ -94,16 +94,19 @@ def application(wanted: str | None) -> typer.Typer:
         if isinstance(found.command, typer.Typer):
             app.add_typer(found.command, name=name, help=summary)
         else:
-            app.command(name, short_help=summary, cls=getattr(found, "Words", None))(found.command)
+            app.command(name, short_help=summary, cls=getattr(found, "CommandParser", None))(found.command)
     return app
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command and leaves with its exit code; wrong arguments give one sentence and code 2."""
+    """Run the command and exit with its code. A wrong argument prints one sentence and exits with code 2.
+
+    arguments: the arguments without the program's name; `sys.argv` by default.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
+            stream.reconfigure(errors="replace")  # a character that the terminal cannot show must not be an error
     try:
         app = application(words[0] if words else None)
         interrupts.raised()
@@ -111,11 +114,11 @@ def main(arguments: list[str] | None = None) -> None:
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
-        if message:  # else the help was asked for, and shown
+        if message:  # without a message, the help was requested and has been shown
             print(f"{command}: {shortened(message)}", file=sys.stderr)
         sys.exit(2)
     except MemoryError:
-        print("paceline: this machine has not the memory for what was asked", file=sys.stderr)
+        print("paceline: this machine does not have enough memory for this request", file=sys.stderr)
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
@@ -123,10 +126,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def shortened(message: str) -> str:
-    """A message on one line without the middle of what is too long to be read, such as a word that it repeats."""
+    """Return a message on one line; the middle of a message that is too long is left out."""
     line = " ".join(message.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
+    return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE // 2]} … {line[-_MAX_MESSAGE // 2 :]}"
 
 
 def _listed() -> None:
-    """Stands for a subcommand that nobody asked for."""
+    """Stands for a subcommand that is only listed."""

@@ -1,4 +1,4 @@
-"""Checks of numbers on a command line, as callbacks of options: what fails is one sentence."""
+"""Checks of numbers on the command line, as callbacks of options; an invalid number gives one sentence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from paceline.launch.resources import plausible
 
 
 def finite(value: float) -> float:
-    """Refuses what is no number, or larger than any."""
+    """Return the value. Raises UsageError if it is infinite or not a number."""
     if not math.isfinite(value):
-        raise UsageError(f"{value:g} is no number of seconds, bytes or anything else; write a finite one")
+        raise UsageError(f"{value:g} is not a finite number")
     return value
 
 
 def ranks_here(value: int | None) -> int | None:
-    """Refuses more ranks than anybody means to start on this machine."""
+    """Return the value. Raises UsageError for more ranks than anybody would start on this machine."""
     try:
         plausible(value or 0, available())
     except ValueError as error:

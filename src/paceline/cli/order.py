@@ -1,4 +1,4 @@
-"""`paceline order`: in which order the ranks would issue a graph's collectives, and what would go together."""
+"""`paceline order` shows the order in which ranks would issue a graph's collectives, and which would be fused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(
         typer.Option("--json", metavar="FILE", help="Write ids and buffers to this file.", callback=writable),
     ] = None,
 ) -> int:
-    """Order the collectives of a computation graph, and say which go together in one fusion buffer and why no more."""
+    """Order the collectives of a computation graph, and show which share a fusion buffer and why no more do."""
     try:
         fusion_bytes = parse_bytes(fusion)
         graph = read(file)
@@ -50,7 +50,7 @@ def command(
 
 
 def document(graph: Graph, ordered: Order, found: Scheme) -> dict[str, object]:
-    """All of it for programs; `after` is the highest id that a collective needs, or None."""
+    """Return the result for programs. `after` is the highest id that a collective depends on, or None."""
     nodes, edges = executed(graph, ordered)
     items = (graph.collectives[node] for node in ordered.nodes)
     return {

@@ -1,4 +1,4 @@
-"""Files that commands write where an option says."""
+"""Files that commands write to a path given by an option."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from pathlib import Path
 import typer
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What becomes one sentence and exit code 2: see `paceline.cli.main.main`. Its name moved between Typer's versions, its
-place in the hierarchy didn't."""
+"""An error that becomes one sentence and exit code 2, see `paceline.cli.main.main`. Its name differs between versions
+of Typer; its place in the hierarchy does not.
+"""
 
 
 def writable(path: Path | None) -> Path | None:
-    """An option's callback: refuses, before any work is done, a file that could not be written after it."""
+    """An option's callback: return the path.
+
+    Raises UsageError, before any work is done, if the file could not be written.
+    """
     try:
         hindrance = 0 if path is None else _hindrance(path)
-    except OSError as error:  # a name that no file can have
+    except OSError as error:  # the text cannot be a file's name
         hindrance = error.errno or errno.EINVAL
     if hindrance:
         raise UsageError(f"cannot write {path}: {os.strerror(hindrance)}")
@@ -26,7 +30,7 @@ def writable(path: Path | None) -> Path | None:
 
 
 def write(path: Path | None, text: Callable[[], str]) -> None:
-    """Write what `text` makes, if there is a file to write; one sentence for what goes wrong."""
+    """Write what `text` returns, if there is a path. Raises UsageError if the file cannot be written."""
     if path is None:
         return
     try:
@@ -36,7 +40,7 @@ def write(path: Path | None, text: Callable[[], str]) -> None:
 
 
 def _hindrance(path: Path) -> int:
-    """Why this file cannot be written, as an error number, or 0."""
+    """Return the error number that says why this file cannot be written, or 0."""
     folder = path.parent
     if path.is_dir():
         return errno.EISDIR

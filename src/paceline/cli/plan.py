@@ -1,4 +1,4 @@
-"""`paceline plan`: what an all-reduce does to a network, before anybody runs it."""
+"""`paceline plan` predicts what an all-reduce does to a network before any job runs it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def command(
     algorithm: Annotated[
         str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}. [default: what Paceline would choose]")
     ] = "",
-    compare: Annotated[bool, typer.Option("--compare", help="All algorithms beside each other.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare all algorithms.")] = False,
     svg: Annotated[
         Path | None,
         typer.Option(
@@ -69,7 +69,7 @@ def command(
 
 
 def row(cost: Cost, bound: Bound) -> dict[str, Any]:
-    """One algorithm for programs: seconds, and bytes of the whole all-reduce by link and direction."""
+    """Return one algorithm's result for programs: seconds, and the bytes of the whole all-reduce by link."""
     return {
         "algorithm": cost.algorithm,
         "bytes": cost.nbytes,

@@ -1,4 +1,4 @@
-"""`paceline report`: shows what a job left under PACELINE_REPORT."""
+"""`paceline report` shows what a job wrote to the file named by PACELINE_REPORT."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from paceline.cli.output_file import UsageError
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="What the job wrote: PACELINE_REPORT=FILE.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="The file that the job wrote: PACELINE_REPORT=FILE.", show_default=False)
+    ],
 ) -> int:
     """Show the report of a run: steps, exposed communication, what coordination cost, which rank was late."""
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""`paceline run`: a job's ranks, started here."""
+"""`paceline run` starts a job's ranks on this machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from paceline.cli.option_checks import finite
 from paceline.cli.output_file import UsageError
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
-from paceline.launch.run import Request, run
+from paceline.launch.run import LaunchRequest, run
 from paceline.launch.torchrun import ranks_here
 
 
-class Words(TyperCommand):
-    """Options that aren't paceline's own go to torchrun, and everything after the program's name to the program."""
+class CommandParser(TyperCommand):
+    """Passes options that are not paceline's own to torchrun, and all after the program's name to the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; the separated ones are in `ctx.obj`. Raises UsageError for an unknown option."""
         try:
             ctx.obj = split(args)
         except ValueError as error:
@@ -55,7 +56,7 @@ def command(
     ranks = ranks or ranks_here(os.environ)
     if not ranks:
         raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
-    request = Request(ctx.obj, ranks, threads, pin, direct, grace, cores)
+    request = LaunchRequest(ctx.obj, ranks, threads, pin, direct, grace, cores)
     try:
         return run(request, dict(os.environ), available())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`paceline top`: a running job, live."""
+"""`paceline top` shows a running job, live."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from paceline.cli.output_file import UsageError
 def command(
     pid: Annotated[
         int | None,
-        typer.Option(help="Process of any rank: chooses among several running jobs.", show_default=False),
+        typer.Option(help="Process of any rank, to choose among several running jobs.", show_default=False),
     ] = None,
     interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds from one picture to the next.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one picture and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print pictures as JSON, one a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print pictures as JSON, one per line.")] = False,
 ) -> int:
     """Show a job that runs here, live: steps, exposed communication, which rank is late, what waits for whom.
 
-    The ranks answer from a thread of their own, and only while somebody asks. Ctrl-C ends it, not the job.
+    The ranks answer from a thread of their own, and only when asked. Ctrl-C ends the display, not the job.
     """
     from rich.console import Console
     from rich.live import Live
@@ -47,7 +47,7 @@ def command(
             while True:
                 time.sleep(interval)
                 screen.update(render(job.picture()), refresh=True)
-    except BrokenPipeError:  # whoever read the pictures has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         raise
     except (ValueError, OSError) as error:
         raise UsageError(str(error)) from None

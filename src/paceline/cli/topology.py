@@ -1,4 +1,4 @@
-"""`paceline topology`: read a description of a network, and draw it."""
+"""`paceline topology` reads a description of a network and draws it."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def _read(file: Path, ranks: int | None, uplink: str, switch_uplink: str) -> Top
     if not slurm.looks_like_slurm(text):
         if ranks is not None or uplink or switch_uplink:
             raise TopologyError(
-                f"{file} is not Slurm's topology.conf, so it says itself what ranks and speeds there are"
+                f"{file} is not Slurm's topology.conf; it gives ranks and speeds itself, so leave out these options"
             )
         return parse(text, str(file))
     if ranks is None or not uplink:
         raise TopologyError(
-            f"{file} is Slurm's, which knows neither ranks nor speeds; add for example "
+            f"{file} is Slurm's topology.conf, which gives neither ranks nor speeds; add for example "
             "--ranks-per-machine 8 --uplink '100 Gbit/s'"
         )
     try:

@@ -1,4 +1,4 @@
-"""`paceline trace`: the last operations of all ranks."""
+"""`paceline trace` shows the last operations of all ranks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def command(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            help="Folder with the ranks' dumps (PACELINE_TRACE). Without it: ask the ranks that run here.",
+            help="Folder with the ranks' dumps (PACELINE_TRACE). Without it, the ranks that run here are asked.",
             show_default=False,
         ),
     ] = None,
     pid: Annotated[
         int | None,
-        typer.Option(help="Process of any rank: chooses among several running jobs.", show_default=False),
+        typer.Option(help="Process of any rank, to choose among several running jobs.", show_default=False),
     ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Chrome trace to write.")] = Path("trace.json"),
     flight: Annotated[

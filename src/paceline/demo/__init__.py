@@ -1,1 +1,1 @@
-"""The first thing a newcomer runs: a real training on a few ranks, with Paceline and with Gloo beside it."""
+"""The first command a newcomer runs: a real training on a few ranks, over Paceline and over Gloo."""

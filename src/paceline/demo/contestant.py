@@ -1,4 +1,4 @@
-"""One copy of the network that all ranks train together, and the clock beside it."""
+"""A copy of the network that all ranks train together, and its measurements."""
 
 import time
 
@@ -16,9 +16,10 @@ from paceline.demo.trainer import Trainer
 
 
 class Contestant:
-    """A copy trained over `group` with DDP, in `epochs` epochs, of which the first is not timed.
+    """A copy trained over `group` with DDP for `epochs` epochs, the first of which is not timed.
 
-    communicates: False replaces the all-reduces by nothing, which shows what a step costs without them.
+    batch: images per step, all ranks together. communicates: False leaves out the all-reduces, which shows what a step
+    costs without them.
     """
 
     def __init__(self, group: dist.ProcessGroup, epochs: int, batch: int, communicates: bool = True) -> None:
@@ -34,7 +35,7 @@ class Contestant:
         self._times: list[Tensor] = []
 
     def train(self, digits: Digits, epoch: int) -> float:
-        """One epoch; returns its mean loss on this rank."""
+        """Train one epoch and return its mean loss on this rank. Collective."""
         dist.barrier(self._group)
         begin = time.monotonic_ns()
         loss = self.trainer.epoch(digits.batches(epoch, self._batch, self._group.rank(), self._group.size()))
@@ -46,18 +47,18 @@ class Contestant:
         return loss
 
     def step_ms(self) -> Tensor:
-        """What a step took, float64 [epochs]; to be called by all ranks."""
+        """Return the mean milliseconds of a step in each timed epoch, float64 [epochs]. Collective."""
         return step_times(_of_all_ranks(torch.tensor(self._spans)), self._steps)
 
     def side(self, digits: Digits, without_ms: Tensor) -> Side:
-        """What came out; to be called by all ranks. without_ms: `step_ms` of the copy that doesn't communicate."""
+        """Return the results. Collective. without_ms: `step_ms` of the copy that does not communicate."""
         times = _of_all_ranks(torch.stack(self._times))
         found = figures(self.step_ms(), without_ms, times, self._batch)
         return Side(self.name, self.trainer.accuracy(digits), found)
 
 
 def _of_all_ranks(values: Tensor) -> Tensor:
-    """int64 [...] on each rank to int64 [ranks, ...] on all."""
+    """Gather int64 [...] from each rank into int64 [ranks, ...] on all ranks."""
     gathered = [torch.empty_like(values) for _ in range(dist.get_world_size())]
     dist.all_gather(gathered, values)
     return torch.stack(gathered)

@@ -13,17 +13,20 @@ TEST = 360
 
 @dataclass(frozen=True)
 class Digits:
-    """`images`: float32 [n, 1, 8, 8] around 0; `labels`: int64 [n]. The first 1437 are for training."""
+    """Images, float32 [n, 1, 8, 8] around 0, and labels, int64 [n]. The first 1437 are for training."""
 
     images: Tensor
     labels: Tensor
 
     def test(self) -> tuple[Tensor, Tensor]:
-        """Images and labels that no training sees."""
+        """Return the images and labels that no training uses."""
         return self.images[TRAINING:], self.labels[TRAINING:]
 
     def batches(self, epoch: int, batch: int, shard: int = 0, shards: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """The epoch's batches in its own fixed order, of each the part that belongs to `shard`; the rest is dropped."""
+        """Yield the part of each batch that belongs to `shard`, in an order that only the epoch determines.
+
+        batch: images per batch, all shards together. Images that do not fill a batch are left out.
+        """
         order = torch.randperm(TRAINING, generator=torch.Generator().manual_seed(epoch))
         part = batch // shards
         for start in range(0, steps_per_epoch(batch) * batch, batch):
@@ -32,12 +35,15 @@ class Digits:
 
 
 def steps_per_epoch(batch: int) -> int:
-    """Full batches in the training images."""
+    """Return the number of full batches in the training images."""
     return TRAINING // batch
 
 
 def share_digits() -> Digits:
-    """Rank 0 reads the images, the others receive them: importing scikit-learn in every rank takes longer."""
+    """Return the images on every rank; rank 0 reads and broadcasts them. Collective.
+
+    Importing scikit-learn on every rank would take longer.
+    """
     if dist.get_rank() == 0:
         digits = _read()
     else:

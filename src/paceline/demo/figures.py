@@ -1,4 +1,4 @@
-"""From the times that the ranks noted to the figures in the table."""
+"""Computes the figures of the table from the times that the ranks recorded."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Figure:
-    """Median over the measured epochs, and half the distance between their quartiles."""
+    """The median over the measured epochs, and half the distance between their quartiles."""
 
     median: float
     spread: float
@@ -16,13 +16,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one backend did. Communication: milliseconds per step or seconds in all epochs, on average over the ranks.
+    """The figures of one backend. Communication is in ms per step, or in seconds for all epochs, averaged over the
+    ranks.
 
-    added: what a step takes longer than the same step without all-reduces, in the same epoch.
-    total: while at least one all-reduce was issued and not complete.
-    transfer: the same, counted from the moment when the last rank had issued the all-reduce; before that, ranks wait
-    for each other, which no backend can save them.
-    exposed: how long backward stood still at its end, from the issue of the last all-reduce until all were complete.
+    added: how much longer a step takes than the same step without all-reduces, in the same epoch. total: the time in
+    which at least one all-reduce was issued and not complete. transfer: the same, counted from the moment when the last
+    rank had issued the all-reduce; before that, ranks wait for each other, which no backend can avoid. exposed: how
+    long backward stood still at its end, from the issue of the last all-reduce until all were complete.
     """
 
     images_per_second: Figure
@@ -37,22 +37,25 @@ class Figures:
 
 
 def figure(epochs: Tensor) -> Figure:
-    """Sums up one value per epoch, float64 [epochs]."""
+    """Summarise one value per epoch, float64 [epochs]."""
     low, median, high = epochs.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=epochs.dtype)).tolist()
     return Figure(median, (high - low) / 2)
 
 
 def step_times(spans: Tensor, steps: int) -> Tensor:
-    """What a step of each epoch took: int64 [ranks, epochs, 2], begin and end in ns, to float64 [epochs] in ms."""
+    """Return the mean milliseconds of a step in each epoch, float64 [epochs].
+
+    spans: int64 [ranks, epochs, 2], begin and end in ns. steps: steps per epoch.
+    """
     return (spans[..., 1].amax(0) - spans[..., 0].amin(0)).double() / steps / 1e6
 
 
 def figures(step_ms: Tensor, without_ms: Tensor, times: Tensor, batch: int) -> Figures:
-    """Figures of one backend.
+    """Return the figures of one backend.
 
-    step_ms: float64 [epochs] from `step_times`; without_ms: the same of the training without all-reduces.
-    times: int64 [ranks, epochs, steps, 1 + 2 × buckets] as `Meter.take` gives them.
-    batch: images per step, all ranks together.
+    step_ms: float64 [epochs] from `step_times`; without_ms: the same of the training without all-reduces. times: int64
+    [ranks, epochs, steps, 1 + 2 × buckets] in ns, as `Meter.take` returns them. batch: images per step, all ranks
+    together.
     """
     buckets = (times.shape[3] - 1) // 2
     backward_end = times[..., 0]
@@ -74,7 +77,7 @@ def figures(step_ms: Tensor, without_ms: Tensor, times: Tensor, batch: int) -> F
 
 
 def _covered(begins: Tensor, ends: Tensor) -> Tensor:
-    """Length of the union of the intervals in the last dimension, which are sorted by their begins."""
+    """Return the length of the union of the intervals in the last dimension, which are sorted by their begins."""
     earlier_ends = ends.cummax(-1).values.roll(1, -1)
     earlier_ends[..., 0] = begins[..., 0]
     return (ends - torch.maximum(begins, earlier_ends)).clamp(min=0).sum(-1)

@@ -1,7 +1,7 @@
-"""What communication costs a training step, seen from torch: the same instrument for every backend.
+"""Measures what communication costs a training step, seen from torch, in the same way for every backend.
 
-DDP hands each bucket of gradients to a communication hook. The hook does what DDP does without one (divide, all-reduce)
-and notes when the all-reduce was issued and when it was complete.
+DDP passes each bucket of gradients to a communication hook. The hook does what DDP does without one (divide,
+all-reduce) and records when the all-reduce was issued and when it was complete.
 """
 
 import time
@@ -14,7 +14,7 @@ from torch.futures import Future
 
 
 def no_communication(state: object, bucket: dist.GradBucket) -> Future[Tensor]:
-    """A communication hook that does nothing: each rank keeps its own gradients."""
+    """A communication hook that does nothing, so that each rank keeps its own gradients."""
     kept: Future[Tensor] = Future()
     kept.set_result(bucket.buffer())
     return kept
@@ -22,7 +22,7 @@ def no_communication(state: object, bucket: dist.GradBucket) -> Future[Tensor]:
 
 @dataclass
 class StepTimes:
-    """Times in nanoseconds of the machine's monotonic clock, which all its processes share. One entry per bucket."""
+    """Times in ns of the machine's monotonic clock, which all its processes share, with one entry per bucket."""
 
     issued: list[int] = field(default_factory=list)
     completed: list[int] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Meter:
         self._steps: list[StepTimes] = []
 
     def hook(self, state: object, bucket: dist.GradBucket) -> Future[Tensor]:
-        """Average the bucket over the ranks."""
+        """Average the bucket over the ranks, and record when that was issued and complete."""
         gradients = bucket.buffer().div_(self._ranks)
         step, index = self._step, len(self._step.issued)
         step.completed.append(0)
@@ -55,15 +55,17 @@ class Meter:
         return averaged
 
     def backward_finished(self) -> None:
-        """To be called when `backward()` returns: DDP has then waited for all buckets."""
+        """Record the end of `backward()`, by which DDP has waited for all buckets; call it right afterwards."""
         self._step.backward_end = time.monotonic_ns()
         self._steps.append(self._step)
         self._step = StepTimes()
 
     def take(self) -> Tensor:
-        """The steps since the last call: int64 [steps, 1 + 2 × buckets], each `backward_end, issued…, completed…`.
+        """Return the steps since the last call: int64 [steps, 1 + 2 × buckets], each `backward_end, issued…,
+        completed…` in ns.
 
-        Steps with other buckets than the last one are left out: DDP arranges its buckets anew after the first step.
+        Steps whose number of buckets differs from the last one's are left out, because DDP rearranges its buckets after
+        the first step.
         """
         steps, self._steps = self._steps, []
         alike = [step for step in steps if len(step.issued) == len(steps[-1].issued)]

@@ -1,9 +1,9 @@
 """The network that the demo trains.
 
-GroupNorm and not BatchNorm, because its statistics stay inside one image: four ranks with 16 images each then compute
-what one process computes with 64. SiLU and not ReLU, because it is smooth: where ReLU has its corner, the last bit of a
-sum decides which side an activation is on, and float32 runs that add in different orders drift apart (by 1e-2 after
-the demo's training, against 1e-6 here).
+It has GroupNorm and not BatchNorm, whose statistics span images: with GroupNorm four ranks with 16 images each compute
+what one process computes with 64. It has SiLU and not ReLU, because SiLU is smooth: at ReLU's corner the last bit of a
+sum decides which side an activation is on, and float32 runs that add in different orders drift apart (by 1e-2 after the
+demo's training, compared with 1e-6 here).
 """
 
 import torch
@@ -24,13 +24,16 @@ class ResidualBlock(nn.Module):
         self.shortcut = nn.Identity() if same_shape else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Float images to float images of the shape above."""
+        """Map float images to float images of the shape above."""
         added: Tensor = self.shortcut(images) + self.second(self.first(images))
         return added
 
 
 def residual_network() -> nn.Module:
-    """A new network, the same each time: float32 [n, 1, 8, 8] to one score per digit, [n, 10]; 303 thousand weights."""
+    """Return a new network, the same each time: float32 [n, 1, 8, 8] to one score per digit, [n, 10].
+
+    It has 303 thousand weights.
+    """
     torch.manual_seed(SEED)
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1, bias=False),

@@ -1,4 +1,4 @@
-"""What the demo shows: one header line, a progress bar, one table, one verdict."""
+"""The demo's output: one header line, a progress bar, one table, one verdict."""
 
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ ROWS = (
     ("ms per step", "step_ms", ".1f"),
     ("  added by communication", "added_ms", ".1f"),
     ("  communication, total", "total_ms", ".1f"),
-    ("    with all ranks there", "transfer_ms", ".1f"),
+    ("    with all ranks ready", "transfer_ms", ".1f"),
     ("  communication, exposed", "exposed_ms", ".1f"),
     ("communication in all, s", "total_s", ".1f"),
     ("  exposed", "exposed_s", ".1f"),
@@ -28,7 +28,7 @@ console = Console(highlight=False)
 
 
 class Progress:
-    """The bar, drawn by whoever calls `advance`: a drawing thread would take its time from rank 0's training."""
+    """A progress bar that `advance` draws, because a drawing thread would take time from rank 0's training."""
 
     def __init__(self, total: int, visible: bool) -> None:
         self._bar = progress.Progress(
@@ -44,7 +44,7 @@ class Progress:
         self._task = self._bar.add_task("first epoch", total=total)
 
     def advance(self, text: str) -> None:
-        """One epoch is done."""
+        """Count a finished epoch and show `text`."""
         self._bar.update(self._task, advance=1, description=text, refresh=True)
 
     def __enter__(self) -> "Self":
@@ -58,16 +58,16 @@ class Progress:
 
 
 def print_header(setup: Setup, tested: str, reference: str) -> None:
-    """What is about to run."""
+    """Print what is about to run."""
     console.print(
         f"[bold]A residual CNN learns handwritten digits[/]: {setup.ranks} ranks × {setup.batch // setup.ranks} images"
-        f" a step on {setup.cores} cores, {tested}, {reference} and no communication in turn,"
+        f" per step on {setup.cores} cores, {tested}, {reference} and no communication in turn,"
         " then one process."
     )
 
 
 def print_result(result: Result) -> None:
-    """The table, how to read it, and the verdict."""
+    """Print the table, how to read it, and the verdict."""
     tested, reference, setup = result.tested, result.reference, result.setup
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("")
@@ -82,9 +82,9 @@ def print_result(result: Result) -> None:
     console.print(table)
     console.print(
         f"[dim]Medians of {setup.epochs - 1} epochs of {setup.steps} steps ± half the distance of the quartiles;"
-        f" {setup.gradient_bytes / 1e6:.2f} MB of gradients a step in {tested.figures.buckets} buckets."
+        f" {setup.gradient_bytes / 1e6:.2f} MB of gradients per step in {tested.figures.buckets} buckets."
         f" Added: against {result.without_ms.median:.1f} ms without all-reduces. Total: while one is in flight, mean of"
-        " the ranks; with all ranks there: counted from the last rank's issue. Exposed: while backward stands still.[/]"
+        " the ranks; with all ranks ready: counted from the last rank's issue. Exposed: while backward stands still.[/]"
     )
     console.print()
     console.print(_verdict(result))

@@ -1,4 +1,4 @@
-"""What a run of the demo found, and whether that is good."""
+"""The results of a run of the demo, and whether they are good."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -6,14 +6,17 @@ from typing import Any
 from paceline.demo.figures import Figure, Figures
 
 ACCURACY_FLOOR = 0.97
+"""The lowest accuracy that passes, as a share of the test images."""
 WEIGHT_TOLERANCE = 3e-5
-"""Largest difference between two weights that passes for rounding. Adding the same gradients in other orders ends
-5e-7 to 3e-6 apart; leaving one rank out of any single one of the first 200 steps of 264 ends 7e-5 to 2e-2 apart."""
+"""The largest difference between two weights that counts as rounding. Adding the same gradients in other orders
+leads to differences of 5e-7 to 3e-6; leaving out one rank in any one of the first 200 steps of 264 leads to 7e-5 to
+2e-2.
+"""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What ran. batch: images per step, all ranks together; gradient_bytes: what each step all-reduces."""
+    """What ran. batch: images per step, all ranks together. gradient_bytes: bytes that each step all-reduces."""
 
     torch: str
     ranks: int
@@ -29,7 +32,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Side:
-    """One backend's training. name: as the process group itself reports it; accuracy: on the test images, 0 to 1."""
+    """One backend's training. name: as the process group reports it. accuracy: on the test images, from 0 to 1."""
 
     name: str
     accuracy: float
@@ -38,7 +41,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Largest absolute difference between final weights; same_on_all_ranks: they are equal bit for bit on all ranks."""
+    """The largest absolute differences between final weights, and whether they are bitwise equal on all ranks."""
 
     to_reference: float
     to_one_process: float
@@ -49,7 +52,7 @@ class Agreement:
 class Result:
     """One run of the demo: the backend under test, the reference beside it, and their agreement.
 
-    without_ms: what a step takes where the ranks don't communicate.
+    without_ms: the milliseconds of a step without communication.
     """
 
     setup: Setup
@@ -59,7 +62,7 @@ class Result:
     agreement: Agreement
 
     def faults(self) -> list[str]:
-        """What is wrong, one clause each; empty if the demo passed."""
+        """Return what is wrong, one clause each; empty if the demo passed."""
         faults = []
         if self.tested.accuracy < ACCURACY_FLOOR:
             faults.append(f"the accuracy {self.tested.accuracy:.1%} is below {ACCURACY_FLOOR:.0%}")
@@ -72,18 +75,18 @@ class Result:
                     f"the weights differ from those of {other} by {difference:.1e}, over {WEIGHT_TOLERANCE:g}"
                 )
         if not self.agreement.same_on_all_ranks:
-            faults.append("the ranks don't hold the same weights")
+            faults.append("the ranks do not have the same weights")
         return faults
 
     def ratio(self, name: str) -> float:
-        """The figure `name`, tested over reference; of medians, where it has one."""
+        """Return the figure `name` of the tested backend over that of the reference, of medians if it has one."""
         tested, reference = (getattr(side.figures, name) for side in (self.tested, self.reference))
         if isinstance(tested, Figure):
             tested, reference = tested.median, reference.median
         return tested / reference if reference else float("nan")
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with the ratios and the verdict, as JSON values."""
+        """Return everything, with the ratios and the verdict, as JSON values."""
         names = [field.name for field in fields(Figures) if field.name != "buckets"]
         return {
             **asdict(self),

@@ -1,8 +1,8 @@
 """The demo's training script, an ordinary DDP program: `paceline run -n 4 train.py`.
 
-Copies of one network train side by side in the same processes, an epoch each in turn: one over each backend, and one
-whose ranks don't communicate. So all meet the same machine, and the ratios between them mean something also where other
-programs run. Afterwards rank 0 trains another copy alone, on the combined batches.
+Copies of one network train side by side in the same processes, in turn for an epoch each: one over each backend, and
+one whose ranks do not communicate. All copies therefore run under the same conditions, and the ratios between them are
+meaningful even if other programs run. Afterwards rank 0 trains another copy alone, on the combined batches.
 """
 
 import json
@@ -25,6 +25,7 @@ from paceline.demo.result import Agreement, Result, Setup
 from paceline.demo.trainer import Trainer
 
 COMBINED_BATCH = 64
+"""Images per step, all ranks together, before rounding to a multiple of the ranks."""
 TIMEOUT = timedelta(seconds=60)
 
 

@@ -1,4 +1,4 @@
-"""One copy of the network and its training, the same for one process and for many."""
+"""One copy of the network and its training, the same for one process and for several."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ LEARNING_RATE = 0.05
 class Trainer:
     """Trains `module`, the network or DDP around it, for `steps` steps of SGD with warm-up and cosine decay.
 
-    after_backward is called between each `backward()` and the optimizer's step.
+    after_backward: called between each `backward()` and the optimizer's step.
     """
 
     def __init__(self, module: nn.Module, steps: int, after_backward: Callable[[], None] | None = None) -> None:
@@ -28,16 +28,16 @@ class Trainer:
         )
 
     def epoch(self, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
-        """One step for each batch; returns the mean loss."""
+        """Make one step for each batch and return the mean loss."""
         losses = [self._step(images, labels) for images, labels in batches]
         return torch.stack(losses).mean().item()
 
     def weights(self) -> Tensor:
-        """All weights, float32 [n]."""
+        """Return all weights, float32 [n]."""
         return torch.cat([weight.detach().flatten() for weight in self._module.parameters()])
 
     def accuracy(self, digits: Digits) -> float:
-        """Share of the test images that it recognises, 0 to 1."""
+        """Return the share of the test images that are recognised, from 0 to 1."""
         images, labels = digits.test()
         with torch.no_grad():
             right: Tensor = self._module(images).argmax(1) == labels

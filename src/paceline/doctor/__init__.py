@@ -1,1 +1,1 @@
-"""What Paceline finds on a machine, what it would use and why, and what would be better."""
+"""Reports what Paceline finds on a machine, what it would use and why, and what could be improved."""

@@ -5,12 +5,12 @@ import os
 from paceline.cpu.budget import available, physical_cores, ranges, read_file, sessions_are_grouped, spin_budget
 from paceline.cpu.partition import Wish, partition
 from paceline.cpu.pinning import thread_advice
-from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.finding import Environment, Finding
 from paceline.launch.threads import THREAD_VARIABLES
 
 
-def cpus(here: Surroundings) -> Finding:
-    """Affinity and cgroup quota."""
+def cpus(here: Environment) -> Finding:
+    """Report the CPU affinity and the cgroup quota."""
     budget = available()
     advice = ""
     if budget.quota is not None and budget.quota < len(budget.affinity):
@@ -24,8 +24,8 @@ def cpus(here: Surroundings) -> Finding:
     )
 
 
-def waiting(here: Surroundings) -> Finding:
-    """Until how many ranks a waiting rank spins."""
+def waiting(here: Environment) -> Finding:
+    """Report up to how many ranks a waiting rank spins."""
     budget = available()
     ranks = max(1, int(budget.cpus))
     fits = spin_budget(budget, [frozenset(budget.affinity)] * (ranks - 1), here.settings.spin_us)
@@ -36,8 +36,8 @@ def waiting(here: Surroundings) -> Finding:
     return Finding("waiting", value, "a rank that spins without a CPU of its own slows the rank that it waits for")
 
 
-def sessions(here: Surroundings) -> Finding:
-    """Whether ranks that outnumber the CPUs can hand them to each other."""
+def sessions(here: Environment) -> Finding:
+    """Report whether ranks that outnumber the CPUs can yield to each other."""
     if not sessions_are_grouped(read_file):
         return Finding("sessions", "do not matter", "the kernel shares the CPUs between processes, whatever session")
     apart = here.settings.rank_variable is not None and os.getsid(0) == os.getpid()
@@ -50,8 +50,8 @@ def sessions(here: Surroundings) -> Finding:
     )
 
 
-def threads(here: Surroundings) -> Finding:
-    """The thread counts that numeric libraries would use."""
+def threads(here: Environment) -> Finding:
+    """Report the thread counts that numeric libraries would use."""
     found = [f"{name}={here.environ[name]}" for name in THREAD_VARIABLES if name in here.environ]
     if found:
         return Finding("threads", ", ".join(found), "set in the environment; paceline run keeps them")
@@ -63,8 +63,8 @@ def threads(here: Surroundings) -> Finding:
     )
 
 
-def division(here: Surroundings) -> Finding:
-    """How a rank's CPUs are divided among engine, input workers and compute."""
+def division(here: Environment) -> Finding:
+    """Report how a rank's CPUs are divided among engine, input workers and compute."""
     budget, ranks = available(), here.settings.local_size or 1
     affinity = frozenset(budget.affinity)
     asked = here.settings.cores.mode != "off"

@@ -1,4 +1,4 @@
-"""One line of the doctor's report, and what a check is given."""
+"""One line of the doctor's report, and the input of a check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,11 @@ from paceline.settings.settings import Settings
 
 @dataclass(frozen=True)
 class Finding:
-    """topic: what was looked at; value: what was found; reason: how that is known, or what follows from it;
-    advice: what would be better and how to get it, "" where nothing would."""
+    """One line of the report.
+
+    topic: what was examined. value: what was found. reason: how that is known, or what follows from it. advice: what
+    would be better and how to get it; "" if nothing would.
+    """
 
     topic: str
     value: str
@@ -18,8 +21,8 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What the environment says, as it is and as Paceline reads it."""
+class Environment:
+    """The environment variables, and the settings that Paceline reads from them."""
 
     environ: Mapping[str, str]
     settings: Settings

@@ -1,19 +1,19 @@
-"""Network: the addresses of this machine, the one that would be used, ports and the job's secret."""
+"""Network: the addresses of this machine, the one that would be used, ports, and the job's secret."""
 
 import shlex
 
-from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.finding import Environment, Finding
 from paceline.rendezvous.interfaces import addresses, choose
 
 
-def interfaces(here: Surroundings) -> Finding:
-    """Every address."""
+def interfaces(here: Environment) -> Finding:
+    """Report all addresses of this machine."""
     found = [str(candidate) for candidate in addresses()]
     return Finding("interfaces", ", ".join(found) or "none", "as the kernel lists them")
 
 
-def between_machines(here: Surroundings) -> Finding:
-    """The address that ranks on other machines would connect to."""
+def between_machines(here: Environment) -> Finding:
+    """Report the address that ranks on other machines would connect to."""
     from paceline.errors import RendezvousError
 
     try:
@@ -31,17 +31,17 @@ def between_machines(here: Surroundings) -> Finding:
     return Finding("between machines", f"tcp on {choice.interface} {choice.address}", choice.reason + guess, advice)
 
 
-def within_machine(here: Surroundings) -> Finding:
-    """What ranks of one machine use."""
+def within_machine(here: Environment) -> Finding:
+    """Report the transport between ranks of one machine."""
     return Finding(
         "within this machine",
         "shm",
-        "ranks that share a kernel and its network share memory, no matter who started them",
+        "ranks that share a kernel and its network share memory, no matter what started them",
     )
 
 
-def ports(here: Surroundings) -> Finding:
-    """The range that listeners are bound in."""
+def ports(here: Environment) -> Finding:
+    """Report the range of ports for listeners."""
     if here.settings.ports is None:
         return Finding(
             "ports",
@@ -52,8 +52,8 @@ def ports(here: Surroundings) -> Finding:
     return Finding("ports", f"{first}-{last}", "PACELINE_PORTS")
 
 
-def secret(here: Surroundings) -> Finding:
-    """Whether connections are authenticated."""
+def secret(here: Environment) -> Finding:
+    """Report whether connections are authenticated."""
     if here.settings.secret is not None:
         return Finding("secret", "set", "PACELINE_SECRET; connections without it are refused")
     return Finding("secret", "none in this environment", "paceline run makes one for each job on one machine")

@@ -3,7 +3,7 @@
     python -m paceline.doctor.probe hold            prints "PID ADDRESS" and waits until its stdin is closed
     python -m paceline.doctor.probe read PID ADDRESS   prints "yes" or "no"
 
-Siblings, because a parent may read its own child even where one rank may not read another.
+They are siblings, because a parent may read its child's memory even where one rank may not read another's.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 
 
 def main(arguments: list[str]) -> None:
-    """Play the part that the arguments name."""
+    """Run the role that the arguments name."""
     from paceline import _engine
 
     if arguments[0] == "hold":

@@ -1,4 +1,4 @@
-"""The findings as a table for people and as JSON for programs."""
+"""Formats the findings as a table for people and as JSON for programs."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from paceline.doctor.finding import Finding
 
 
 def to_json(findings: Sequence[Finding]) -> str:
-    """A JSON list of objects with topic, value, reason, advice."""
+    """Return a JSON list of objects with the keys topic, value, reason and advice."""
     return json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2)
 
 

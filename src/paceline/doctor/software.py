@@ -4,12 +4,12 @@ import importlib.metadata
 import platform
 from pathlib import Path
 
-from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.finding import Environment, Finding
 from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
 
-def machine(here: Surroundings) -> Finding:
-    """By what name ranks find out that they share this machine."""
+def machine(here: Environment) -> Finding:
+    """Report the name by which ranks recognise that they share this machine."""
     from paceline.rendezvous.machine import this_machine
 
     found = this_machine(here.settings.machine)
@@ -20,7 +20,7 @@ def machine(here: Surroundings) -> Finding:
 
 
 def container() -> str:
-    """The kind of container that this process is in, as far as it shows; "" for none."""
+    """Return the kind of container that this process is in, as far as it can be seen; "" for none."""
     for path, name in (("/.dockerenv", "a Docker container"), ("/run/.containerenv", "a Podman container")):
         if Path(path).exists():
             return name
@@ -40,20 +40,22 @@ def container() -> str:
     return "" if first in ("systemd", "init") or "(1, " in init[:64] else "a process namespace of its own"
 
 
-def python(here: Surroundings) -> Finding:
-    """The interpreter."""
-    return Finding("Python", platform.python_version(), "one wheel per Python version; the engine never takes its lock")
+def python(here: Environment) -> Finding:
+    """Report the version of the interpreter."""
+    return Finding(
+        "Python", platform.python_version(), "there is one wheel per Python version; the engine never takes the GIL"
+    )
 
 
-def torch(here: Surroundings) -> Finding:
-    """Torch's version, without importing it, and whether it is supported."""
+def torch(here: Environment) -> Finding:
+    """Report torch's version, without importing it, and whether it is supported."""
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return Finding(
             "torch",
             "not installed",
-            "the raw face (paceline.init) works without; paceline run starts ranks itself",
+            "the raw interface (paceline.init) works without it, and paceline run starts ranks itself",
         )
     supported = f"{_dotted(OLDEST_TORCH)} to {_dotted(NEWEST_TORCH)}"
     numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
@@ -62,12 +64,16 @@ def torch(here: Surroundings) -> Finding:
     return Finding("torch", f"{version}, not supported", f"supported: {supported}", f"install torch {supported}")
 
 
-def engine(here: Surroundings) -> Finding:
-    """The engine and the instructions that it reduces with."""
+def engine(here: Environment) -> Finding:
+    """Report the engine and the instruction set of its reductions."""
     from paceline import _engine
 
     isa = _engine.isa()
-    advice = "" if isa != "baseline" else "reductions run without vector instructions; this CPU has none that are used"
+    advice = (
+        ""
+        if isa != "baseline"
+        else "reductions run without vector instructions, because this CPU has none that the engine uses"
+    )
     return Finding("engine", f"reduces with {isa}", "the widest instructions that this CPU has", advice)
 
 

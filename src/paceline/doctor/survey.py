@@ -1,12 +1,12 @@
-"""All the doctor's findings, in the order in which a person would ask for them."""
+"""All of the doctor's checks, in the order in which a person would ask for them."""
 
 import importlib
 from collections.abc import Mapping
 
-from paceline.doctor.finding import Finding, Surroundings
+from paceline.doctor.finding import Environment, Finding
 from paceline.settings.settings import ConfigurationError, Settings
 
-# Topic, module of this package, function. Imported one by one: a part that can't be imported is a finding too.
+# Topic, module of this package, function. Each is imported separately: a failed import is a finding too.
 _CHECKS = (
     ("machine", "software", "machine"),
     ("Python", "software", "python"),
@@ -33,18 +33,18 @@ _CHECKS = (
 
 
 def survey(environ: Mapping[str, str]) -> list[Finding]:
-    """Look at everything. A check that fails becomes a finding: the doctor is asked when things don't work."""
+    """Run all checks. A check that fails becomes a finding, because the doctor is asked when things do not work."""
     found = []
     try:
         settings = Settings.from_environment(environ)
     except ConfigurationError as error:
         found.append(Finding("environment", "wrong", str(error), "correct it; the rest is shown as if none were set"))
         settings = Settings()
-    here = Surroundings(environ, settings)
+    here = Environment(environ, settings)
     return found + [_examine(topic, module, function, here) for topic, module, function in _CHECKS]
 
 
-def _examine(topic: str, module: str, function: str, here: Surroundings) -> Finding:
+def _examine(topic: str, module: str, function: str, here: Environment) -> Finding:
     try:
         finding: Finding = getattr(importlib.import_module(f"paceline.doctor.{module}"), function)(here)
         return finding

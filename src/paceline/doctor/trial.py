@@ -1,6 +1,7 @@
-"""Two ranks that find out how large all-reduces of ordinary memory go here, as a job's do in their first calls.
+"""Two ranks that find out how fast large all-reduces of ordinary memory are here, as a job's ranks do in their first
+calls.
 
-RANK=… WORLD_SIZE=2 … python -m paceline.doctor.trial     rank 0 prints what it found as JSON
+    RANK=… WORLD_SIZE=2 … python -m paceline.doctor.trial     rank 0 prints the result as JSON
 """
 
 import json
@@ -11,12 +12,15 @@ import numpy as np
 import paceline
 
 SIZES = tuple(1 << power for power in (18, 20, 22, 24))
+"""The sizes in bytes that are tried."""
 _MOST_CALLS = 100
+"""The most all-reduces of one size."""
 TIMEOUT = 20.0
+"""Seconds that each call may take."""
 
 
 def main() -> None:
-    """Call until the ways of all sizes are settled: milliseconds."""
+    """Call all_reduce until the methods of all sizes are settled, which takes milliseconds."""
     group = paceline.init(timeout=TIMEOUT)
     data = np.zeros(SIZES[-1] // 4, np.float32)
     begin = time.perf_counter()

@@ -12,18 +12,21 @@ from typing import Any
 __all__ = ["run"]
 
 __version__ = "0.28.1"
-"""The release of Horovod whose API this is, as scripts compare it; Paceline's own is `paceline.__version__`."""
+"""The release of Horovod that this API implements, for scripts that compare it.
+
+Paceline's own version is `paceline.__version__`.
+"""
 
 
 def run(func: Any, *args: Any, **kwargs: Any) -> list[Any]:
-    """Call a function on several ranks of this machine: see `paceline.horovod.run_function.run`."""
+    """Call a function on several ranks of this machine; see `paceline.horovod.run_function.run`."""
     from paceline.horovod import run_function
 
     return run_function.run(func, *args, **kwargs)
 
 
 class _Package(ModuleType):
-    """Keeps `run` the function: to import the launcher, `paceline.horovod.run`, would bind its module to that name."""
+    """Keeps the attribute `run` a function, which importing the submodule `paceline.horovod.run` would replace."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name != "run" or not isinstance(value, ModuleType):

@@ -1,9 +1,10 @@
-"""Adasum: gradients combined so that what they agree on counts once and what they disagree on adds up.
+"""Adasum combines gradients so that their common part counts once and their orthogonal parts add up.
 
-S. Maleki et al., "Scaling Distributed Training with Adaptive Summation" (2020): for two gradients
-Adasum(a, b) = (1 - a·b / 2‖a‖²) a + (1 - a·b / 2‖b‖²) b, so orthogonal ones are added, equal ones averaged; for more, a
-binary tree over the ranks. `adasum` does it where all gradients are; `exchange` among ranks that have one each, by the
-paper's vector halving and distance doubling (its Algorithm 1).
+S. Maleki et al., "Scaling Distributed Training with Adaptive Summation" (2020), defines it for two gradients as
+Adasum(a, b) = (1 - a·b / 2‖a‖²) a + (1 - a·b / 2‖b‖²) b: orthogonal gradients are added and equal ones are averaged.
+More gradients are combined along a binary tree over the ranks. `adasum` combines gradients that are all in this
+process; `exchange` combines gradients of which each rank has one, by the paper's vector halving and distance doubling
+(its Algorithm 1).
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 _NEGLIGIBLE = math.sqrt(sys.float_info.min)
-"""A squared norm below this has too few bits to divide by; such a gradient is added as it is."""
+"""A squared norm below this has too few significant bits to divide by; such a gradient is added unscaled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """Give `data` (None: nothing) to rank `peer` (None: nobody), and get what that rank gives."""
+    """Send `data` to rank `peer` and receive what that rank sends.
+
+    peer: the rank to exchange with; None if this rank exchanges with nobody in this step. data: a flat array; None
+    sends nothing.
+    """
 
     peer: int | None
     data: NDArray[Any] | None
@@ -31,7 +36,11 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Get the sum of what the ranks of a team give; team: this rank's, of so many `teams`, None for a rank in none."""
+    """Sum the numbers of the ranks in a team.
+
+    team: the index of this rank's team; None if this rank is in no team. teams: the number of teams. numbers: float64,
+    of the same length on all ranks.
+    """
 
     team: int | None
     teams: int
@@ -40,30 +49,32 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Get what all ranks give that still give something, one after the other."""
+    """Receive the data of all ranks that still take part, concatenated in rank order."""
 
     data: NDArray[Any]
 
 
 Step = Swap | Total | Gather
 Exchange = Generator[Step, NDArray[Any], NDArray[Any]]
-"""Yields what this rank does next, as all ranks do at the same time; is sent what came; returns the outcome."""
+"""A generator that yields this rank's next step, which all ranks take at the same time. It is sent what the step
+received, and returns the combined gradient.
+"""
 
 
 def widened(gradient: NDArray[Any]) -> NDArray[Any]:
-    """In the dtype that it is combined in: float32 for float16, else its own."""
+    """Return the gradient in the dtype in which it is combined: float32 for float16, otherwise its own."""
     return gradient.astype(np.float32) if gradient.itemsize < 4 else gradient
 
 
 def adasum(gradients: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Combine at least one gradient, all of one shape and floating dtype, into one of the same.
+    """Combine one or more gradients, all of one shape and floating-point dtype, into one of that shape and dtype.
 
-    Dot products and norms are computed in float64, the combination in float32 for float16, else in the dtype itself.
-    The same gradients in the same order give the same bits everywhere.
+    Dot products and norms are computed in float64; float16 gradients are combined in float32, others in their own
+    dtype. The same gradients in the same order give the same bits everywhere.
     """
     wide = [widened(gradient) for gradient in gradients]
     power = _power(len(wide))
-    while len(wide) > power:  # the last ones join the first ones, then there is a tree of neighbours
+    while len(wide) > power:  # fold the last gradients into the first; a power of two is left for the tree
         extra = wide.pop()
         wide[len(wide) - power] = _pair(wide[len(wide) - power], extra)
     while len(wide) > 1:
@@ -72,9 +83,12 @@ def adasum(gradients: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def exchange(rank: int, size: int, gradient: NDArray[Any]) -> Exchange:
-    """The same among `size` ranks, of which each has one flat gradient of equal count, in float32 or float64.
+    """Combine the gradients of `size` ranks, each of which has one.
 
-    A rank sends and receives about twice the gradient, however many there are; all get the same bits.
+    gradient: flat, float32 or float64, with the same number of elements on all ranks.
+
+    Each rank sends and receives about twice the gradient's bytes, however many ranks there are. All ranks get the same
+    bits.
     """
     power = _power(size)
     extra = rank + power if rank + power < size else rank - power if rank >= power else None
@@ -107,13 +121,13 @@ def exchange(rank: int, size: int, gradient: NDArray[Any]) -> Exchange:
 
 
 def gather(gradient: NDArray[Any]) -> Exchange:
-    """The same, where some ranks may give nothing any more: everybody gets all gradients."""
+    """Combine the gradients where some ranks no longer take part: every rank receives and combines all gradients."""
     rows = yield Gather(gradient)
     return adasum(list(rows.reshape(-1, gradient.size)))
 
 
 def _power(size: int) -> int:
-    """The largest power of two that is not larger."""
+    """Return the largest power of two that is at most `size`."""
     return 1 << (size.bit_length() - 1)
 
 

@@ -1,4 +1,4 @@
-"""A call that takes several requests, of which each depends on what the one before brought: Adasum's exchange."""
+"""Adasum's exchange as a series of requests, each of which depends on what the one before it received."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from paceline.horovod.adasum import Exchange, Gather, Step, Total
 
 
 class Course:
-    """To wait for, as for a `Request`. Every rank begins one of this name; in what order several go on does not matter.
+    """An Adasum exchange in flight. A caller waits for it as for a `Request`.
 
-    The next step is handed in by whoever notices that the last one is over, so that nobody need wait for it to go on.
-    outcome: what the exchange returned, once it is done.
+    Every rank starts one with the same name. Several may be in flight; their order does not matter. The thread that
+    sees a step end submits the next one, so the exchange makes progress even if nobody waits for it.
+
+    outcome: the combined gradient once the exchange is done, None before.
     """
 
     def __init__(
@@ -28,7 +30,10 @@ class Course:
         first: Request,
         begin: Callable[[Request], Exchange],
     ) -> None:
-        """dtype: of what the ranks exchange. begin: what the steps are, once the first request is over."""
+        """Start the exchange once the request `first` is done.
+
+        dtype: the dtype of the exchanged elements. begin: receives `first` and returns the steps that follow it.
+        """
         self.outcome: NDArray[Any] | None = None
         self._coordinator, self._name, self._dtype = coordinator, name, dtype
         self._steps: Exchange | None = None
@@ -43,11 +48,14 @@ class Course:
         self._after(first, start)
 
     def done(self) -> bool:
-        """Whether it is over, well or not; never waits."""
+        """Return whether the exchange has ended, successfully or not. Never waits."""
         return self._over.is_set()
 
     def wait(self) -> None:
-        """Wait until it is over; each step has the coordinator's timeout. Raises as the step does that failed."""
+        """Wait until the exchange has ended; each step has the coordinator's timeout.
+
+        Raises the error of the step that failed.
+        """
         self._over.wait()
         if self._error is not None:
             raise self._error
@@ -97,7 +105,7 @@ class Course:
         self._after(request, step, keep)
 
     def _after(self, request: Request, step: Callable[[], Step], keep: object = None) -> None:
-        memory = [keep]  # of a request under way
+        memory = [keep]  # keeps the request's buffer alive until the request is done
 
         def waited() -> Step:
             request.wait()

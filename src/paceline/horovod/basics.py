@@ -1,4 +1,4 @@
-"""Who and where this process is, and what Paceline stands on, in Horovod's words."""
+"""Horovod's queries about this process, its job, and the transports in use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from paceline.horovod.process_sets import NO_MPI, ProcessSet, register_all
 
 
 def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Join this process to its job, as the launcher's environment tells it. A second call changes nothing.
+    """Join this process to its job, as described by the launcher's environment. A second call changes nothing.
 
-    comm: the ranks of the launcher that make up the job (default: all). process_sets: sets to register at once, equal
-    on all ranks; "dynamic" is accepted, as sets may be added at any time anyway.
-    Raises ValueError for what cannot be meant, RendezvousError if the ranks cannot meet.
+    comm: the launcher's ranks that make up the job; all ranks by default. process_sets: the sets to register at once,
+    the same on all ranks. "dynamic" is accepted and changes nothing, because sets may be added at any time.
+
+    Raises ValueError for invalid arguments and RendezvousError if the ranks cannot connect.
     """
     if comm is not None and not isinstance(comm, Iterable):
         raise ValueError(NO_MPI)
@@ -26,107 +27,110 @@ def init(comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] |
 
 
 def shutdown() -> None:
-    """Leave the job. `init` may be called again, on all ranks."""
+    """Leave the job. All ranks may call `init` again afterwards."""
     job.stop()
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a job."""
+    """Return whether this process is in a job."""
     return job.running()
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
-    """Begin a timeline of the tensors of all ranks, which rank 0 writes to this file while the job runs.
+    """Start recording a timeline of all ranks' tensors; rank 0 writes it to this file while the job runs.
 
-    mark_cycles: mark when each batch was issued, which is what a cycle comes to.
+    mark_cycles: also mark when each batch was issued, which corresponds to Horovod's cycles.
 
-    Raises OSError if the file cannot be made.
+    Raises OSError if the file cannot be created.
     """
     job.current().start_timeline(Path(file_path), mark_cycles)
 
 
 def stop_timeline() -> None:
-    """Finish the timeline's file; nothing happens if none was begun."""
+    """Finish the timeline's file. Does nothing if no timeline was started."""
     job.current().stop_timeline()
 
 
 def size() -> int:
-    """How many ranks the job has."""
+    """Return the number of ranks in the job."""
     return job.current().size
 
 
 def rank() -> int:
-    """This process's rank in the job."""
+    """Return this process's rank in the job."""
     return job.current().rank
 
 
 def local_size() -> int:
-    """How many ranks this machine has."""
+    """Return the number of ranks on this machine."""
     return job.current().place.local_size
 
 
 def local_rank() -> int:
-    """This process's place among the ranks of its machine."""
+    """Return this process's index among the ranks of its machine."""
     return job.current().place.local_rank
 
 
 def cross_size() -> int:
-    """How many machines have a rank with this local rank."""
+    """Return the number of machines that have a rank with this process's local rank."""
     return job.current().place.cross_size
 
 
 def cross_rank() -> int:
-    """This process's place among those."""
+    """Return the index of this machine among the machines that have a rank with this process's local rank."""
     return job.current().place.cross_rank
 
 
 def is_homogeneous() -> bool:
-    """Whether every machine has equally many ranks."""
+    """Return whether all machines have the same number of ranks."""
     return job.current().place.homogeneous
 
 
 def mpi_threads_supported() -> bool:
-    """Raises ValueError, as Horovod does where MPI is not enabled."""
+    """Always raises ValueError, as Horovod does where MPI is not enabled."""
     raise ValueError("Horovod MPI is not enabled: Paceline does without MPI")
 
 
 def mpi_enabled() -> bool:
-    """False: Paceline has its own transports."""
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def mpi_built() -> bool:
-    """False: Paceline has its own transports."""
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def gloo_enabled() -> bool:
-    """False: Paceline has its own transports."""
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def gloo_built() -> bool:
-    """False: Paceline has its own transports."""
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def nccl_built() -> int:
-    """0: tensors on a GPU go through the host's memory."""
+    """Return 0: tensors on a GPU are staged through host memory."""
     return 0
 
 
 def ddl_built() -> bool:
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def ccl_built() -> bool:
+    """Return False: Paceline has its own transports."""
     return False
 
 
 def cuda_built() -> bool:
-    """False: nothing is compiled against CUDA."""
+    """Return False: nothing is compiled against CUDA."""
     return False
 
 
 def rocm_built() -> bool:
+    """Return False: nothing is compiled against ROCm."""
     return False

@@ -1,9 +1,9 @@
-"""What each rank of `horovod.run(function)` runs: the call that its launcher left in memory.
+"""The program that each rank of `horovod.run(function)` executes: it makes the call that the launcher left in memory.
 
     python -m paceline.horovod.called CALL ANSWERS
 
-CALL     descriptor of that memory, which all ranks share
-ANSWERS  descriptors of the pipes for what each rank returns, as "5,6"; RANK says which is ours
+CALL file descriptor of the memory that holds the call, shared by all ranks ANSWERS file descriptors of the pipes for
+the ranks' results, as "5,6"; the variable RANK selects this process's
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ import cloudpickle
 
 
 def main(call: int, answers: list[int]) -> int:
-    """Make the call and send back what it returned, or why it did not; returns the exit code."""
+    """Make the call and send its result, or a description of its failure, through the pipe. Returns the exit code.
+
+    call: the file descriptor of the memory that holds the call. answers: the file descriptors of all ranks' pipes; this
+    rank's is removed and the others are closed.
+    """
     mine = answers.pop(int(os.environ["RANK"]))
     for other in answers:
         os.close(other)

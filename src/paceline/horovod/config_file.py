@@ -1,4 +1,4 @@
-"""The file of horovodrun's `--config-file`, as the words of a command line."""
+"""Reads the file of horovodrun's `--config-file` as command-line arguments."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _KEYS = {
 _CONTROLLERS = ("gloo", "mpi")
 
 
-def words(path: Path) -> tuple[list[str], list[str]]:
-    """The options that the file stands for, and a sentence for each key of it that means nothing here.
+def arguments(path: Path) -> tuple[list[str], list[str]]:
+    """Return the arguments that the file stands for, and one sentence for each key that has no effect here.
 
-    Raises ValueError, one sentence, for a file that is none.
+    Raises ValueError with one sentence if the file cannot be read or is not a valid config file.
     """
     try:
         found = yaml.safe_load(path.read_text())
@@ -60,7 +60,7 @@ def words(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _entries(found: Any) -> Iterator[tuple[str, str, Any]]:
-    """Section, key, value. What has no value says nothing."""
+    """Yield (section, key, value) for each entry that has a value."""
     if not isinstance(found, dict):
         raise ValueError(f"it should have the sections {', '.join(['controller', *_KEYS])}")
     for section, values in found.items():

@@ -1,8 +1,8 @@
-"""State that survives a failure: committed, restored, and brought to all ranks.
+"""State that survives a failure: it can be committed, restored and synchronised across ranks.
 
-A failure that leaves all ranks alive is recovered from here. Ranks are replaced, left out or added where
-`paceline.horovod.run` started the job as an elastic one, see `paceline.horovod.driver`; under another launcher a lost
-rank ends the job.
+This module alone recovers from a failure that leaves all ranks alive. Ranks are replaced, removed or added only in jobs
+that `paceline.horovod.run` started as elastic ones, see `paceline.horovod.driver`; under another launcher a lost rank
+ends the job.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ T = TypeVar("T")
 
 
 class State:
-    """What a training function needs to go on after a failure. Subclasses save, restore and synchronise it.
+    """The state that a training function needs to continue after a failure. Subclasses save, restore and synchronise
+    it.
 
-    bcast_object: gives every rank rank 0's object. get_rank: this process's rank.
+    bcast_object: a collective that returns rank 0's object on every rank. get_rank: returns this process's rank.
     """
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
@@ -34,27 +35,33 @@ class State:
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Call these after each reset, for example to scale the learning rate with the number of ranks."""
+        """Call these functions after each reset, for example to scale the learning rate with the number of ranks."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """The job was formed anew."""
+        """Reset this object and call the reset callbacks, after the job has been formed again."""
         self._host_messages = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Somebody knows that machines come or go; the next `commit` of all ranks raises. Only rank 0's counts."""
+        """Note that hosts were added or removed; the next `commit` raises on all ranks. Only rank 0's notes count.
+
+        timestamp: seconds since the epoch. update_res: a value of HostUpdateResult.
+        """
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Save, then look for changes of the hosts. Between two commits a failure costs the work since the first."""
+        """Save the state, then check for changes of the hosts. A failure costs the work since the last commit.
+
+        Raises HostsUpdatedInterrupt on all ranks if hosts were added or removed.
+        """
         self.save()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Raise HostsUpdatedInterrupt on all ranks if rank 0 was told that machines come or go."""
+        """Raise HostsUpdatedInterrupt on all ranks if rank 0 knows that hosts were added or removed. Collective."""
         worker = job.worker()
         if worker is not None and self._rank() == 0:
             change = worker.change()
@@ -76,19 +83,19 @@ class State:
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Go back to what was saved last."""
+        """Restore the state that was saved last."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Give every rank rank 0's state."""
+        """Give every rank the state of rank 0. Collective."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Prepare for the new job, before `sync`."""
+        """Prepare for the new job; called before `sync`."""
 
 
 class ObjectState(State):
-    """Plain objects, given by keyword and kept as attributes."""
+    """Plain objects, passed as keyword arguments and kept as attributes."""
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
@@ -96,12 +103,15 @@ class ObjectState(State):
         self._set_attrs()
 
     def save(self) -> None:
+        """Keep the present values of the attributes."""
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
+        """Set the attributes to the values saved last."""
         self._set_attrs()
 
     def sync(self) -> None:
+        """Set the attributes on every rank to the values saved on rank 0. Collective."""
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state)
             self._set_attrs()
@@ -112,11 +122,13 @@ class ObjectState(State):
 
 
 def run_fn(func: Callable[..., T], reset: Callable[[], None]) -> Callable[..., T]:
-    """`func(state, ...)`, called again with the last committed state when a collective fails, and with the present one
-    when hosts changed.
+    """Wrap `func(state, ...)` so that it is called again after a failed collective, from the last commit, and after a
+    change of the hosts, from the present state.
 
-    `reset` forms the job anew. Raises RuntimeError where that is impossible, because a rank is gone and no driver is
-    there to go on without it.
+    reset: forms the job again.
+
+    The wrapper raises RuntimeError if the job cannot be formed again, because a rank is lost and no driver can continue
+    without it.
     """
 
     @functools.wraps(func)
@@ -135,14 +147,14 @@ def run_fn(func: Callable[..., T], reset: Callable[[], None]) -> Callable[..., T
                     worker.behind = True
                 elif isinstance(error.__cause__, PeerLost):
                     raise RuntimeError(
-                        f"{error}. The job cannot go on without it, and nothing in it starts that rank again: "
-                        "python -m paceline.horovod.run --min-np N goes on with at least N ranks, and "
-                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, which go on "
+                        f"{error}. The job cannot continue without it, and nothing in it starts that rank again: "
+                        "python -m paceline.horovod.run --min-np N continues with at least N ranks, and "
+                        "torchrun --max-restarts N (also through paceline run) starts all ranks again, which continue "
                         "from what the script wrote to disk"
                     ) from error
                 synchronise = True
             except HostsUpdatedInterrupt as interrupt:
-                state.save()  # what is given to newcomers is what was saved last
+                state.save()  # new ranks receive the state that was saved last
                 synchronise = not interrupt.skip_sync
             reset()
             if (worker := job.worker()) and worker.round:

@@ -1,4 +1,4 @@
-"""The errors that scripts for Horovod catch."""
+"""The errors that scripts written for Horovod catch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntFlag
 
 
 class HostUpdateResult(IntFlag):
-    """What happened to the hosts of the job."""
+    """How the hosts of the job changed."""
 
     no_update = 0
     removed = 1
@@ -15,11 +15,11 @@ class HostUpdateResult(IntFlag):
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective failed, here and on the other ranks. `__cause__` is Paceline's own error."""
+    """A collective failed on this rank and on the others. `__cause__` is Paceline's own error."""
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Machines were added or will be removed; `skip_sync`: the ranks that stay hold the same state already."""
+    """Hosts were added or will be removed. skip_sync: the ranks that stay already hold the same state."""
 
     def __init__(self, skip_sync: bool) -> None:
         super().__init__("the hosts of this job have changed")

@@ -1,4 +1,4 @@
-"""Handles: the integers that asynchronous calls return, and what they stand for."""
+"""Handles: the integers that asynchronous calls return, and the calls that they stand for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Requests under way that make up one call. `finish` makes its result of them; `keep` is the memory they use."""
+    """The requests in flight that make up one call.
+
+    finish: returns the call's result once all requests are done. keep: the buffers that the requests use.
+    """
 
     channel: Channel
     names: Sequence[str]
@@ -28,14 +31,14 @@ class Pending:
     keep: object = None
 
     def done(self) -> bool:
-        """Whether all of it is over."""
+        """Return whether all requests are done."""
         if not all(request.done() for request in self.requests):
             return False
         self.channel.forget(self.names, self.requests)
         return True
 
     def result(self) -> Any:
-        """Wait for all of it. Raises HorovodInternalError if a request failed."""
+        """Wait for all requests and return the call's result. Raises HorovodInternalError if a request failed."""
         try:
             for request in self.requests:
                 request.wait()
@@ -47,7 +50,7 @@ class Pending:
 
 
 class Handles:
-    """The calls that nobody has waited for yet."""
+    """The calls whose results nobody has taken yet."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
@@ -55,24 +58,32 @@ class Handles:
         self._lock = threading.Lock()
 
     def add(self, pending: Pending) -> int:
+        """Register a call and return its handle."""
         with self._lock:
             handle = next(self._numbers)
             self._pending[handle] = pending
             return handle
 
     def poll(self, handle: int) -> bool:
-        """Whether the call is over. ValueError for a handle that is not waiting any more, or never was."""
+        """Return whether the call has ended.
+
+        Raises ValueError for a handle that is unknown or was already synchronized.
+        """
         pending = self._pending.get(handle)
         if pending is None:
             raise ValueError(f"Handle {handle} was not created or has been cleared.")
         return pending.done()
 
     def synchronize(self, handle: int) -> Any:
-        """The call's result, once; None for a handle that was waited for before."""
+        """Wait for the call and return its result. Returns None if the handle is unknown or was synchronized before.
+
+        Raises HorovodInternalError if the call failed.
+        """
         with self._lock:
             pending = self._pending.pop(handle, None)
         return None if pending is None else pending.result()
 
     def clear(self) -> None:
+        """Forget all calls."""
         with self._lock:
             self._pending.clear()

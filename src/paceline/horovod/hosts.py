@@ -1,4 +1,4 @@
-"""Hosts and their slots, as horovodrun is told them."""
+"""Parses the hosts and slots that horovodrun accepts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from collections.abc import Iterable
 from pathlib import Path
 
 Slots = dict[str, int]
-"""How many ranks each host takes, in the order in which they are filled."""
+"""The number of ranks that each host takes, in the order in which the hosts are filled."""
 
-_HOST = r"(\w[\w.-]*)"  # not an option of ssh
+_HOST = r"(\w[\w.-]*)"  # never begins with a dash, which ssh would take as an option
 _SLOTS = r"([0-9]{1,6})"
 
 
 def from_text(text: str) -> Slots:
-    """`host1:2,host2:4`. ValueError for anything else."""
+    """Parse `host1:2,host2:4`. Raises ValueError for anything else."""
     return _slots(re.split(r"\s*,\s*", text.strip()), f"{_HOST}:{_SLOTS}", "-H should look like host1:2,host2:4")
 
 
 def from_file(path: Path) -> Slots:
-    """A file with a line `host slots=2` for each host. ValueError if there is none, or for another line."""
+    """Parse a file with a line `host slots=2` for each host.
+
+    Raises ValueError for an unreadable file or any other line.
+    """
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -30,9 +33,9 @@ def from_file(path: Path) -> Slots:
 
 
 def from_lines(lines: Iterable[str], slots: int | None, words: str) -> Slots:
-    """A line `host:2` for each host, or only `host` where `slots` says how many each has.
+    """Parse lines `host:2`, or lines `host` where `slots` is the number of slots of each such host.
 
-    ValueError, beginning with `words`, for anything else.
+    Raises ValueError for any other line; its message begins with `words`.
     """
     if slots is None:
         return _slots(_written(lines), f"{_HOST}:{_SLOTS}", words)
@@ -40,7 +43,7 @@ def from_lines(lines: Iterable[str], slots: int | None, words: str) -> Slots:
 
 
 def is_here(host: str) -> bool:
-    """Whether this name is one of this machine."""
+    """Return whether this is a name of this machine."""
     return host in {
         "localhost",
         "127.0.0.1",
@@ -51,12 +54,12 @@ def is_here(host: str) -> bool:
 
 
 def placed(hosts: Slots, ranks: int) -> list[str]:
-    """The host of each of so many ranks, as they fill the slots in order."""
+    """Return the host of each of the `ranks` ranks, which fill the slots in order."""
     return [host for host, slots in hosts.items() for _ in range(slots)][:ranks]
 
 
 def elsewhere(hosts: Slots, ranks: int) -> list[str]:
-    """The hosts other than this machine that get one of so many ranks."""
+    """Return the hosts other than this machine that get at least one of the `ranks` ranks."""
     return [host for host in dict.fromkeys(placed(hosts, ranks)) if not is_here(host)]
 
 

@@ -1,4 +1,4 @@
-"""The job that this process is in, between `init` and `shutdown`."""
+"""The job that this process is in between `init` and `shutdown`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline import timeline
 from paceline.errors import CommunicationError
-from paceline.horovod.channel import Channel, Seen
+from paceline.horovod.channel import Channel, CompletedCalls
 from paceline.horovod.handles import Handles
 from paceline.horovod.rank_layout import place
 from paceline.runtime import at_exit
@@ -29,17 +29,18 @@ log = logging.getLogger("paceline")
 
 NOT_INITIALISED = "Horovod has not been initialized; use hvd.init()."
 DYNAMIC = "DYNAMIC"
-"""In place of the timeline's file: one that the program starts and stops."""
-_TO_DRIVER = 60.0
-"""Seconds to reach an elastic job's driver, which was there before this process."""
+"""This value of the timeline setting, in place of a file name, lets the program start and stop the timeline."""
+_DRIVER_CONNECT_TIMEOUT = 60.0
+"""Seconds to connect to an elastic job's driver, which listened before this process started."""
 GLOBAL = 0
-"""The id of the process set of all ranks."""
+"""The id of the process set that holds all ranks."""
 
 
 class Job:
-    """The ranks of `world`, its process sets by their ids, and this process's handles.
+    """The ranks of `world`, its process sets by id, and this process's handles.
 
-    machines: where each rank is. connect: makes the coordinator of a group; every member calls it.
+    machines: the name of the machine of each rank. connect: makes the coordinator of a group; every member of the group
+    calls it.
     """
 
     def __init__(self, world: Group, machines: Sequence[str], connect: Callable[[Group], Coordinator]) -> None:
@@ -50,13 +51,16 @@ class Job:
         self._world = world
         self._connect = connect
         self._groups: dict[int, Group] = {}
-        self._seen = Seen()
-        self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL], self._seen)}
+        self._completed = CompletedCalls()
+        self._channels = {GLOBAL: Channel(connect(world), self.sets[GLOBAL], self._completed)}
         self._ids = itertools.count(1)
         self._pid = os.getpid()
 
     def channel(self, process_set: int | None, call: str = "The call") -> Channel:
-        """The channel of a process set. ValueError, beginning with `call`, if there is none or we are no member."""
+        """Return the channel of a process set.
+
+        Raises ValueError if there is no such set or this rank is not a member; the message begins with `call`.
+        """
         channel = self._channels.get(-1 if process_set is None else process_set)
         if channel is not None:
             return channel
@@ -65,9 +69,10 @@ class Job:
         raise ValueError(f"{call}: Rank {self.rank} is not a member of the provided process set.")
 
     def add(self, ranks: Sequence[int]) -> int | None:
-        """Register the process set of these ascending ranks; returns its id, None if there is such a set already.
+        """Register the process set of these ascending ranks and return its id, or None if such a set already exists.
 
-        Collective: every rank of the job calls it, with the same ranks, in the same order. ValueError otherwise.
+        Collective: every rank of the job calls it with the same ranks, in the same order. Raises ValueError for ranks
+        that repeat or do not exist, and if other ranks add another set.
         """
         if not ranks or len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(self.size)):
             raise ValueError(f"a process set needs different ranks from 0 to {self.size - 1}, got {list(ranks)}")
@@ -79,11 +84,11 @@ class Job:
         self.sets[number] = tuple(ranks)
         if group is not None:
             self._groups[number] = group
-            self._channels[number] = Channel(self._connect(group), ranks, self._seen)
+            self._channels[number] = Channel(self._connect(group), ranks, self._completed)
         return number
 
     def remove(self, process_set: int) -> bool:
-        """Close a process set. False for the global one, and where there is no such set."""
+        """Close a process set. Returns False for the global set and for a set that does not exist."""
         if process_set == GLOBAL or self.sets.pop(process_set, None) is None:
             return False
         channel = self._channels.pop(process_set, None)
@@ -93,15 +98,21 @@ class Job:
         return True
 
     def start_timeline(self, path: Path, mark_cycles: bool = False) -> None:
-        """Begin to record what happens to tensors of all ranks; one that is under way ends. Rank 0 alone writes."""
+        """Start to record the tensors of all ranks, after ending any timeline in progress. Only rank 0 writes the file.
+
+        Raises OSError if the file cannot be created.
+        """
         timeline.start(str(path), mark_cycles, here=self.rank == 0)
 
     def stop_timeline(self) -> None:
-        """Finish the file, if a timeline is under way."""
+        """Finish the timeline's file. Does nothing if no timeline is in progress."""
         timeline.stop()
 
     def close(self) -> None:
-        """Write the timeline and leave. A forked child, a data loader's worker say, leaves the links to its parent."""
+        """Finish the timeline and leave the job.
+
+        A forked child, such as a data loader's worker, does nothing, because the links belong to its parent.
+        """
         if self._pid != os.getpid():
             return
         try:
@@ -124,56 +135,60 @@ class Job:
                 raise ValueError(f"rank {self.rank} adds process set {list(ranks)}, but rank {other} adds {theirs}")
 
 
-class _Home:
-    """Where this process's job is kept."""
+class _ProcessState:
+    """The job of this process."""
 
     def __init__(self) -> None:
         self.job: Job | None = None
-        self.worker: Worker | None = None  # of an elastic job's driver, for the life of this process
-        self.stay: Callable[[], None] = lambda: None  # takes back that `stop` is called at exit
+        self.worker: Worker | None = None  # connected to an elastic job's driver for the life of this process
+        self.unregister_exit: Callable[[], None] = lambda: None  # undoes the registration of `stop` at exit
         self.lock = threading.Lock()
 
 
-_home = _Home()
+_process = _ProcessState()
 
 
 def start(comm: Sequence[int] | None, prepare: Callable[[Job], None] = lambda _: None) -> bool:
-    """Join the job that the launcher's environment tells of; False if this process is in it already.
+    """Join the job that the launcher's environment describes. Returns False if this process is already in a job.
 
-    comm: ranks of the launcher that make up the job, in this order; None or empty: all. prepare: what all ranks do with
-    it before anything else; in an elastic job again in the next round, if a rank is lost meanwhile.
+    comm: the launcher's ranks that make up the job, in this order; all ranks if None or empty. prepare: called with the
+    job before anything else, on all ranks. In an elastic job it is called again in the next round if a rank was lost
+    meanwhile.
+
+    Raises RendezvousError if the ranks cannot connect and ValueError for an invalid `comm`.
     """
-    with _home.lock:
-        if _home.job is not None:
+    with _process.lock:
+        if _process.job is not None:
             return False
-        _home.job = _meet(comm or (), prepare)
-        _home.stay = at_exit.register(stop)
+        _process.job = _meet(comm or (), prepare)
+        _process.unregister_exit = at_exit.register(stop)
         return True
 
 
 def stop() -> None:
-    """Leave the job; nothing happens if this process is in none."""
-    with _home.lock:
-        job, _home.job = _home.job, None
+    """Leave the job. Does nothing if this process is in none."""
+    with _process.lock:
+        job, _process.job = _process.job, None
     if job is not None:
-        _home.stay()
+        _process.unregister_exit()
         job.close()
 
 
 def running() -> bool:
-    return _home.job is not None
+    """Return whether this process is in a job."""
+    return _process.job is not None
 
 
 def current() -> Job:
-    """The job. ValueError before `init` and after `shutdown`."""
-    if _home.job is None:
+    """Return the job of this process. Raises ValueError before `init` and after `shutdown`."""
+    if _process.job is None:
         raise ValueError(NOT_INITIALISED)
-    return _home.job
+    return _process.job
 
 
 def worker() -> Worker | None:
-    """This process as an elastic job's worker; None where the job is not elastic, and before `init`."""
-    return _home.worker
+    """Return this process's connection to the elastic driver; None before `init` and in a job that is not elastic."""
+    return _process.worker
 
 
 def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
@@ -209,22 +224,22 @@ def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> 
 
 
 def _next_round(prepare: Callable[[Job], None]) -> Job:
-    """The job of the next round whose ranks can meet. Raises RendezvousError if the driver is gone."""
+    """Return the job of the next round whose ranks can connect. Raises RendezvousError if the driver is gone."""
     from paceline.horovod.driver.worker import Worker
     from paceline.runtime.init import join
     from paceline.runtime.process import running
 
-    if _home.worker is None:
-        _home.worker = Worker(Settings.from_environment(), _TO_DRIVER)
+    if _process.worker is None:
+        _process.worker = Worker(Settings.from_environment(), _DRIVER_CONNECT_TIMEOUT)
     problem = ""
     while True:
-        place = _home.worker.next_round(problem)
+        place = _process.worker.next_round(problem)
         os.environ.update(place.environment())
         before = running()
         if before is not None:
-            before.close()  # with its links, of which some lead to nobody
+            before.close()  # closes its links too, some of which lead to ranks that are gone
         try:
-            return _form(join(_home.worker.store(), Settings.from_environment()), (), prepare)
+            return _form(join(_process.worker.store(), Settings.from_environment()), (), prepare)
         except CommunicationError as error:
             problem = str(error)
             log.info("round %d: %s", place.number, problem)

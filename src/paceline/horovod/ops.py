@@ -1,4 +1,4 @@
-"""Horovod's reductions, by the numbers that it gives them."""
+"""Horovod's reductions, by the numbers that Horovod gives them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import warnings
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
 NAMES = {Average: "avg", Sum: "sum", Min: "min", Max: "max", Product: "product"}
-"""Those that a coordinator knows, by its words. Adasum is made of an all-gather."""
+"""The reductions that a coordinator implements, by its names for them. Adasum is composed of other collectives."""
 
 
 def chosen(op: int | None, average: bool | None) -> int:
-    """The reduction that `op`, or in older scripts `average`, asks for; Average if neither does.
+    """Return the reduction that `op`, or `average` in older scripts, asks for; Average if neither is given.
 
-    Raises ValueError if both do, or if there is no such reduction.
+    Raises ValueError if both are given, or if there is no such reduction.
     """
     if op is not None:
         if average is not None:

@@ -1,4 +1,4 @@
-"""horovodrun's options: which say something to the ranks, which have no effect here, and which are refused."""
+"""horovodrun's options: which are passed to the ranks, which have no effect here, and which are refused."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VARIABLES = {
     "start_timeout": "HOROVOD_START_TIMEOUT",
     "log_level": "HOROVOD_LOG_LEVEL",
 }
-"""Options that say to the ranks what a variable of Horovod's says."""
+"""The options that become environment variables of the ranks."""
 
 WITHOUT_EFFECT = {
-    "disable_cache": "nothing is checked that could be kept",
+    "disable_cache": "there are no checks whose results could be cached",
     "hierarchical_allreduce": "plans are made for the network that is found",
     "hierarchical_allgather": "plans are made for the network that is found",
     "torus_allreduce": "plans are made for the network that is found",
-    "autotune_warmup_samples": "how many steps are tried follows from how much they differ",
-    "autotune_steps_per_sample": "how many steps are tried follows from how much they differ",
-    "autotune_bayes_opt_max_samples": "how many steps are tried follows from how much they differ",
+    "autotune_warmup_samples": "the number of steps tried follows from how much they differ",
+    "autotune_steps_per_sample": "the number of steps tried follows from how much they differ",
+    "autotune_bayes_opt_max_samples": "the number of steps tried follows from how much they differ",
     "autotune_gaussian_process_noise": "the noise is measured",
     "mpi_threads_disable": "there is no MPI",
     "mpi_args": "there is no MPI",
@@ -40,25 +40,25 @@ WITHOUT_EFFECT = {
     "num_nccl_streams": "there is no NCCL",
     "thread_affinity": "there is no background thread",
     "gloo_timeout_seconds": "there is no Gloo; --stall-check-shutdown-time-seconds is the limit",
-    "log_with_timestamp": "what a line of the log looks like, the program's logging says",
-    "prefix_output_with_timestamp": "a line has its rank before it at most",
+    "log_with_timestamp": "the program's logging configuration decides how a line of the log looks",
+    "prefix_output_with_timestamp": "lines are prefixed with their rank only",
 }
-"""Options that are taken and do nothing, and why."""
+"""The options that are accepted and have no effect, with the reason."""
 
 REFUSED = {
     "use_jsrun": "use jsrun itself, with MASTER_ADDR set to rank 0's host",
 }
-"""Options without which the job would not be what was asked for, and what to do instead."""
+"""The options that are refused because the job would not be the one asked for, with what to do instead."""
 
 
 def flag(name: str) -> str:
-    """The option as people write it."""
+    """Return the option as it is written on the command line."""
     words = {"use_mpi": "mpi", "use_gloo": "gloo", "use_jsrun": "jsrun", "tcp_flag": "tcp"}
     return f"--{words.get(name, name).replace('_', '-')}"
 
 
 class _Interfaces(argparse.Action):
-    """Given several times, or several with commas."""
+    """Accepts the option several times, and several values separated by commas."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, values: object, option: object = None) -> None:
         before = getattr(namespace, self.dest) or []
@@ -74,7 +74,7 @@ class _Built(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """What reads the command line. The program and its arguments are its `command`."""
+    """Return the parser of the command line. The program and its arguments become `command`."""
     parser = argparse.ArgumentParser(
         prog="python -m paceline.horovod.run",
         usage="%(prog)s -np RANKS [options] PROGRAM [ARGUMENTS]",
@@ -83,36 +83,42 @@ def parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("-v", "--version", action="version", version=VERSION)
-    add("-cb", "--check-build", action=_Built, nargs=0, help="say what is there")
+    add("-cb", "--check-build", action=_Built, nargs=0, help="print which frameworks and transports are available")
     add("-np", "--num-proc", type=int, help="ranks to start")
-    add("-H", "--hosts", help="host:slots,... ; others than this machine are reached by ssh")
+    add("-H", "--hosts", help="host:slots,...; hosts other than this machine are reached by ssh")
     add("-hostfile", "--hostfile", help="file with a line `host slots=N` for each host")
     add("-p", "--ssh-port", type=int, help="port of the hosts' ssh servers")
     add("-i", "--ssh-identity-file", help="private key for ssh")
-    add("--host-discovery-script", help="program that prints a line host:slots for each host that can be used now")
-    add("--slots-per-host", dest="slots", type=int, help="slots of hosts for which the script prints none")
-    add("--min-np", "--min-num-proc", dest="min_num_proc", type=int, help="ranks to go on with at least (-np)")
-    add("--max-np", "--max-num-proc", dest="max_num_proc", type=int, help="ranks at most (as there are slots)")
+    add("--host-discovery-script", help="program that prints a line host:slots for each host that is available now")
+    add("--slots-per-host", dest="slots", type=int, help="slots of each host for which the script prints no number")
+    add("--min-np", "--min-num-proc", dest="min_num_proc", type=int, help="fewest ranks to continue with")
+    add("--max-np", "--max-num-proc", dest="max_num_proc", type=int, help="most ranks to run (default: all slots)")
     add("--elastic-timeout", type=float, help="seconds to wait for ranks and slots between two rounds")
-    add("--reset-limit", type=int, help="how often ranks may come or go before the job is ended")
-    add("--blacklist-cooldown-range", dest="cooldown", type=float, nargs=2, help="seconds without a failed host")
+    add("--reset-limit", type=int, help="how many times the ranks may change before the job is ended")
+    add(
+        "--blacklist-cooldown-range",
+        dest="cooldown",
+        type=float,
+        nargs=2,
+        help="seconds that a failed host gets no ranks",
+    )
     add("--network-interfaces", "--network-interface", dest="nics", action=_Interfaces, help="interfaces to use")
-    add("--start-timeout", type=float, help="seconds in which the ranks must have met")
-    add("--fusion-threshold-mb", type=int, help="most megabytes that are combined together")
+    add("--start-timeout", type=float, help="seconds within which the ranks must connect")
+    add("--fusion-threshold-mb", type=int, help="most megabytes that one fused batch holds")
     add("--cycle-time-ms", type=float, help="milliseconds of a cycle, for policies that have cycles")
-    add("--cache-capacity", type=int, help="names that polling policies remember")
-    _add_switch(parser, "autotune", "find out in the first steps by which policy to agree, and how much to combine")
-    add("--autotune-log-file", help="file for a table of what was tried")
+    add("--cache-capacity", type=int, help="names that polling policies cache")
+    _add_switch(parser, "autotune", "tune the coordination policy and the fusion size in the first steps")
+    add("--autotune-log-file", help="file for a table of the settings tried")
     add("--timeline-filename", help="file for the timeline")
-    _add_switch(parser, "timeline-mark-cycles", "mark in it when each batch was issued")
-    add("--no-stall-check", action="store_true", default=None, help="no warning about ranks that are missing")
+    _add_switch(parser, "timeline-mark-cycles", "mark in the timeline when each batch was issued")
+    add("--no-stall-check", action="store_true", default=None, help="do not warn about missing ranks")
     add("--stall-check", dest="no_stall_check", action="store_false", default=None, help=argparse.SUPPRESS)
     add("--stall-check-warning-time-seconds", type=float, help="seconds until that warning")
     add("--stall-check-shutdown-time-seconds", type=float, help="seconds until a waiting call fails")
     add("--log-level", help="trace, debug, info, warning, error or fatal")
-    add("--verbose", action="store_true", help="log what is done")
-    add("--output-filename", help="folder for what ranks print, too: rank.0/stdout, rank.0/stderr, ...")
-    add("--config-file", help="YAML file with options, over which those of the command line win")
+    add("--verbose", action="store_true", help="log at level INFO")
+    add("--output-filename", help="folder for copies of the ranks' output: rank.0/stdout, rank.0/stderr, ...")
+    add("--config-file", help="YAML file with options; the command line takes precedence")
     for name in sorted({*WITHOUT_EFFECT, *REFUSED}):
         _add_other(parser, name)
     for name in ("hierarchical-allreduce", "hierarchical-allgather", "torus-allreduce", "mpi-threads-disable"):
@@ -131,9 +137,11 @@ _SWITCHES = frozenset(
 
 
 def check(added: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    """Refuse here, once, what every rank would refuse: ValueError, which names the option or the variable.
+    """Validate in the launcher, once, the settings that every rank would refuse.
 
-    added: what the options add to the ranks' environment, which is `environ` else.
+    added: the variables that the options add to the ranks' environment. environ: the rest of the ranks' environment.
+
+    Raises ValueError that names the option or the variable.
     """
     options = {variable: flag(name) for name, variable in VARIABLES.items()}
     options |= {"HOROVOD_FUSION_THRESHOLD": "--fusion-threshold-mb", "PACELINE_INTERFACE": "--network-interfaces"}
@@ -149,7 +157,7 @@ def check(added: Mapping[str, str], environ: Mapping[str, str]) -> None:
 
 
 def output_folder(options: argparse.Namespace) -> Path | None:
-    """Where ranks' output is kept. ValueError if it cannot be made."""
+    """Create and return the folder for the ranks' output; None if none was asked for. Raises ValueError if it fails."""
     if options.output_filename is None:
         return None
     folder = Path(options.output_filename)
@@ -161,7 +169,7 @@ def output_folder(options: argparse.Namespace) -> Path | None:
 
 
 def _add_switch(parser: argparse.ArgumentParser, name: str, help: str) -> None:
-    """An option and its opposite, of which the last one given holds; None: neither."""
+    """Add an option and its opposite; the last one given wins, and the value is None if neither is given."""
     dest = name.replace("-", "_")
     parser.add_argument(f"--{name}", dest=dest, action="store_true", default=None, help=help)
     parser.add_argument(f"--no-{name}", dest=dest, action="store_false", default=None, help=argparse.SUPPRESS)

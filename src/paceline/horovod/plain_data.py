@@ -1,7 +1,7 @@
-"""Python objects as bytes, without pickle: reading them back makes data of known types and runs nothing.
+"""Serialises plain Python objects without pickle: reading them back creates data of known types and runs no code.
 
-An object becomes a header, which is JSON, and blobs, which are the memory of its arrays and bytes. In the header a list
-[tag, …] stands for everything but None, bool, int, float and str.
+An object becomes a JSON header and blobs, which hold the memory of its arrays and bytes. In the header a list [tag, …]
+stands for anything but None, bool, int, float and str.
 """
 
 from __future__ import annotations
@@ -16,13 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 Blob = NDArray[np.uint8]
+"""The memory of one array: one-dimensional uint8."""
 
-_DEEPEST = 200
+_MAX_DEPTH = 200
+"""Levels of nesting; deeper objects, such as one that contains itself, are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Objects of one more type. `split` gives what JSON can hold and memory; `join` makes the object of these."""
+    """How objects of one further type are serialised.
+
+    tag: the type's name in the header. split: returns a JSON value and an array of any dtype. join: makes the object
+    again from that JSON value and the array's memory as uint8.
+    """
 
     tag: str
     type: type
@@ -31,7 +37,7 @@ class Kind:
 
 
 def bytes_of(array: NDArray[Any]) -> Blob:
-    """The memory of an array; a copy only if it is not contiguous."""
+    """Return the memory of an array as uint8; it is a copy only if the array is not contiguous."""
     memory: Blob = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return memory
 
@@ -62,18 +68,21 @@ _TAGS = {kind: tag for tag, kind in (*_SEQUENCES.items(), *_MAPPINGS.items())}
 
 
 def pack(value: Any, kinds: Iterable[Kind] = ()) -> tuple[bytes, list[Blob]]:
-    """The header and the blobs of `value`. `kinds`: known types beside NumPy's and Python's own.
+    """Return the header and the blobs of `value`.
 
-    What may be in it: None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict,
-    OrderedDict, Counter, range, NumPy arrays and scalars of plain dtypes, and `kinds`; exactly these types, not
-    subclasses. An object that is there twice becomes two. Raises TypeError naming the place of anything else.
+    kinds: types to accept beside Python's and NumPy's own.
+
+    `value` may consist of None, bool, int, float, complex, str, bytes, bytearray, list, tuple, set, frozenset, dict,
+    OrderedDict, Counter, range, NumPy arrays and scalars of plain dtypes, and `kinds`: exactly these types, not their
+    subclasses. An object that occurs twice becomes two objects. Raises TypeError for anything else; the message says
+    where in `value` it is.
     """
     blobs: list[Blob] = []
     by_type = {kind.type: kind for kind in (*KINDS, *kinds)}
 
     def write(item: Any, place: str, depth: int) -> Any:
-        if depth > _DEEPEST:
-            raise TypeError(f"the object holds itself, or is nested deeper than {_DEEPEST}, at {place[:200]}")
+        if depth > _MAX_DEPTH:
+            raise TypeError(f"the object holds itself or is nested deeper than {_MAX_DEPTH}, at {place[:200]}")
         cls = type(item)
         if item is None or cls in (bool, int, float, str):
             return item
@@ -109,12 +118,15 @@ def pack(value: Any, kinds: Iterable[Kind] = ()) -> tuple[bytes, list[Blob]]:
 
 
 def sizes(header: bytes) -> list[int]:
-    """How many bytes each of its blobs has."""
+    """Return the size in bytes of each blob that belongs to this header."""
     return [int(size) for size in json.loads(header)[1]]
 
 
 def unpack(header: bytes, blobs: Sequence[Blob], kinds: Iterable[Kind] = ()) -> Any:
-    """The object again; its arrays lie in the blobs. Raises ValueError for what `pack` did not write."""
+    """Return the object again; its arrays share the memory of the blobs.
+
+    Raises ValueError for a header with an unknown tag.
+    """
     by_tag = {kind.tag: kind for kind in (*KINDS, *kinds)}
 
     def read(item: Any) -> Any:
@@ -143,6 +155,6 @@ def _refusal(item: Any, place: str) -> str:
     hint = "; vars(...) of it may be data" if hasattr(item, "__dict__") and not isinstance(item, type) else ""
     return (
         f"{place[:200]} is a {cls.__module__}.{cls.__qualname__}, which is not sent between ranks, because unpickling "
-        "runs code: only plain data is (numbers, strings, bytes, lists, tuples, sets, dicts, NumPy arrays, "
+        "runs code. Only plain data is sent (numbers, strings, bytes, lists, tuples, sets, dicts, NumPy arrays, "
         f"tensors){hint}"
     )

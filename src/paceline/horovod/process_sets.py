@@ -1,4 +1,4 @@
-"""Process sets: some of the job's ranks, for collectives among them alone."""
+"""Process sets: subsets of the job's ranks that have collectives of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NO_MPI = "Paceline does without MPI: give a list of ranks in place of a communic
 
 
 class ProcessSet:
-    """The given ranks, in ascending order. It can be used once `init` or `add_process_set` has registered it."""
+    """The given ranks, in ascending order. It can be used once `init` or `add_process_set` has registered it.
+
+    Raises ValueError unless `ranks_or_comm` is a collection of integers.
+    """
 
     process_set_id: int | None = None
     ranks: list[int] | None = None
@@ -27,13 +30,16 @@ class ProcessSet:
         self.ranks = sorted(ranks)
 
     def size(self) -> int | None:
-        """How many ranks; None before it is registered."""
+        """Return the number of ranks; None before the set is registered."""
         if self.process_set_id is None:
             return None
         return len(_registered(self.process_set_id))
 
     def rank(self) -> int | None:
-        """This process's place among the ranks, None before it is registered. ValueError if it is not among them."""
+        """Return this process's index among the ranks; None before the set is registered.
+
+        Raises ValueError if this process is not a member.
+        """
         if self.process_set_id is None:
             return None
         ranks, me = _registered(self.process_set_id), job.current().rank
@@ -42,7 +48,7 @@ class ProcessSet:
         return ranks.index(me)
 
     def included(self) -> bool | None:
-        """Whether this process is among the ranks."""
+        """Return whether this process is a member; None if the ranks are not known yet."""
         return None if self.ranks is None else job.current().rank in self.ranks
 
     def __str__(self) -> str:
@@ -50,14 +56,15 @@ class ProcessSet:
 
 
 global_process_set = ProcessSet([])
-"""All ranks of the job."""
+"""The process set of all ranks of the job."""
 global_process_set.process_set_id = GLOBAL
 
 
 def register_all(here: job.Job, process_sets: Sequence[ProcessSet]) -> None:
-    """Register what `init` was given, and learn who is in the global process set. Every rank calls it alike.
+    """Register the process sets given to `init`, and set the ranks of the global one. Collective: every rank calls it
+    alike.
 
-    Raises ValueError for a set that is there twice.
+    Raises ValueError for an entry that is not a ProcessSet, is invalid, or repeats another.
     """
     global_process_set.ranks = list(here.sets[GLOBAL])
     for number, process_set in enumerate(process_sets):
@@ -72,9 +79,9 @@ def register_all(here: job.Job, process_sets: Sequence[ProcessSet]) -> None:
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Register a process set. Collective: every rank of the job calls it, whether it is a member or not.
+    """Register a process set and return it. Collective: every rank of the job calls it, member or not.
 
-    Raises ValueError if there is one with the same ranks, or if the ranks of the job do not give the same.
+    Raises ValueError if there is a set with the same ranks, or if the ranks of the job pass different sets.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     _add(job.current(), added)
@@ -89,7 +96,10 @@ def _add(here: job.Job, process_set: ProcessSet) -> None:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Give up a process set, on every rank of the job. False for the global one and for one not registered."""
+    """Remove a process set. Collective: every rank of the job calls it.
+
+    Returns False for the global set and for a set that is not registered.
+    """
     number = process_set.process_set_id
     if number is None or number == GLOBAL:
         return False

@@ -1,4 +1,4 @@
-"""Where a rank is among the machines, in Horovod's words."""
+"""The position of a rank among the machines, in Horovod's terms."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`local`: among the ranks of its machine. `cross`: among the ranks with its local rank, one on each machine."""
+    """The position of a rank.
+
+    local_rank, local_size: among the ranks of its machine. cross_rank, cross_size: among the ranks with its local rank,
+    one on each machine. homogeneous: whether all machines have the same number of ranks.
+    """
 
     local_rank: int
     local_size: int
     cross_rank: int
     cross_size: int
     homogeneous: bool
-    """Whether all machines have equally many ranks."""
 
 
 def place(rank: int, machines: Sequence[str]) -> Place:
-    """The place of `rank`, where rank i is on machine `machines[i]`; machines count in the order of their ranks."""
+    """Return the position of `rank`. Rank i is on machine `machines[i]`; machines are ordered by their first ranks."""
     here = machines[rank]
     sizes = Counter(machines)
     local_rank = machines[:rank].count(here)
@@ -28,8 +31,8 @@ def place(rank: int, machines: Sequence[str]) -> Place:
     return Place(local_rank, sizes[here], as_deep.index(here), len(as_deep), len(set(sizes.values())) == 1)
 
 
-def told(hosts: Sequence[str]) -> list[dict[str, str]]:
-    """What horovodrun tells each rank by its own variables, which some scripts read; rank i is on host `hosts[i]`."""
+def rank_variables(hosts: Sequence[str]) -> list[dict[str, str]]:
+    """Return for each rank the variables that horovodrun sets and some scripts read. Rank i is on host `hosts[i]`."""
     found = []
     for rank, host in enumerate(hosts):
         where = place(rank, hosts)

@@ -1,4 +1,4 @@
-"""`python -m paceline.horovod.run -np 4 python train.py`: horovodrun's options, for ranks here and on other hosts."""
+"""`python -m paceline.horovod.run -np 4 python train.py` runs a job with horovodrun's options."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from paceline.errors import RendezvousError
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
 from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, check, flag, output_folder, parser
-from paceline.horovod.rank_layout import told
+from paceline.horovod.rank_layout import rank_variables
 from paceline.launch.job import Job
-from paceline.launch.run import Request, run, say, watch
+from paceline.launch.run import LaunchRequest, run, say, watch
 from paceline.launch.stderr import Collector
 from paceline.launch.supervise import Signals
 
@@ -23,17 +23,22 @@ _ELASTIC_ALONE = ("max_num_proc", "slots", "elastic_timeout", "reset_limit", "co
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job to its end; returns the exit code of the rank that failed first, or 0."""
+    """Run the job and return the exit code of the rank that failed first, or 0.
+
+    argv: the arguments without the program's name; `sys.argv` by default.
+
+    Raises SystemExit with code 2 for invalid arguments.
+    """
     reader = parser()
     options = reader.parse_args(argv)
     try:
         if options.config_file is not None:
-            from paceline.horovod.config_file import words
+            from paceline.horovod.config_file import arguments
 
-            said, unknown = words(Path(options.config_file))
+            file_arguments, unknown = arguments(Path(options.config_file))
             for line in unknown:
                 say(line)
-            options = reader.parse_args([*said, *(sys.argv[1:] if argv is None else argv)])
+            options = reader.parse_args([*file_arguments, *(sys.argv[1:] if argv is None else argv)])
         return _run(options)
     except (ValueError, RendezvousError) as error:
         reader.error(str(error))
@@ -43,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     given = {name for name, value in vars(options).items() if value not in (None, False, [])}
     for name in REFUSED:
         if name in given:
-            raise ValueError(f"{flag(name)} is not there: {REFUSED[name]}")
+            raise ValueError(f"{flag(name)} is not supported: {REFUSED[name]}")
     if not options.command:
         raise ValueError("name the program to run, for example: -np 4 python train.py")
     for name in WITHOUT_EFFECT:
@@ -59,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
             return _watch(make)
     alone = next((name for name in _ELASTIC_ALONE if name in given), None)
     if alone is not None:
-        raise ValueError(f"{flag(alone)} goes with --min-np or --host-discovery-script, which make a job elastic")
+        raise ValueError(f"{flag(alone)} requires --min-np or --host-discovery-script, which make a job elastic")
     hosts = _hosts(options)
     ranks = _ranks(options, hosts)
     everyone = placed(hosts or {"localhost": ranks}, ranks)
@@ -69,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     from paceline.launch.arguments import Arguments
 
     arguments = Arguments((), ("--no-python",), tuple(options.command))
-    request = Request(arguments, str(ranks), direct=True, told=tuple(told(everyone)))
+    request = LaunchRequest(arguments, str(ranks), direct=True, extra_env=tuple(rank_variables(everyone)))
     return run(request, env, available())
 
 
@@ -81,7 +86,7 @@ def _watch(make: Callable[[Collector], Job]) -> int:
 
 
 def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], collector: Collector) -> Job:
-    from paceline.launch.multi_host import SpreadJob, Starter, new_mark
+    from paceline.launch.multi_host import MultiHostJob, Starter, new_mark
     from paceline.launch.remote import Ssh
 
     env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
@@ -89,11 +94,18 @@ def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], 
     address = "127.0.0.1" if far is None else own_address(options, far)
     starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
     say(f"{len(hosts)} ranks on {', '.join(f'{host}:{hosts.count(host)}' for host in dict.fromkeys(hosts))}")
-    return SpreadJob(starter, hosts, is_here, address, new_mark(), collector, output_folder(options), told(hosts))
+    return MultiHostJob(
+        starter, hosts, is_here, address, new_mark(), collector, output_folder(options), rank_variables(hosts)
+    )
 
 
 def own_address(options: argparse.Namespace, towards: str | None) -> str:
-    """Where other hosts reach this machine. RendezvousError if there is no such address."""
+    """Return the address at which other hosts reach this machine.
+
+    towards: a host whose route decides, if no interface was asked for.
+
+    Raises RendezvousError if there is no such address.
+    """
     from paceline.rendezvous import interfaces
 
     wish = ",".join(options.nics) if options.nics else None
@@ -103,7 +115,7 @@ def own_address(options: argparse.Namespace, towards: str | None) -> str:
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
-    """What the options add to the ranks' environment."""
+    """Return the variables that the options add to the ranks' environment."""
     values = {variable: getattr(options, name) for name, variable in VARIABLES.items()}
     added = {variable: str(value) for variable, value in values.items() if value is not None}
     if options.fusion_threshold_mb is not None:

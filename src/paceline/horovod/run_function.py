@@ -1,4 +1,4 @@
-"""`horovod.run(function, ...)`: a function on several ranks of this machine, and what it returns on each."""
+"""`horovod.run(function, ...)` calls a function on several ranks of this machine and returns their results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ import cloudpickle
 from paceline.horovod import called
 from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text
 from paceline.horovod.options import check
-from paceline.horovod.rank_layout import told
+from paceline.horovod.rank_layout import rank_variables
 from paceline.launch.job import SURVIVORS_GRACE_SECONDS
 from paceline.launch.local import LocalJob
 from paceline.launch.prefixed_output import rank_folder
 
-_TICK = 0.5
-"""Seconds between two looks at whether a rank has ended without a word."""
+_POLL_INTERVAL = 0.5
+"""Seconds between two checks for ranks that have ended without an answer."""
 
 
 def run(
@@ -59,15 +59,20 @@ def run(
     min_np: int | None = None,
     max_np: int | None = None,
 ) -> list[Any]:
-    """Call `func(*args, **kwargs)` on `num_proc` ranks, new processes of this machine; returns their results in order.
+    """Call `func(*args, **kwargs)` on `num_proc` ranks, new processes of this machine, and return their results in rank
+    order.
 
-    The function, its arguments and results go between this process and its children as cloudpickle writes them: it may
-    be a lambda, a nested function or one of the script itself. Arguments are Horovod's, in its order; `np` is the older
-    name of `num_proc`. start_timeout: seconds in which the ranks must have met.
-    output_filename: a folder in which each rank's output goes to files, rank.0/stdout, rank.0/stderr and so on.
-    What is about ssh, MPI, Gloo or a cache of checks is accepted and means nothing. Raises RuntimeError with the
-    traceback of the rank that failed first; ValueError for a function that cannot be sent, what no rank could
-    take, hosts that are not this machine, another interpreter, and what would make the job elastic.
+    The function, its arguments and its results travel between this process and its children in cloudpickle's format, so
+    the function may be a lambda, a nested function or one of the script itself. The parameters are Horovod's, in its
+    order; `np` is the older name of `num_proc`.
+
+    start_timeout: seconds within which the ranks must connect. output_filename: a folder for each rank's output:
+    rank.0/stdout, rank.0/stderr and so on.
+
+    The parameters for ssh, MPI, Gloo and caching are accepted and have no effect. Raises RuntimeError with the
+    traceback of the rank that failed first. Raises ValueError for a function that cannot be serialised, for settings
+    that no rank could accept, for hosts other than this machine, for another interpreter, and for parameters that would
+    make the job elastic.
     """
     ranks = num_proc if np is None else np
     if ranks < 1:
@@ -75,11 +80,11 @@ def run(
     if hosts is not None and hostfile is not None:
         raise ValueError("the hosts come from hosts or from hostfile, not from both")
     if use_gloo and use_mpi:
-        raise ValueError("use_gloo and use_mpi do not go together, and neither is needed")
+        raise ValueError("use_gloo and use_mpi exclude each other, and neither is needed")
     elastic = (min_num_proc, max_num_proc, slots, reset_limit, cooldown_range, host_discovery_script, min_np, max_np)
     if any(value is not None for value in elastic):
         raise ValueError(
-            "a function is called on ranks that stay the same; a program's may change, by "
+            "a function is called on ranks that stay the same; run a program to have ranks that change: "
             "`python -m paceline.horovod.run --min-np N PROGRAM`"
         )
     if executable not in (None, sys.executable):
@@ -87,7 +92,7 @@ def run(
     far = elsewhere(_hosts(hosts, hostfile), ranks)
     if far:
         raise ValueError(
-            f"host {far[0]} is not this machine, and a function goes nowhere else; programs do, by "
+            f"host {far[0]} is not this machine, and a function is called only here; programs run elsewhere: "
             "`python -m paceline.horovod.run -H HOSTS PROGRAM`"
         )
     interfaces = [*(network_interface.split(",") if network_interface else ()), *(network_interfaces or ())]
@@ -108,7 +113,7 @@ def _hosts(text: str | None, file: str | None) -> Slots:
 
 
 def _words(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The call, as `called` reads it. ValueError, one sentence, if it cannot be sent."""
+    """Serialise the call for `called`. Raises ValueError with one sentence if that fails."""
     try:
         call = cloudpickle.dumps((func, args, kwargs))
     except Exception as error:
@@ -126,7 +131,7 @@ def _in_memory(data: bytes) -> Iterator[int]:
 
 
 class _Ranks(LocalJob):
-    """Output goes to the files that horovodrun makes."""
+    """Writes output to the files that horovodrun makes."""
 
     def _files(self, number: int) -> tuple[IO[bytes] | None, IO[bytes] | None]:
         if self._output is None:
@@ -142,12 +147,19 @@ def _collect(ranks: int, call: int, env: Mapping[str, str], output: Path | None)
             pipes.enter_context(pipe)
         answers = [pipe.fileno() for pipe in theirs]
         program = [sys.executable, "-m", called.__name__, str(call), ",".join(map(str, answers))]
-        job = _Ranks(ranks, program, env, output=output, told=told(["localhost"] * ranks), descriptors=(call, *answers))
+        job = _Ranks(
+            ranks,
+            program,
+            env,
+            output=output,
+            extra_env=rank_variables(["localhost"] * ranks),
+            descriptors=(call, *answers),
+        )
         with job:
             for pipe in theirs:
                 pipe.close()
             results, failure = _results(job, ours)
-            if len(results) == ranks:  # what they do when they end is theirs to do
+            if len(results) == ranks:  # all results are here; how the ranks exit no longer matters
                 with suppress(TimeoutError):
                     job.wait(SURVIVORS_GRACE_SECONDS)
     if failure:
@@ -156,13 +168,16 @@ def _collect(ranks: int, call: int, env: Mapping[str, str], output: Path | None)
 
 
 def _results(job: LocalJob, pipes: Sequence[Connection]) -> tuple[dict[int, Any], str]:
-    """What each rank said, and who failed first, if anybody did: the others then get time for an error of their own."""
+    """Return each rank's result, and a description of the first failure or "".
+
+    After a failure the other ranks get a grace period to report errors of their own.
+    """
     results: dict[int, Any] = {}
     failure, end = "", math.inf
     while len(results) < len(pipes) and time.monotonic() < end:
         waiting = {pipe: rank for rank, pipe in enumerate(pipes) if rank not in results}
         over = [pipe for pipe, rank in waiting.items() if job.processes[rank].poll() is not None]
-        for pipe in dict.fromkeys([*wait(list(waiting), timeout=0 if over else _TICK), *over]):
+        for pipe in dict.fromkeys([*wait(list(waiting), timeout=0 if over else _POLL_INTERVAL), *over]):
             assert isinstance(pipe, Connection)
             rank = waiting[pipe]
             succeeded, results[rank] = _answer(job.processes[rank], pipe)
@@ -172,14 +187,14 @@ def _results(job: LocalJob, pipes: Sequence[Connection]) -> tuple[dict[int, Any]
 
 
 def _answer(process: Popen[bytes], pipe: Connection) -> tuple[bool, Any]:
-    """Of a rank that has said something, or ended, or both."""
+    """Return the answer of a rank that has answered, ended, or both."""
     try:
-        said = pipe.recv_bytes() if pipe.poll() else b""
+        answer = pipe.recv_bytes() if pipe.poll() else b""
     except EOFError:
-        said = b""
-    if said:
+        answer = b""
+    if answer:
         try:
-            succeeded, outcome = pickle.loads(said)
+            succeeded, outcome = pickle.loads(answer)
             return succeeded, outcome
         except Exception as error:
             return False, f"what it returned cannot be read here: {error}"

@@ -1,1 +1,1 @@
-"""A cluster on one Linux machine: network namespaces for machines, with links held to their rates."""
+"""A cluster on one Linux machine: network namespaces stand for machines, and their links are limited to given rates."""

@@ -1,4 +1,4 @@
-"""Whoever makes namespaces may be killed: a small process that outlives it removes them then."""
+"""Removes a lab's namespaces if the process that made them is killed: a small process outlives it and does so."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from contextlib import suppress
 from paceline.lab import namespaces
 
 _CLOSE_SECONDS = 30.0
+"""Seconds that the guard has to end once it is told to."""
 
 
 class Guard:
-    """Waits, in a session of its own, until `close` or the end of this process, and removes the namespaces of `prefix`
-    that are still there."""
+    """A process in a session of its own that waits for `close` or the end of this process.
+
+    It then removes the namespaces that still exist and whose names begin with `prefix`.
+    """
 
     def __init__(self, prefix: str) -> None:
-        # The pipe ends with this process: what that starts does not inherit it.
+        # The pipe closes with this process, because the processes that it starts do not inherit it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", namespaces.__file__, prefix],
             stdin=subprocess.PIPE,
@@ -27,11 +30,11 @@ class Guard:
 
     @property
     def pid(self) -> int:
-        """Of the small process."""
+        """The pid of the guard's process."""
         return self._process.pid
 
     def close(self) -> None:
-        """Nothing is left to remove."""
+        """End the guard, after the namespaces were removed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""The lab: the machines, switches and links of a topology as network namespaces, veth pairs and bridges."""
+"""Builds the machines, switches and links of a topology from network namespaces, veth pairs and bridges."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 INSIDE = "PACELINE_LAB"
-"""The variable that tells a process where it is in a lab: the namespaces' prefix, a slash, its machine's number."""
+"""The variable that tells a process its place in a lab: the namespaces' prefix, a slash, the machine's number."""
 INTERFACE = "eth0"
 """A machine's only network interface besides loopback."""
 MOST_NODES = 250
+"""The most machines and switches of a lab."""
 UNLIMITED = Link(math.inf, math.inf)
+"""A link whose rate is not limited."""
 
 _MASTER_PORT = 29500
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a lab. ranks: those of the topology that belong here. address: IPv4, on INTERFACE."""
+    """A machine of a lab.
+
+    host: its host name. namespace: its network namespace. address: its IPv4 address on INTERFACE. ranks: the ranks of
+    the topology that belong to it.
+    """
 
     name: str
     host: str
@@ -50,8 +56,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Uplink:
-    """The link between a machine or switch `name` and its parent, which is a switch: `port` in `switch`, a namespace,
-    leads to `device` in the namespace `below`."""
+    """The link between the machine or switch `name` and its parent switch.
+
+    switch, port: the parent's namespace and the device there. below, device: the namespace of the machine or switch and
+    the device there.
+    """
 
     name: str
     link: Link
@@ -63,9 +72,9 @@ class Uplink:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that have crossed an uplink towards the parent (`up`) and from it, by the kernel's counters.
+    """Bytes that crossed an uplink towards the parent (`up`) and from it (`down`), by the kernel's counters.
 
-    These include headers; those of a long packet (GSO) are counted once.
+    They include headers; the headers of a long packet (GSO) are counted once.
     """
 
     name: str
@@ -74,15 +83,19 @@ class Traffic:
 
 
 class Lab:
-    """The machines of `topology`, on a network as it describes. A context manager: it makes and removes them.
+    """The machines of `topology` on a network as it describes. Entering the context makes them, leaving it removes
+    them.
 
-    Links are held to their rates in both directions; those of ranks inside a machine are as they are. A switch or
-    machine at the root, and links of infinite rate, are held to nothing.
-    file: where the topology was read from, None if their jobs are to know nothing of it; the machines' environment then
-    names a file with this topology: that one, unless the links let more cross at once than stands there.
-    Raises ValueError for a topology that is no cluster, and on entering Unavailable, having removed what it had made,
-    where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left, nor a moment
-    after its process was killed; where its guard was killed too, until the next lab is made.
+    Links are limited to their rates in both directions. Links of ranks inside a machine are left unchanged, and so are
+    a switch or machine at the root and links of infinite rate.
+
+    file: the file of the topology; None hides the topology from the jobs. The machines' environment names this file,
+    or, if the lab's links let larger bursts pass than the file says, a file with the corrected topology. prefix: the
+    prefix of the namespaces of a lab that another process made; it is then neither made nor removed here.
+
+    Raises ValueError for a topology that is not a cluster. Entering raises Unavailable, after removing everything it
+    made, if root rights, a command or a feature of the kernel is missing. Nothing of the lab remains after it was left,
+    or shortly after its process was killed; if its guard was killed too, the next lab removes it.
     """
 
     def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
@@ -98,7 +111,7 @@ class Lab:
         self.machines: tuple[Machine, ...] = ()
         placed = list(self.topology.machines())
         if len({node.name for node, _ in placed}) != len(placed):
-            raise ValueError("a lab needs a name of its own for every machine")
+            raise ValueError("a lab needs a different name for every machine")
         if sum(len(ranks) for _, ranks in placed) != topology.world:
             raise ValueError("a lab needs every rank in a machine")
         if sum(node.kind in ("switch", "machine") for node in topology.root.walk()) > MOST_NODES:
@@ -107,7 +120,7 @@ class Lab:
             namespace, address = f"{self.prefix}-{number}", f"10.77.0.{number + 1}"
             self.machines += (Machine(node.name, self._host(node.name), namespace, address, ranks),)
         self._walk(self.topology.root, None)
-        # Sockets that take IPv4 and IPv6 look for the second form; it must not be found under the machine's own name.
+        # Sockets for IPv4 and IPv6 look up the second form, which must not be listed under the machine's own name.
         self._hosts = "\n".join(
             f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab"
             for machine in self.machines
@@ -115,9 +128,10 @@ class Lab:
 
     @classmethod
     def inside(cls, environ: Mapping[str, str]) -> tuple[Lab, int] | None:
-        """The lab that a process with this environment runs in and the number of its machine, None outside of labs.
+        """Return the lab that a process with this environment runs in and the number of its machine; None outside of
+        labs.
 
-        Somebody else made it and removes it: to enter and to leave it changes nothing.
+        Entering and leaving that lab changes nothing, because another process made it and removes it.
         """
         prefix, _, number = environ.get(INSIDE, "").partition("/")
         file = environ.get("PACELINE_TOPOLOGY")
@@ -126,14 +140,14 @@ class Lab:
         return cls(trees.read(file), Path(file), prefix), int(number)
 
     def exec(self, machine: int) -> list[str]:
-        """The words that run the rest of a command line on `machine`, as the same process."""
+        """Return the words that run the rest of a command line on `machine`, as the same process."""
         where = self.machines[machine]
         return enter(where.namespace, where.host, self._hosts)
 
     def environment(self, machine: int) -> dict[str, str]:
-        """What a process on `machine` is told: enough for torchrun and `paceline run` to start its ranks of one job."""
+        """Return the variables that let torchrun and `paceline run` start the ranks of one job on `machine`."""
         here = self.machines[machine]
-        said = {
+        variables = {
             INSIDE: f"{self.prefix}/{machine}",
             "PACELINE_INTERFACE": INTERFACE,
             "PACELINE_SECRET": self._secret,
@@ -145,18 +159,18 @@ class Lab:
             "PET_MASTER_PORT": str(_MASTER_PORT),
         }
         if self.file is None:
-            return said
+            return variables
         file = self.file.absolute() if self._written is None else f"/proc/{os.getpid()}/fd/{self._written.fileno()}"
-        return {**said, "PACELINE_TOPOLOGY": str(file)}
+        return {**variables, "PACELINE_TOPOLOGY": str(file)}
 
     def rate(self, source: int, target: int) -> float:
-        """Bytes/s of the slowest link on the way from one machine to another."""
+        """Return the bytes/s of the slowest link on the way from one machine to another."""
         up, down = (self._way(self.machines[number]) for number in (source, target))
         rates = [one.link.up for one in up if one not in down] + [one.link.down for one in down if one not in up]
         return min(rates, default=math.inf)
 
     def traffic(self) -> list[Traffic]:
-        """What has crossed each uplink since the lab was made, in the order of the topology."""
+        """Return what has crossed each uplink since the lab was made, in the order of the topology."""
         counted = {}
         for switch in dict.fromkeys(uplink.switch for uplink in self.uplinks):
             for device in json.loads(ip("-n", switch, "-json", "-statistics", "link", "show")):
@@ -168,16 +182,20 @@ class Lab:
         ]
 
     def change(self, name: str, link: Link) -> None:
-        """Holds the uplink of a machine or switch to other finite rates from now on.
+        """Limit the uplink of a machine or switch to other finite rates from now on.
 
-        Only links that were held before, and not delayed, can change; the topology stays as it was.
+        Only links that are limited and not delayed can change; `topology` is unchanged. Raises ValueError for an
+        unknown name.
         """
         for one in self._uplinks_of(name):
             shaping.change(one.below, one.device, link.up, one.link)
             shaping.change(one.switch, one.port, link.down, one.link)
 
     def cut(self, name: str) -> None:
-        """Cuts the uplink of a machine or switch: nothing crosses it any more, and nobody is told."""
+        """Cut the uplink of a machine or switch: nothing crosses it any more, and no process is notified.
+
+        Raises ValueError for an unknown name.
+        """
         for one in self._uplinks_of(name):
             ip("-n", one.switch, "link", "set", one.port, "nomaster")
 
@@ -212,7 +230,7 @@ class Lab:
         return found
 
     def _way(self, machine: Machine) -> list[Uplink]:
-        """The links from a machine to the root."""
+        """Return the links from a machine to the root."""
         way = []
         below = machine.namespace
         while above := [one for one in self.uplinks if one.below == below]:
@@ -223,7 +241,7 @@ class Lab:
     def _walk(self, node: Node, parent: str | None) -> None:
         if node.kind == "machine":
             namespace = next(m.namespace for m in self.machines if m.name == node.name)
-            if parent is None:  # one machine alone, on a network all the same
+            if parent is None:  # a single machine gets a network too
                 parent = self._new_switch()
             self._connect(node, parent, namespace, INTERFACE)
             return
@@ -262,11 +280,11 @@ class Lab:
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
             self._introduce(machine)
 
-    # Told, not asked for by ARP: all namespaces share the kernel's 1024 places for what was found so.
+    # Neighbours are entered permanently, because all namespaces share the kernel's 1024 entries for those found by ARP.
     def _introduce(self, machine: Machine) -> None:
         others = [other for other in self.machines if other is not machine]
-        told = [f"neigh add {one.address} lladdr {one.mac} dev {INTERFACE} nud permanent\n" for one in others]
-        ip("-n", machine.namespace, "-batch", "-", given="".join(told))
+        commands = [f"neigh add {one.address} lladdr {one.mac} dev {INTERFACE} nud permanent\n" for one in others]
+        ip("-n", machine.namespace, "-batch", "-", given="".join(commands))
 
     def _remove(self) -> None:
         try:
@@ -277,7 +295,7 @@ class Lab:
 
 
 def _written(topology: Topology) -> IO[str]:
-    """A file in memory with this topology, which is gone with the lab, however that ends."""
+    """Return a file in memory with this topology; it disappears with the lab, however that ends."""
     file = os.fdopen(os.memfd_create("topology"), "w", encoding="utf-8")
     file.write(trees.dump(topology))
     file.flush()
@@ -285,7 +303,7 @@ def _written(topology: Topology) -> IO[str]:
 
 
 def switched(ranks: Sequence[int], link: Link = UNLIMITED) -> Topology:
-    """Machines with so many ranks each, all on one switch by equal links."""
+    """Return a topology of machines with these numbers of ranks, all on one switch, with equal links."""
     machines = [
         Node(
             "machine", f"machine-{number}", link, tuple(Node("rank", f"rank-{local}", UNLIMITED) for local in range(n))

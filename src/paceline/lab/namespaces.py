@@ -1,7 +1,7 @@
-"""Named network namespaces: made, entered, emptied and removed with the commands `ip` and `tc`.
+"""Makes, enters, empties and removes named network namespaces with the commands `ip` and `tc`.
 
-Nothing is added to the host's own network: addresses, links and switches exist inside the namespaces only.
-Also a program, see `Guard`: python -I -S namespaces.py PREFIX; so it imports the standard library only.
+Nothing is added to the host's own network: addresses, links and switches exist only inside the namespaces. This file is
+also a program, see `Guard`: python -I -S namespaces.py PREFIX. It therefore imports the standard library only.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from pathlib import Path
 
 _PREFIX = "paceline"
 _COMMAND_SECONDS = 30.0
+"""Seconds that one command may take."""
 _GRACE_SECONDS = 1.0
-"""For what runs in namespaces whose maker was killed: the kernel has told it to end."""
+"""Seconds for processes in the namespaces of a killed process to end; the kernel has sent them a signal."""
 
-# A machine has a name of its own and finds the others by theirs. Both last as long as the process and its children;
-# the file lies in memory that only they see, under what hides the list of namespaces for that moment.
+# A machine has a host name and finds the others by theirs. Both last as long as the process and its children. The file
+# lies in memory that only they see, on a mount that hides the list of namespaces for that moment.
 _ENTER = """set -e
 echo "$0" > /proc/sys/kernel/hostname
 mount -t tmpfs tmpfs /run/netns
@@ -36,16 +37,16 @@ exec "$@"
 
 
 class Unavailable(Exception):
-    """A lab can't be made here; the text says what is needed."""
+    """A lab cannot be made here; the text says what is needed."""
 
 
 def new_prefix() -> str:
-    """What the names of the next namespaces begin with: paceline-PID-TOKEN, PID being this process."""
+    """Return the prefix for the names of new namespaces: paceline-PID-TOKEN, where PID is this process."""
     return f"{_PREFIX}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def require() -> None:
-    """Raises Unavailable where namespaces can't be made."""
+    """Raise Unavailable if namespaces cannot be made here."""
     for command, package in (("ip", "iproute2"), ("tc", "iproute2"), ("unshare", "util-linux"), ("mount", "mount")):
         if program(command) is None:
             raise Unavailable(f"a lab needs the command `{command}`; install the package {package}.")
@@ -54,21 +55,21 @@ def require() -> None:
 
 
 def enter(namespace: str, host: str, hosts: str) -> list[str]:
-    """The words that run the rest of a command line in `namespace`, as the same process.
+    """Return the words that run the rest of a command line in `namespace`, as the same process.
 
-    host: the machine's name there. hosts: the lines of /etc/hosts that follow localhost.
+    host: the machine's host name. hosts: the lines of /etc/hosts after the one for localhost.
     """
     inside = [program("unshare") or "unshare", "--uts", "sh", "-c", _ENTER, host, hosts]
     return [program("ip") or "ip", "netns", "exec", namespace, *inside]
 
 
 def existing() -> list[str]:
-    """The names of all of this machine's named network namespaces."""
+    """Return the names of all named network namespaces of this machine."""
     return [line.split()[0] for line in ip("netns", "list").splitlines() if line.strip()]
 
 
 def delete(namespaces: Sequence[str]) -> None:
-    """Ends every process that is still in these namespaces, and removes those of them that exist."""
+    """Kill every process in these namespaces, and remove those of them that exist. Raises Unavailable if that fails."""
     for name in set(namespaces) & set(existing()):
         try:
             for pid in ip("netns", "pids", name).split():
@@ -76,12 +77,12 @@ def delete(namespaces: Sequence[str]) -> None:
                     os.kill(int(pid), signal.SIGKILL)
             ip("netns", "delete", name)
         except Unavailable:
-            if name in existing():  # else another lab that starts now was faster
+            if name in existing():  # otherwise another lab that is starting removed it first
                 raise
 
 
 def remove_abandoned() -> list[str]:
-    """Removes what a killed process of ours left: its namespaces and whatever runs in them; returns their names."""
+    """Remove the namespaces of killed Paceline processes, and whatever runs in them. Returns their names."""
     abandoned = []
     for name in existing():
         prefix, _, rest = name.partition("-")
@@ -93,28 +94,28 @@ def remove_abandoned() -> list[str]:
 
 
 def remove_when_orphaned(prefix: str) -> None:
-    """Waits for the end of the standard input, then removes all namespaces whose names begin with `prefix`."""
+    """Wait for the end of the standard input, then remove all namespaces whose names begin with `prefix`."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     while left := [name for name in existing() if name.startswith(f"{prefix}-")]:
-        time.sleep(_GRACE_SECONDS)  # also for one that is just being made
+        time.sleep(_GRACE_SECONDS)  # also lets a namespace that is being made appear
         delete(left)
 
 
 def ip(*arguments: str, given: str = "") -> str:
-    """What `ip` prints, with `given` as its input; raises Unavailable with its complaint."""
+    """Run `ip` with `given` as its input, and return its output. Raises Unavailable with its error message."""
     return _output("ip", arguments, given)
 
 
 def tc(*arguments: str) -> str:
-    """What `tc` prints; raises Unavailable with its complaint."""
+    """Run `tc`, and return its output. Raises Unavailable with its error message."""
     return _output("tc", arguments)
 
 
 def program(name: str) -> str | None:
-    """Where a system command is, None if it is missing."""
-    # Debian keeps some out of an ordinary user's PATH, and `su` keeps that PATH.
+    """Return the path of a system command, None if it is missing."""
+    # Debian keeps some commands out of an ordinary user's PATH, and `su` keeps that PATH.
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 

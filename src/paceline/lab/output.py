@@ -1,4 +1,4 @@
-"""The output of several machines in one terminal: whole lines, each behind its machine's name."""
+"""Shows the output of several machines in one terminal: whole lines, each after its machine's name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import selectors
 import sys
 from dataclasses import dataclass
 
-from paceline.launch.write_all import pass_on
+from paceline.launch.write_all import write_all
 
 _LONGEST_LINE = 64 * 1024
+"""Bytes after which an unfinished line is copied."""
 
 
 @dataclass
@@ -20,7 +21,7 @@ class _Stream:
 
 
 class Labelled:
-    """Copies what arrives at descriptors, line by line. A launcher's `Listener`; all work is done by `handle`."""
+    """Copies output line by line. A `Listener` of the launcher; `handle` does all work."""
 
     holding = False
 
@@ -30,18 +31,21 @@ class Labelled:
         self._open: dict[int, _Stream] = {}
 
     def listen_to(self, descriptor: int, name: str, target: int) -> None:
-        """Copies what can be read there to `target`, each line behind `name`; takes the descriptor over."""
+        """Copy what arrives at `descriptor` to `target`, each line after `name`.
+
+        It takes over the descriptor and closes it.
+        """
         prefix = f"{name:<{self._width}} | ".encode()
         self._open[descriptor] = _Stream(prefix, target)
         self._selector.register(descriptor, selectors.EVENT_READ, self)
 
     @property
     def listening(self) -> bool:
-        """Whether anything can still arrive."""
+        """Whether output may still arrive."""
         return bool(self._open)
 
     def handle(self, key: selectors.SelectorKey) -> None:
-        """Takes what is ready."""
+        """Read from a ready descriptor."""
         stream = self._open[key.fd]
         data = os.read(key.fd, 65536)
         if not data:
@@ -54,10 +58,10 @@ class Labelled:
             stream.held = b""
 
     def release(self) -> None:
-        """Nothing waits: lines are copied when they are whole."""
+        """Do nothing: only whole lines are copied, so none is released early."""
 
     def close(self) -> None:
-        """Stops listening; the begin of a line is copied as it is."""
+        """Stop listening, and copy unfinished lines as they are."""
         for descriptor in list(self._open):
             self._end(descriptor)
 
@@ -69,9 +73,9 @@ class Labelled:
             self._copy(stream, [stream.held])
 
     def _copy(self, stream: _Stream, lines: list[bytes]) -> None:
-        pass_on(stream.target, b"".join(stream.prefix + line + b"\n" for line in lines))
+        write_all(stream.target, b"".join(stream.prefix + line + b"\n" for line in lines))
 
 
 def say(line: str) -> None:
-    """One line of the lab's own, on stderr so that stdout stays the machines'."""
+    """Print a line of the lab's own on stderr, so that stdout holds only the machines' output."""
     print(f"paceline lab: {line}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What crossed the links, for a person and for a program."""
+"""Reports the bytes that crossed the links, for people and for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.lab.lab import Lab, Traffic
 
 
 def table(lab: Lab, traffic: list[Traffic]) -> Table:
-    """One line for each uplink: its rates, and the bytes that crossed it."""
+    """Return a table with a row for each uplink: its rates, and the MB that crossed it."""
     result = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("uplink of", "rate up", "rate down", "MB up", "MB down"):
         result.add_column(title, justify="left" if title == "uplink of" else "right", no_wrap=True)
@@ -23,7 +23,7 @@ def table(lab: Lab, traffic: list[Traffic]) -> Table:
 
 
 def records(lab: Lab, traffic: list[Traffic]) -> list[dict[str, Any]]:
-    """The same with bytes and bytes per second; a rate that is not held is None."""
+    """Return the same content with bytes and bytes/s; a rate that is not limited is None."""
     return [
         {**asdict(crossed), "rate_up": _finite(uplink.link.up), "rate_down": _finite(uplink.link.down)}
         for uplink, crossed in zip(lab.uplinks, traffic, strict=True)

@@ -1,4 +1,4 @@
-"""`paceline lab`: one command on every machine of a lab, watched to its end."""
+"""`paceline lab` runs one command on every machine of a lab and supervises it to its end."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from paceline.launch.job import UNBUFFERED, Command, Job, wrapped
 from paceline.launch.supervise import TIMED_OUT, Signals, supervise
 
 _GRACE_SECONDS = 10.0
+"""Seconds that the machines have to end after a signal."""
 _PIPE = subprocess.PIPE
 
 
 def run(lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: float) -> int:
-    """Runs `command` on every machine of a lab that was entered; returns the exit code to leave with.
+    """Run `command` on every machine of a lab that was entered, and return the exit code to leave with.
 
-    environ: what the machines inherit. The first machine reads this process's standard input.
-    The code is that of the first machine that failed (128 + n: signal n), 124 if `timeout` seconds were not enough.
-    Every process that the machines started has ended when it returns; if this process is killed, the kernel sends
-    SIGTERM to what it started.
+    environ: the environment that the machines inherit. timeout: seconds after which all machines are ended.
+
+    The first machine reads this process's standard input. The code is that of the first machine that failed (128 + n
+    for signal n), or 124 after the timeout. Every process that the machines started has ended when it returns; if this
+    process is killed, the kernel sends them SIGTERM.
     """
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
@@ -44,7 +46,7 @@ def run(lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: f
 
 
 def _commands(lab: Lab, command: Sequence[str], environ: Mapping[str, str]) -> list[Command]:
-    # By SIGTERM, so that a launcher among them can still end its ranks itself.
+    # The signal is SIGTERM, so that a launcher on a machine can still end its ranks itself.
     parent = os.getpid()
     return [
         Command(

@@ -1,11 +1,11 @@
-"""How one direction of a link is held to its rate, and given its latency, with `tc`.
+"""Limits one direction of a link to its rate, and gives it its latency, with `tc`.
 
-Hierarchical token buckets (htb) hold the rate. The bucket is what the link carries in its `burst`, and that is 1 ms
-where the topology says nothing: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The
-queue is 10 ms, as that of a switch: long enough for TCP to fill the link, short enough that nothing waits behind a flow
-for long. Short packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait
-behind the data of the other direction would slow TCP's streams by as much as half, and by chance. Unlike there they
-overtake the data of their own stream too.
+Hierarchical token buckets (htb) limit the rate. The bucket holds what the link carries in its `burst`, which is 1 ms if
+the topology gives none: long packets (GSO) fit in, and yet a message is slowed from its first kilobytes on. The queue
+is 10 ms, like that of a switch: long enough for TCP to fill the link, short enough that nothing waits long behind a
+flow. Short packets have a queue of their own with priority, as in fq_codel: if acknowledgements waited behind the data
+of the other direction, TCP's streams would be slower by up to half, at random. Unlike in fq_codel, they overtake the
+data of their own stream too.
 """
 
 from __future__ import annotations
@@ -18,22 +18,28 @@ from paceline.lab.namespaces import Unavailable, tc
 from paceline.topology import Link, Node
 
 BUCKET_SECONDS = 0.001
+"""The bucket of a link without a `burst`, in seconds at the link's rate."""
 QUEUE_SECONDS = 0.010
+"""The length of a link's queue, in seconds at the link's rate."""
 LEAST_BUCKET = 16_000
+"""The smallest bucket, in bytes."""
 WIRE_LATENCY = 50e-6
-"""Seconds that a message takes between two namespaces anyhow; only a longer latency has to be made."""
+"""Seconds that a message takes between two namespaces anyway; only longer latencies have to be added."""
 
 _LONGEST_PACKET = 65_536
+"""Bytes of the longest packet (GSO) that Linux makes by default."""
 _PACKET = 1514
+"""Bytes of a full Ethernet frame."""
 _HEADERS = 0.9
 """The share of a bucket that a long packet may fill: its payload is counted with the headers of each of its parts."""
-# An IPv4 packet of less than 128 bytes, told by the length in its header.
+# Matches an IPv4 packet of less than 128 bytes by the length in its header.
 _SHORT = ("protocol", "ip", "u32", "match", "u16", "0x0000", "0xff80", "at", "2")
 _SHORT_SHARE = 0.1
+"""The share of the rate that short packets are guaranteed."""
 
 
 def held(node: Node) -> Node:
-    """With the bursts that the links of this node and all below it really let cross, machines' insides as they are."""
+    """Return the node with the bursts that the lab's links really let pass, down to the machines."""
     if node.kind not in ("switch", "machine"):
         return node
     link = node.uplink and _held(node.uplink)
@@ -41,9 +47,10 @@ def held(node: Node) -> Node:
 
 
 def shape(namespace: str, device: str, rate: float, link: Link) -> None:
-    """Holds what leaves through `device`, an end of `link`, to `rate` bytes/s (infinite: not held) and delays it.
+    """Limit what leaves through `device`, an end of `link`, to `rate` bytes/s (inf: no limit) and delay it by the
+    latency.
 
-    Raises Unavailable, also where the kernel can't delay.
+    Raises Unavailable if `tc` fails, also if the kernel cannot delay packets.
     """
     latency, delayed = link.latency, link.latency > WIRE_LATENCY
     if math.isfinite(rate):
@@ -63,17 +70,17 @@ def shape(namespace: str, device: str, rate: float, link: Link) -> None:
 
 
 def change(namespace: str, device: str, rate: float, link: Link) -> None:
-    """Holds what leaves through `device`, which `shape` held without a delay, to another rate from now on."""
+    """Limit what leaves through `device` to another rate in bytes/s. `shape` must have limited it without a delay."""
     _hold(namespace, device, rate, bucket(rate, link), queues=True, verb="change")
 
 
 def bucket(rate: float, link: Link) -> int:
-    """Bytes that may pass at once where `link` carries `rate` bytes/s."""
+    """Return the bytes that may pass at once where `link` carries `rate` bytes/s."""
     return max(LEAST_BUCKET, round(rate * link.burst))
 
 
 def longest_packet(links: Sequence[Link]) -> int:
-    """Bytes of the longest packet that senders should make on such links: it fits in their buckets."""
+    """Return the bytes of the longest packet that senders should make, so that it fits in the links' buckets."""
     rates = ((rate, link) for link in links for rate in (link.up, link.down) if math.isfinite(rate))
     return min([_LONGEST_PACKET, *(round(bucket(rate, link) * _HEADERS) for rate, link in rates)])
 

@@ -1,4 +1,4 @@
-"""What the links of a lab really carry: iperf3 between its machines."""
+"""Measures what the links of a lab really carry, with iperf3 between its machines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from paceline.lab.namespaces import Unavailable, program
 from paceline.launch.job import wrapped
 
 _SECONDS = 2
+"""Seconds that a stream runs."""
 _PORT = 5201
 _DEADLINE_SECONDS = 30.0
+"""Seconds that iperf3 may take to start listening, or to end."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """One stream from a machine to the next. rate: of the slowest link on its way; carried: payload. Bytes/s."""
+    """A stream from one machine to another. Rates are in bytes/s.
+
+    rate: the rate of the slowest link on the way. carried: the payload that arrived.
+    """
 
     source: str
     target: str
@@ -33,15 +38,15 @@ class Flow:
 
     @property
     def efficiency(self) -> float:
-        """The share of the rate that arrives as payload: 0.956 on Ethernet when nothing else holds it up."""
+        """The share of the rate that arrives as payload: 0.956 on Ethernet if nothing else slows it."""
         return self.carried / self.rate
 
 
 def flows(lab: Lab) -> list[Flow]:
-    """Measures a stream from each machine to the next, in the topology's order, where a link limits it.
+    """Measure a stream from each machine to the next, in the topology's order, if a link limits it.
 
-    No machine sends and receives at the same time: acknowledgements would wait behind data. Takes 2 to 3 times 2 s.
-    Raises Unavailable where iperf3 is missing or fails.
+    No machine sends and receives at the same time, because acknowledgements would wait behind data. It takes two or
+    three times 2 s. Raises Unavailable if iperf3 is missing or fails.
     """
     count = len(lab.machines)
     ring = [(number, (number + 1) % count) for number in range(count)]
@@ -50,7 +55,7 @@ def flows(lab: Lab) -> list[Flow]:
 
 
 def together(lab: Lab, pairs: Sequence[tuple[int, int]]) -> list[Flow]:
-    """Measures a stream from the first to the second machine of each pair, all at once; otherwise as `flows`."""
+    """Measure a stream from the first to the second machine of each pair, all at once; otherwise as `flows` does."""
     if program("iperf3") is None:
         raise Unavailable("the links' true speed needs the command `iperf3`; install the package iperf3.")
     limited = [(a, b, rate) for a, b in pairs if math.isfinite(rate := lab.rate(a, b))]
@@ -73,7 +78,7 @@ def _start(lab: Lab, machine: int, *options: str) -> subprocess.Popen[str]:
 
 
 def _client(lab: Lab, source: int, target: int) -> subprocess.Popen[str]:
-    # From the first byte on: what a receiver that is kept from its CPU finds after a warm-up would count as faster.
+    # Measure from the first byte, because data that a delayed receiver finds after a warm-up would count as faster.
     return _start(lab, source, "-c", lab.machines[target].address, "-t", str(_SECONDS), "--json")
 
 
@@ -90,12 +95,12 @@ def _wait_for_listener(lab: Lab, machine: int) -> None:
 def _result(client: subprocess.Popen[str]) -> float:
     try:
         out, _ = client.communicate(timeout=_DEADLINE_SECONDS)
-        said = json.loads(out)
+        found = json.loads(out)
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise Unavailable(f"iperf3 failed: {error}") from None
-    if "error" in said:
-        raise Unavailable(f"iperf3 failed: {said['error']}")
-    return float(said["end"]["sum_received"]["bits_per_second"]) / 8
+    if "error" in found:
+        raise Unavailable(f"iperf3 failed: {found['error']}")
+    return float(found["end"]["sum_received"]["bits_per_second"]) / 8
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""Starting the ranks of a job on this machine, watching them, and leaving nothing behind."""
+"""Starts the ranks of a job, watches them, and makes sure that no process of the job remains."""

@@ -1,13 +1,13 @@
-"""torchrun, except that its ranks stay in its session and cannot outlive it, and that it leaves no folder.
+"""Runs torchrun with three differences: its ranks stay in its session, cannot outlive it, and leave no folder behind.
 
     python -m paceline.launch.agent FOLDER REPORT CORES torchrun's arguments...
 
-FOLDER  where torchrun keeps what ranks tell it, removed at the end; or "-": where it likes
-REPORT, CORES  for each rank, see `child.py`
+FOLDER the folder that torchrun uses for reports of its ranks, removed at the end; or "-" for torchrun's choice REPORT,
+CORES for each rank, see `child.py`
 
-Linux shares the CPUs between sessions (`sched_autogroup_enabled`), and a rank that offers its core offers it to its own
-session only. torchrun starts each rank in a session of its own, so that ranks which outnumber the cores cannot hand
-them to each other. A process group of its own is all that torchrun's signals need.
+Linux shares the CPUs between sessions (`sched_autogroup_enabled`), and a rank that yields its core yields it to its own
+session only. torchrun starts each rank in a session of its own, so ranks that outnumber the cores could not yield to
+each other. torchrun's signals only need each rank to have a process group of its own.
 """
 
 import importlib
@@ -26,8 +26,10 @@ _STARTS_RANKS = "torch.distributed.elastic.multiprocessing.subprocess_handler.su
 
 
 def main(arguments: list[str]) -> None:
-    """Run the agent to its end. After a signal it has ended its ranks, and after a failure it sums it up; neither is a
-    traceback of torchrun's own."""
+    """Run the agent to its end.
+
+    A signal or a failed rank sets the exit code; torchrun prints no traceback of its own for either.
+    """
     take_interrupts()
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -49,11 +51,11 @@ def main(arguments: list[str]) -> None:
     if code:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # the interpreter's own end can take torch half a minute then
+        os._exit(code)  # an ordinary exit of the interpreter can take torch half a minute here
 
 
 def start_ranks(report: str, cores: str) -> None:
-    """Let torchrun start ranks through `child.py` and in process groups, not sessions."""
+    """Make torchrun start ranks through `child.py` and in process groups instead of sessions."""
     module: Any = importlib.import_module(_STARTS_RANKS)
     popen: Any = module.Popen
     group: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}

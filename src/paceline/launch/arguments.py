@@ -1,6 +1,6 @@
-"""Which of `paceline run`'s arguments are its own, which are torchrun's, and where the program begins.
+"""Separates `paceline run`'s own options, torchrun's options, and the program with its arguments.
 
-Options end at the program's name, as with torchrun and python themselves; what follows belongs to the program.
+Options end at the program's name, as with torchrun and python themselves; whatever follows belongs to the program.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,22 @@ TORCHRUN_VALUES = frozenset(
 
 @dataclass(frozen=True)
 class Arguments:
-    """`own`: paceline's options; `torchrun`: options to hand over as they are; `program`: its name and arguments."""
+    """The separated arguments.
+
+    own: paceline's options. torchrun: the options that are passed to torchrun unchanged. program: the program's name
+    and arguments.
+    """
 
     own: tuple[str, ...]
     torchrun: tuple[str, ...]
     program: tuple[str, ...]
 
     def gives(self, *names: str) -> bool:
-        """True if one of these options was handed over."""
+        """Return whether one of these torchrun options was given."""
         return any(_name(argument) in names for argument in self.torchrun)
 
     def value(self, name: str) -> str | None:
-        """The last value given to a torchrun option, None if it wasn't given."""
+        """Return the last value given to a torchrun option, None if it was not given."""
         found = None
         for position, argument in enumerate(self.torchrun):
             if _name(argument) == name:
@@ -39,7 +43,7 @@ class Arguments:
 
 
 def split(arguments: Sequence[str]) -> Arguments:
-    """Sort the arguments. Raises ValueError, one sentence, for an option that nobody knows or that lacks its value."""
+    """Separate the arguments. Raises ValueError with one sentence for an unknown option or one that lacks its value."""
     own: list[str] = []
     torchrun: list[str] = []
     position = 0

@@ -1,14 +1,13 @@
-"""What each started process runs first; it then becomes the rank's own program (same pid, `exec`).
+"""The first program of each started process; it prepares the process and then replaces itself by the rank's program.
 
     python -I -S child.py SIGNAL PARENT REPORT CORES INTERRUPTS program arguments...
 
-SIGNAL  the kernel sends it to this process when its parent dies, so that no rank outlives its launcher
-PARENT  the parent's pid, or 0 where whoever writes this command line doesn't know it
-REPORT  name of the launcher's abstract Unix socket: tell it who we are, get the descriptor to use as stderr; or "-"
-CORES   the CPUs of each local rank, as "0,1;2,3"; or "-"
-INTERRUPTS  "held" if the program begins with SIGINT blocked, as this one does; or "-"
+SIGNAL the signal that the kernel sends to this process when its parent dies, so that no rank outlives its launcher
+PARENT the parent's pid, or 0 if the writer of this command line does not know it REPORT name of the launcher's abstract
+Unix socket, where this process reports and receives its stderr; or "-" CORES the CPUs of each local rank, as "0,1;2,3";
+or "-" INTERRUPTS "held" if the program starts with SIGINT blocked, as this one does; or "-"
 
-It is run by path and imports the standard library only, because it costs its time in every rank.
+It is run by path and imports the standard library only, because every rank pays for its start-up time.
 """
 
 import array
@@ -18,11 +17,13 @@ import socket
 import sys
 
 PR_SET_PDEATHSIG = 1
+"""The prctl option that sets the signal for a parent's death, from linux/prctl.h."""
 REPORT_TIMEOUT_SECONDS = 10.0
+"""Seconds that each step of the report to the launcher may take."""
 
 
 def main(arguments: list[str]) -> None:
-    """Prepare this process as the arguments say, then replace it."""
+    """Prepare this process as the arguments say, then replace it by the program. Exits with a message if that fails."""
     death_signal, parent, report, cores, interrupts = arguments[:5]
     program = arguments[5:]
     die_with_parent(int(death_signal), int(parent))
@@ -41,7 +42,10 @@ def main(arguments: list[str]) -> None:
 
 
 def die_with_parent(number: int, parent: int = 0) -> None:
-    """Ask the kernel for signal `number` when the parent dies; leave at once if it already has."""
+    """Ask the kernel to send signal `number` when the parent dies.
+
+    Kills this process if its parent is no longer `parent`.
+    """
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
@@ -50,26 +54,27 @@ def die_with_parent(number: int, parent: int = 0) -> None:
 
 
 def leave_foreground() -> None:
-    """Ctrl-C on the terminal reaches the launcher alone, which then ends the job in order.
+    """Leave the terminal's foreground, so that Ctrl-C reaches only the launcher, which then ends the job in order.
 
-    A process group does it, and no session: Linux shares CPUs between sessions, and ranks in sessions of their own
-    could not yield to each other. Reading the terminal fails, as it would in another session, instead of stopping.
+    This makes a process group and not a session: Linux shares CPUs between sessions, and ranks in sessions of their own
+    could not yield to each other. Reading from the terminal fails, as it would in another session, instead of stopping
+    the process.
     """
-    if os.getpgrp() != os.getpid():  # torchrun's ranks lead groups already
+    if os.getpgrp() != os.getpid():  # torchrun's ranks already lead their own groups
         os.setpgid(0, 0)
     for number in (signal.SIGTTIN, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
 
 
 def take_interrupts() -> None:
-    """Let SIGINT through; one that came while this interpreter started ends the process without a word."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored, and stays so
+    """Unblock SIGINT; one that arrived while this interpreter started ends the process without a message."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise SIGINT is ignored and stays ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def pin(cores: str, local_rank: int) -> None:
-    """Keep this process on its own CPUs; where the kernel refuses, say so and run anywhere."""
+    """Restrict this process to its own CPUs. If the kernel refuses, report it and run on any CPU."""
     lists = cores.split(";")
     try:
         os.sched_setaffinity(0, [int(core) for core in lists[local_rank % len(lists)].split(",")])
@@ -78,7 +83,10 @@ def pin(cores: str, local_rank: int) -> None:
 
 
 def take_stderr(report: str, local_rank: int) -> None:
-    """Report to the launcher and write errors where it says; a launcher that doesn't answer changes nothing."""
+    """Report to the launcher and use the stderr that it returns.
+
+    If the launcher does not answer, stderr stays unchanged.
+    """
     rank = os.environ.get("RANK", str(local_rank))
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as launcher:

@@ -1,4 +1,4 @@
-"""Ctrl-C while processes start: a Python interpreter that starts or imports answers it with a traceback."""
+"""Handles Ctrl-C while processes start, because a Python interpreter that is starting prints a traceback."""
 
 import signal
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def held() -> Iterator[None]:
-    """What this thread starts meanwhile begins with SIGINT blocked, until `child.take_interrupts`."""
+    """Start processes with SIGINT blocked inside this context; `child.take_interrupts` unblocks it in them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -16,12 +16,12 @@ def held() -> Iterator[None]:
 
 
 def silent() -> None:
-    """From now on SIGINT ends this process without a word; where it was ignored, it still is."""
+    """Let SIGINT end this process without a message from now on. If it was ignored, it stays ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raised() -> None:
-    """From now on SIGINT raises KeyboardInterrupt where it would have ended this process without a word."""
+    """Let SIGINT raise KeyboardInterrupt from now on, if it would have ended this process without a message."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""A set of processes that live and end together."""
+"""A set of processes that are started and ended together."""
 
 import contextlib
 import os
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SURVIVORS_GRACE_SECONDS = 10.0
-"""How long ranks may go on after the first of them failed: time enough to notice it and to raise their own error."""
+"""Seconds that ranks may continue after the first one failed: enough to notice it and to raise errors of their own."""
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""Python holds back what it prints into a pipe until it has 8 KiB of it, and a job's output mostly goes into pipes."""
+"""Python buffers up to 8 KiB of what it prints into a pipe, and a job's output mostly goes into pipes."""
 LONGEST_MESSAGE = (1 << 20) - 8
-"""Bytes that a pipe takes without waiting for its reader."""
+"""The number of bytes that a pipe holds without waiting for its reader."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One process to start: its program and arguments, and its whole environment.
+    """One process to start.
 
-    message: what it reads on stdin, which then stays open until the process or the launcher ends; None: no stdin.
-    descriptors: open files that it inherits, under the same numbers.
+    argv: the program and its arguments. env: the whole environment. name: what messages call the process. message: the
+    bytes that it reads on stdin, which then stays open until the process or the launcher ends; None gives it no stdin.
+    descriptors: the open files that it inherits, under the same numbers.
     """
 
     argv: tuple[str, ...]
@@ -43,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended. `code` as a shell reports it: 128 + n for a process that signal n killed."""
+    """How a process ended. `code` is as a shell reports it: 128 + n for a process killed by signal n."""
 
     name: str
     pid: int
@@ -67,18 +68,20 @@ def wrapped(
     cores: str = "-",
     interrupts: str = "-",
 ) -> tuple[str, ...]:
-    """`argv` started through `child.py`: it can't outlive its parent."""
+    """Return `argv` as started through `child.py`, so that it cannot outlive its parent. For the options see there."""
     options = (str(death_signal), str(parent), report, cores, interrupts)
     return (sys.executable, "-I", "-S", child.__file__, *options, *argv)
 
 
 class Job:
-    """Starts the commands, waits, and ends everything that they started. A context manager: leaving it ends the job.
+    """Starts the commands, waits for them, and ends everything that they started. Leaving it as a context ends the job.
 
-    output: a folder where each process's output goes (`rank-0.out`, `rank-0.err`, …); stdout, stderr: as
-    `subprocess.Popen` takes them, where there is no such folder. stdin: whether the first process gets the caller's.
+    mark: the value of tree.MARK in the environment of the job's processes. output: a folder for each process's output
+    (`rank-0.out`, `rank-0.err`, …). stdout, stderr: as `subprocess.Popen` takes them, if there is no such folder.
+    stdin: whether the first process gets the caller's stdin.
 
-    Start it from the thread that outlives it: the kernel takes the end of the starting thread for its parent's death.
+    Start it from a thread that lives as long as the job: the kernel takes the end of the starting thread for the death
+    of the parent.
     """
 
     def __init__(
@@ -94,7 +97,7 @@ class Job:
         self.mark = mark
         self.processes: list[subprocess.Popen[bytes]] = []
         self.failures: list[Ended] = []
-        """The processes that ended with an error, in the order in which that was noticed."""
+        """The processes that failed, in the order in which their ends were noticed."""
         self._commands = list(commands)
         self._output = output
         self._stdout, self._stderr = stdout, stderr
@@ -102,7 +105,7 @@ class Job:
         self._give_up_at: float | None = None
 
     def start(self) -> None:
-        """Start every process. Raises OSError (and leaves none running) if one can't be started."""
+        """Start every process. Raises OSError if one cannot be started; none is left running then."""
         if self.processes:
             raise RuntimeError("the job was already started")
         try:
@@ -113,7 +116,10 @@ class Job:
             raise
 
     def poll(self) -> int | None:
-        """The job's exit code once it has ended, None before. Ends what goes on too long after the first failure."""
+        """Return the job's exit code once it has ended, None before.
+
+        Ends ranks that run too long after the first failure.
+        """
         running = 0
         known = {failure.pid for failure in self.failures}
         for command, process in zip(self._commands, self.processes, strict=True):
@@ -133,13 +139,16 @@ class Job:
 
     @property
     def failed(self) -> Ended | None:
-        """The first process that was seen to end with an error."""
+        """The first process that was seen to fail, None if there is none."""
         return self.failures[0] if self.failures else None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all processes have ended; returns 0, or the code of the first that failed (128 + n: signal n).
+        """Wait until all processes have ended. Returns 0, or the exit code of the first that failed (128 + n for signal
+        n).
 
-        Raises TimeoutError, naming what still runs, after `timeout` seconds; the job then goes on until `terminate`.
+        timeout: seconds; None waits without limit.
+
+        Raises TimeoutError that names the processes still running; the job then continues until `terminate`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
@@ -150,17 +159,17 @@ class Job:
         return code
 
     def describe_running(self) -> str:
-        """The processes that still run, by name and pid."""
+        """Return the names and pids of the processes that still run."""
         pairs = zip(self._commands, self.processes, strict=True)
         return ", ".join(f"{c.name} (pid {p.pid})" for c, p in pairs if p.poll() is None) or "none"
 
     def send_signal(self, number: int) -> None:
-        """Pass a signal on to the started processes (not to what these started: they decide that)."""
+        """Send a signal to the started processes; they decide whether to pass it on to processes that they started."""
         for process in self.processes:
             process.send_signal(number)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
-        """End the job and everything that descends from it; `grace` seconds between SIGTERM and SIGKILL.
+        """End the job and all its descendants, with `grace` seconds between SIGTERM and SIGKILL.
 
         Returns the pids that could not be ended, normally none.
         """
@@ -182,21 +191,21 @@ class Job:
         self.terminate()
 
     def mark_of(self, number: int) -> str:
-        """What process `number` and all that it starts carry."""
+        """Return the mark that process `number` and all its descendants carry."""
         return self.mark
 
     def _spawn(self, number: int, command: Command) -> "subprocess.Popen[bytes]":
         out, err = self._files(number)
-        told = command.message is not None
+        has_message = command.message is not None
         try:
             with interrupts.held():
                 process = subprocess.Popen(
                     command.argv,
                     env={**command.env, tree.MARK: self.mark_of(number)},
-                    stdin=subprocess.PIPE if told else subprocess.DEVNULL if number or not self._stdin else None,
+                    stdin=subprocess.PIPE if has_message else subprocess.DEVNULL if number or not self._stdin else None,
                     stdout=out or self._stdout,
                     stderr=err or self._stderr,
-                    pipesize=LONGEST_MESSAGE + 8 if told else -1,
+                    pipesize=LONGEST_MESSAGE + 8 if has_message else -1,
                     pass_fds=command.descriptors,
                 )
         finally:
@@ -204,7 +213,7 @@ class Job:
                 if file is not None:
                     file.close()
         if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended already, and its code tells
+            with contextlib.suppress(BrokenPipeError):  # the process has ended already; its exit code reports that
                 os.write(process.stdin.fileno(), command.message or b"")
         return process
 
@@ -216,7 +225,7 @@ class Job:
 
 
 def wait_for_exit(processes: "Sequence[subprocess.Popen[bytes]]", seconds: float) -> None:
-    """Sleep until one of the processes ends, at most `seconds`."""
+    """Sleep until one of the processes ends, at most `seconds` seconds."""
     poller = select.poll()
     descriptors = []
     try:

@@ -1,4 +1,4 @@
-"""Ranks on this machine, started directly: no torch, no agent, no shell."""
+"""Starts ranks on this machine directly, without torch, an agent or a shell."""
 
 import os
 import secrets
@@ -13,20 +13,20 @@ from paceline.launch.threads import thread_variables
 
 
 class LocalJob(Job):
-    """`ranks` processes of the program `argv`, each told its rank as torchrun would tell it.
+    """Runs `ranks` processes of the program `argv`, with the variables that torchrun sets.
 
         with LocalJob(4, [sys.executable, "work.py"], environment, threads=1) as job:
             code = job.wait(timeout=60)
 
-    env: the whole environment of the ranks; RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT
-    and a secret of this job (PACELINE_SECRET, unless `env` has one) are added.
-    threads: threads per rank for numeric libraries; never replaces what `env` sets. None: left alone.
-    output: a folder where each rank's output goes (`rank-0.out`, `rank-0.err`, …); None: the caller's own.
-    report, cores: see `child.py`. told: what each rank's environment has beside all that, if anything.
-    descriptors: see `Command`.
+    env: the whole environment of the ranks, to which RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
+    MASTER_PORT and, unless it is set, a secret of this job (PACELINE_SECRET) are added. threads: threads per rank for
+    numeric libraries; variables set in `env` take precedence, and None sets nothing. output: a folder for each rank's
+    output (`rank-0.out`, `rank-0.err`, …); None uses the caller's output. report, cores: see `child.py`. extra_env:
+    further variables of each rank. descriptors: see `Command`.
 
-    When the context is left, every process that the job started has ended, also after an exception; if the launching
-    process itself is killed, the kernel ends the ranks. `poll`, `wait`, `terminate`: see `Job`.
+    When the context is left, also by an exception, every process that the job started has ended; if the launching
+    process itself is killed, the kernel ends the ranks. For `poll`, `wait` and `terminate` see `Job`. Raises ValueError
+    for less than one rank.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class LocalJob(Job):
         output: Path | None = None,
         report: str = "-",
         cores: str = "-",
-        told: Sequence[Mapping[str, str]] = (),
+        extra_env: Sequence[Mapping[str, str]] = (),
         descriptors: Sequence[int] = (),
     ) -> None:
         if ranks < 1:
             raise ValueError(f"a job needs at least one rank, not {ranks}")
-        # Bound and kept, but not listening: nobody else is given this port, and rank 0 can still listen on it.
+        # The socket is bound but does not listen: no other process gets this port, and rank 0 can still listen on it.
         self._reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reservation.bind(("127.0.0.1", 0))
@@ -65,12 +65,12 @@ class LocalJob(Job):
                 f"rank {rank}",
                 descriptors=tuple(descriptors),
             )
-            for rank, extra in enumerate(told or [{}] * ranks)
+            for rank, extra in enumerate(extra_env or [{}] * ranks)
         ]
         super().__init__(commands, tree.new_mark(env), output=output)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
-        """As `Job.terminate`; also gives the port back."""
+        """End the job as `Job.terminate` does, and release the port."""
         left = super().terminate(grace)
         self._reservation.close()
         return left

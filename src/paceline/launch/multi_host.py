@@ -1,4 +1,4 @@
-"""Ranks on several hosts, each told its rank as torchrun would tell it; those on other hosts are started by ssh."""
+"""Starts ranks on several hosts, with the variables that torchrun sets; ssh starts those on other hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paceline.launch import tree
 from paceline.launch.job import UNBUFFERED, Command, wrapped
-from paceline.launch.prefixed_output import HeardJob
+from paceline.launch.prefixed_output import PrefixedOutputJob
 from paceline.launch.remote import Ssh
 from paceline.launch.resources import plan_resources
 from paceline.launch.stderr import Collector
@@ -19,9 +19,10 @@ from paceline.settings.settings import STORE_PORTS
 
 
 class Starter:
-    """Makes the command that runs `argv` on a host, with the threads that are right there.
+    """Makes the commands that run `argv` on a host, with the number of threads that suits the host.
 
-    env: the whole environment of the ranks, but for what each is told. here: whether a host is this machine.
+    env: the whole environment of the ranks, apart from the variables of each rank. here: returns whether a host is this
+    machine.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], ssh: Ssh, here: Callable[[str], bool]) -> None:
@@ -30,21 +31,26 @@ class Starter:
         self._ssh = ssh
         self._here = here
 
-    def command(self, host: str, told: Mapping[str, str], name: str, ranks: int) -> Command:
-        """told: the environment of this rank alone. ranks: how many share the host's CPUs."""
+    def command(self, host: str, variables: Mapping[str, str], name: str, ranks: int) -> Command:
+        """Return the command that starts one rank.
+
+        variables: the variables of this rank alone. ranks: the number of ranks that share the host's CPUs.
+        Raises ValueError if arguments and environment are too long for ssh.
+        """
         from paceline.cpu.budget import available
 
-        env = {**self._env, **told}
+        env = {**self._env, **variables}
         if not self._here(host):
             return self._ssh.command(host, self._argv, env, name, ranks)
         env.update(plan_resources(ranks, available(), env).variables)
         return Command(wrapped(self._argv, death_signal=signal.SIGKILL, parent=os.getpid()), env, name)
 
 
-class SpreadJob(HeardJob):
-    """Rank i on host `hosts[i]`. address: where other hosts reach this machine. copies: see `HeardJob`.
+class MultiHostJob(PrefixedOutputJob):
+    """Runs rank i on host `hosts[i]`.
 
-    told: what each rank's environment has beside what a launcher tells.
+    here: returns whether a host is this machine. address: the address at which other hosts reach this machine. copies:
+    see `PrefixedOutputJob`. extra_env: further variables of each rank.
     """
 
     def __init__(
@@ -56,11 +62,11 @@ class SpreadJob(HeardJob):
         mark: str,
         collector: Collector,
         copies: Path | None = None,
-        told: Sequence[Mapping[str, str]] = (),
+        extra_env: Sequence[Mapping[str, str]] = (),
     ) -> None:
         self._reservation: socket.socket | None = None
         if here(hosts[0]):
-            # Bound and kept, but not listening: nobody else is given this port, and rank 0 can still listen on it.
+            # The socket is bound but does not listen: no other process gets this port, and rank 0 can still listen.
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             self._reservation = socket.socket(family, socket.SOCK_STREAM)
             self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,7 +75,7 @@ class SpreadJob(HeardJob):
         else:
             master = (hosts[0], secrets.choice(STORE_PORTS))
         commands = []
-        for rank, (host, extra) in enumerate(zip(hosts, told or [{}] * len(hosts), strict=True)):
+        for rank, (host, extra) in enumerate(zip(hosts, extra_env or [{}] * len(hosts), strict=True)):
             place = {
                 "RANK": str(rank),
                 "WORLD_SIZE": str(len(hosts)),
@@ -82,7 +88,7 @@ class SpreadJob(HeardJob):
         super().__init__(commands, mark, collector, copies)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
-        """As `Job.terminate`; also gives the port back."""
+        """End the job as `Job.terminate` does, and release the port."""
         left = super().terminate(grace)
         if self._reservation is not None:
             self._reservation.close()
@@ -90,5 +96,5 @@ class SpreadJob(HeardJob):
 
 
 def new_mark() -> str:
-    """A mark for a job of this process."""
+    """Return a mark for a new job of this process."""
     return tree.new_mark(os.environ)

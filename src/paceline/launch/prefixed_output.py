@@ -1,4 +1,4 @@
-"""A job whose output comes line by line, each with its rank before it: as it is where ranks are on several hosts."""
+"""A job whose output is passed on line by line, each with its rank as prefix, as for ranks on several hosts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import IO
 
 from paceline.launch.job import Command, Job
-from paceline.launch.stderr import STDOUT, Collector, Voice
+from paceline.launch.stderr import STDOUT, Collector, OutputStream
 
 
-class HeardJob(Job):
-    """As `Job`; both outputs of its processes go through the collector. Process i is rank i until `call` says else.
+class PrefixedOutputJob(Job):
+    """A job whose stdout and stderr go through the collector. Process i is rank i until `set_rank` changes that.
 
-    copies: a folder for what process i says, too: the files `stdout` and `stderr` in `rank.i`, as horovodrun has them.
+    copies: a folder for copies of the output: the files `stdout` and `stderr` in `rank.i`, as horovodrun writes them.
     """
 
     def __init__(
@@ -25,23 +25,23 @@ class HeardJob(Job):
         self._collector = collector
         self._copies = copies
         self._count = len(commands)
-        self._voices: dict[int, tuple[Voice, ...]] = {}
+        self._streams: dict[int, tuple[OutputStream, ...]] = {}
 
-    def call(self, number: int, rank: int) -> None:
-        """From here on this process is that rank."""
-        for voice in self._voices[number]:
-            voice.rank, voice.prefix = rank, f"[{rank}] "
+    def set_rank(self, number: int, rank: int) -> None:
+        """Prefix the output of process `number` with this rank from now on."""
+        for output in self._streams[number]:
+            output.rank, output.prefix = rank, f"[{rank}] "
 
     def _spawn(self, number: int, command: Command) -> subprocess.Popen[bytes]:
         process = super()._spawn(number, command)
-        voices = []
+        outputs = []
         for name, stream, target in (("stdout", process.stdout, STDOUT), ("stderr", process.stderr, None)):
             assert stream is not None
-            heard, file = os.dup(stream.fileno()), self._file(number, name)
-            voices.append(self._collector.listen_to(heard, process.pid, target=target, file=file))
+            descriptor, file = os.dup(stream.fileno()), self._file(number, name)
+            outputs.append(self._collector.listen_to(descriptor, process.pid, target=target, file=file))
             stream.close()
-        self._voices[number] = tuple(voices)
-        self.call(number, number)
+        self._streams[number] = tuple(outputs)
+        self.set_rank(number, number)
         return process
 
     def _file(self, number: int, name: str) -> IO[bytes] | None:
@@ -51,7 +51,7 @@ class HeardJob(Job):
 
 
 def rank_folder(folder: Path, rank: int, ranks: int) -> Path:
-    """Where one of so many ranks' output is kept, in order of their names; made if it is not there. Raises OSError."""
+    """Create and return the folder for the output of one of `ranks` ranks. The names sort by rank. Raises OSError."""
     place = folder / f"rank.{rank:0{len(str(max(ranks - 1, 0)))}}"
     place.mkdir(parents=True, exist_ok=True)
     return place

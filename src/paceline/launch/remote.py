@@ -1,7 +1,7 @@
-"""Starting a process on another host: ssh carries a command line that says nothing, and everything else on its stdin.
+"""Starts a process on another host over ssh. The command line says nothing about the job; everything is sent on stdin.
 
-Over there `remote_main.py` reads what to run from stdin, runs it, and ends it when stdin ends: with this process, with
-the connection, or because the job is over.
+On the other host `remote_main.py` reads the program to run from stdin, runs it, and ends it when stdin ends: because
+this process ended, the connection broke, or the job is over.
 """
 
 from __future__ import annotations
@@ -19,27 +19,34 @@ from paceline.launch import remote_main
 from paceline.launch.job import LONGEST_MESSAGE, Command, wrapped
 
 CONNECT_SECONDS = 10
-_OF_THIS_HOST = frozenset(
+"""Seconds that ssh may take to connect."""
+_HOST_VARIABLES = frozenset(
     "HOME HOSTNAME HOST USER LOGNAME MAIL SHELL PWD OLDPWD SHLVL TERM DISPLAY XAUTHORITY TMPDIR TMP TEMP _ "
     "SSH_AUTH_SOCK SSH_AGENT_PID SSH_CLIENT SSH_CONNECTION SSH_TTY DBUS_SESSION_BUS_ADDRESS".split()
 )
-_OF_THIS_HOST_TOO = ("BASH_FUNC_", "XDG_")
+_HOST_PREFIXES = ("BASH_FUNC_", "XDG_")
 
 
 @dataclass(frozen=True)
 class Ssh:
-    """How other hosts are reached. Authentication and host keys are as the user's own ssh has them."""
+    """How other hosts are reached. The user's own ssh configuration decides authentication and host keys.
+
+    port: the port of the hosts' ssh servers. identity: the path of a private key.
+    """
 
     port: int | None = None
     identity: str | None = None
 
     def command(self, host: str, argv: Sequence[str], env: Mapping[str, str], name: str, ranks: int) -> Command:
-        """`argv` on `host`, in this directory if it is there, with what of `env` is not about this host.
+        """Return the command that runs `argv` on `host`, in the present directory if it exists there.
 
-        ranks: how many share that host's CPUs. ValueError if argv and environment together are too long.
+        env: the environment; variables that describe this host are not sent. ranks: the number of ranks that share that
+        host's CPUs.
+
+        Raises ValueError if arguments and environment together are too long.
         """
-        said = {"argv": list(argv), "env": travelling(env), "cwd": str(Path.cwd()), "ranks": ranks}
-        message = json.dumps(said).encode()
+        job = {"argv": list(argv), "env": travelling(env), "cwd": str(Path.cwd()), "ranks": ranks}
+        message = json.dumps(job).encode()
         if len(message) > LONGEST_MESSAGE:
             raise ValueError(f"the program's arguments and environment have {len(message)} bytes, too many for ssh")
         options = ["-T", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}"]
@@ -48,15 +55,15 @@ class Ssh:
             options += ["-p", str(self.port)]
         if self.identity is not None:
             options += ["-i", self.identity]
-        over_there = shlex.join([sys.executable, remote_main.__file__])
-        ssh = wrapped(["ssh", *options, "--", host, over_there], death_signal=signal.SIGKILL, parent=os.getpid())
+        remote_command = shlex.join([sys.executable, remote_main.__file__])
+        ssh = wrapped(["ssh", *options, "--", host, remote_command], death_signal=signal.SIGKILL, parent=os.getpid())
         return Command(ssh, os.environ, name, len(message).to_bytes(8, "big") + message)
 
 
 def travelling(env: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment means the same on another host."""
+    """Return the variables of an environment that mean the same on another host."""
     return {
         name: value
         for name, value in env.items()
-        if name not in _OF_THIS_HOST and not name.startswith(_OF_THIS_HOST_TOO)
+        if name not in _HOST_VARIABLES and not name.startswith(_HOST_PREFIXES)
     }

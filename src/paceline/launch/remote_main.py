@@ -1,8 +1,9 @@
-"""What `remote.py` runs on another host: one program, told on stdin, which does not outlive the connection.
+"""Runs on another host for `remote.py`: it executes one program, described on stdin, that does not outlive the
+connection.
 
-    ssh HOST python remote_main.py < 8 bytes of length, JSON: argv, env, cwd, ranks; then nothing until it is to end
+    ssh HOST python remote_main.py < 8 bytes of length, JSON: argv, env, cwd, ranks; then nothing until the end
 
-Where paceline is installed is known from this file's own place, so that it needs no variable.
+This file's own location says where paceline is installed, so that no variable is needed.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from pathlib import Path
 from typing import Any
 
 GRACE_SECONDS = 5.0
-"""Between SIGTERM and SIGKILL, once stdin has ended."""
+"""Seconds between SIGTERM and SIGKILL once stdin has ended."""
 
 
 def main() -> int:
-    """Run what stdin says to its end; returns its exit code, 128 + n where a signal ended it."""
+    """Run the program described on stdin to its end. Returns its exit code, 128 + n if signal n ended it."""
     from paceline.cpu.budget import available
     from paceline.launch.job import Command, Job, wrapped
     from paceline.launch.resources import plan_resources
     from paceline.launch.supervise import Signals, supervise
     from paceline.launch.tree import new_mark
 
-    said = _read()
-    if Path(said["cwd"]).is_dir():
-        os.chdir(said["cwd"])
-    environment = {**os.environ, **said["env"]}
-    environment.update(plan_resources(said["ranks"], available(), environment).variables)
-    program = wrapped(said["argv"], death_signal=signal.SIGKILL, parent=os.getpid())
+    request = _read()
+    if Path(request["cwd"]).is_dir():
+        os.chdir(request["cwd"])
+    environment = {**os.environ, **request["env"]}
+    environment.update(plan_resources(request["ranks"], available(), environment).variables)
+    program = wrapped(request["argv"], death_signal=signal.SIGKILL, parent=os.getpid())
     job = Job([Command(program, environment, "the program")], new_mark(environment), stdin=False)
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
@@ -43,7 +44,7 @@ def main() -> int:
 
 
 class _Lifeline:
-    """Whoever started this holds the other end of stdin."""
+    """A `Listener` for the end of stdin, whose other end the launcher holds: it asks for the end of the job."""
 
     holding = listening = False
 
@@ -55,15 +56,15 @@ class _Lifeline:
             self._signals.received.append(signal.SIGTERM)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no output is held back."""
 
 
 def _read() -> dict[str, Any]:
     size = int.from_bytes(_exactly(8), "big")
     if size > 1 << 20:
-        sys.exit("what came on stdin is not what paceline sends")
-    said: dict[str, Any] = json.loads(_exactly(size))
-    return said
+        sys.exit("stdin does not hold a message of paceline's launcher")
+    request: dict[str, Any] = json.loads(_exactly(size))
+    return request
 
 
 def _exactly(size: int) -> bytes:
@@ -71,11 +72,11 @@ def _exactly(size: int) -> bytes:
     while len(data) < size:
         part = os.read(0, size - len(data))
         if not part:
-            sys.exit("the connection ended before it was said what to run")
+            sys.exit("the connection ended before the program to run was received")
         data += part
     return data
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[2])  # in place of this folder, whose names would hide others'
+    sys.path[0] = str(Path(__file__).resolve().parents[2])  # replaces this folder, whose module names would hide others
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""How many threads each rank should use and which CPUs it may run on, and why."""
+"""Decides how many threads each rank uses and which CPUs it may run on, with the reasons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,28 @@ from paceline.launch.threads import THREAD_VARIABLES, thread_variables
 
 
 class Budget(Protocol):
-    """What `paceline.cpu.budget.available()` returns: the CPUs that this process may really use."""
+    """The CPUs that this process may really use; `paceline.cpu.budget.available()` returns one."""
 
     @property
-    def cpus(self) -> float: ...
+    def cpus(self) -> float:
+        """The number of CPUs, which a quota may make a fraction."""
+
     @property
-    def affinity(self) -> tuple[int, ...]: ...
+    def affinity(self) -> tuple[int, ...]:
+        """The numbers of the CPUs that the process may run on."""
+
     @property
-    def quota(self) -> float | None: ...
+    def quota(self) -> float | None:
+        """The cgroup's quota in CPUs, None without one."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """threads: per rank (None: left to the user or to torchrun); cores: the CPUs of each local rank, empty: not pinned;
-    variables: to add to the ranks' environment; reasons: sentences to print."""
+    """What each rank of this machine uses.
+
+    threads: per rank; None leaves the choice to the user's environment or to torchrun. cores: the CPUs of each local
+    rank; empty if ranks are not pinned. variables: to be added to the ranks' environment. reasons: sentences to print.
+    """
 
     threads: int | None
     cores: tuple[tuple[int, ...], ...]
@@ -33,11 +41,11 @@ class Resources:
 
 
 MOST_RANKS_PER_CPU = 128
-"""More are a slip of the hand: each takes tens of megabytes, and a process."""
+"""Ranks per CPU; a larger number is a slip of the hand, because each rank takes a process and tens of megabytes."""
 
 
 def plausible(ranks: int, budget: Budget, option: str = "-n") -> None:
-    """Raises ValueError, one sentence, for more ranks than anybody means to start on these CPUs."""
+    """Raise ValueError with one sentence for more ranks than anybody would start on these CPUs."""
     most = MOST_RANKS_PER_CPU * len(budget.affinity)
     if ranks > most:
         cpus = f"{len(budget.affinity)} CPU{'' if len(budget.affinity) == 1 else 's'}"
@@ -53,11 +61,13 @@ def plan_resources(
     pin: bool = False,
     divided: Sequence[Partition] = (),
 ) -> Resources:
-    """Share the CPUs among `ranks` ranks of this machine (None: torchrun will decide how many).
+    """Share the CPUs among `ranks` ranks of this machine; None means that torchrun will decide the number of ranks.
 
-    What the user's environment sets is kept, and a reason says so. `threads` is the user's own choice per rank; it too
-    gives way to variables that are set. divided: how each rank will divide its CPUs, where `--cores` asks for that.
-    Raises ValueError if `pin` is asked for and a rank would get no CPU of its own.
+    environ: the user's environment, whose settings take precedence; a reason says so. threads: the user's choice per
+    rank; variables that are set take precedence over it too. divided: how each rank will divide its CPUs, if `--cores`
+    asks for that.
+
+    Raises ValueError if `pin` is set and a rank would get no CPU of its own.
     """
     if ranks is None:
         if pin:
@@ -90,7 +100,10 @@ def plan_resources(
 
 
 def share(cpus: Sequence[int], ranks: int) -> tuple[tuple[int, ...], ...]:
-    """Cut the CPUs into one run of neighbours per rank, sizes differing by at most one; empty if there are too few."""
+    """Cut the CPUs into one run of consecutive numbers per rank, with sizes that differ by at most one.
+
+    Returns an empty tuple if there are fewer CPUs than ranks.
+    """
     if len(cpus) < ranks:
         return ()
     ordered = sorted(cpus)

@@ -1,4 +1,4 @@
-"""`paceline run`: plan, print the plan, start, watch, tear down, and say what went wrong first."""
+"""`paceline run` plans a job, prints the plan, starts and watches the job, ends it, and reports the first failure."""
 
 import os
 import secrets
@@ -17,7 +17,7 @@ from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources, plausible
-from paceline.launch.stderr import Collector, Voice
+from paceline.launch.stderr import Collector, OutputStream
 from paceline.launch.supervise import Listener, Signals, supervise
 from paceline.launch.unstarted import Unstarted, waits_for
 from paceline.rendezvous.reminder import Reminder
@@ -25,8 +25,15 @@ from paceline.settings.settings import Settings
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the user asked for. ranks: a number, or a word that torchrun resolves ("auto", "cpu", "gpu")."""
+class LaunchRequest:
+    """A job as the user asked for it.
+
+    ranks: a number, or a word that torchrun resolves ("auto", "cpu", "gpu"). threads: per rank; None lets the plan
+    decide. pin: whether each rank gets CPUs of its own. direct: whether ranks are started without torchrun. grace:
+    seconds that the job has to end after a signal. cores: the value that replaces PACELINE_CORES; "" keeps the
+    variable. interrupt: the signal that the job gets on Ctrl-C. extra_env: further variables of each rank, if ranks are
+    started directly.
+    """
 
     arguments: Arguments
     ranks: str
@@ -35,15 +42,17 @@ class Request:
     direct: bool = False
     grace: float = 10.0
     cores: str = ""
-    """As PACELINE_CORES, in whose place it is; empty: what that says."""
     interrupt: int = signal.SIGINT
-    """The signal that the job gets on Ctrl-C."""
-    told: tuple[Mapping[str, str], ...] = ()
-    """What each rank's environment has beside what a launcher tells, where ranks are started directly."""
+    extra_env: tuple[Mapping[str, str], ...] = ()
 
 
-def run(request: Request, environ: Mapping[str, str], budget: CpuBudget) -> int:
-    """Run the job to its end; returns the exit code to leave with. ValueError, one sentence, for a bad request."""
+def run(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget) -> int:
+    """Run the job to its end and return the exit code to leave with.
+
+    environ: the user's environment. budget: the CPUs of this process.
+
+    Raises ValueError with one sentence for an invalid request.
+    """
     direct = request.direct or not torchrun.installed()
     check(request, environ, direct)
     ranks = int(request.ranks) if request.ranks.isdigit() else None
@@ -92,9 +101,11 @@ def watch(
     listener: Listener | None = None,
     interrupt: int = signal.SIGINT,
 ) -> int:
-    """Start the job, see it to its end, and print who failed first; returns the exit code to leave with.
+    """Start the job, supervise it to its end, and print which rank failed first. Returns the exit code to leave with.
 
-    listener: what stands before the collector.
+    grace: seconds that the job has to end after a signal. by_torchrun: whether the job's only process is torchrun's
+    agent. listener: handles output in place of the collector, which it wraps. interrupt: the signal that the job gets
+    on Ctrl-C.
     """
     with job:
         agent = _listen_to_agent(job, collector) if by_torchrun else None
@@ -108,10 +119,10 @@ def watch(
     return code
 
 
-def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
-    """Raises ValueError, one sentence that says what would be right, if the request can't be carried out."""
+def check(request: LaunchRequest, environ: Mapping[str, str], direct: bool) -> None:
+    """Raise ValueError, with one sentence that says what would be right, if the request cannot be carried out."""
     arguments = request.arguments
-    _settings(environ)  # what each rank would refuse with a traceback
+    _settings(environ)  # raises here what each rank would raise with a traceback
     if not arguments.program:
         raise ValueError("name the program to run, for example: paceline run -n 4 train.py")
     if request.ranks.isdigit() and int(request.ranks) < 1:
@@ -141,8 +152,11 @@ def check(request: Request, environ: Mapping[str, str], direct: bool) -> None:
         raise ValueError("--pin and --run-path don't go together")
 
 
-def division(request: Request, environ: Mapping[str, str], budget: CpuBudget, ranks: int) -> list[Partition]:
-    """How each rank here will divide its CPUs; empty where nobody asked. ValueError for what can't be meant."""
+def division(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget, ranks: int) -> list[Partition]:
+    """Return how each rank on this machine will divide its CPUs; empty if division is off.
+
+    Raises ValueError if it is invalid.
+    """
     text = request.cores or environ.get("PACELINE_CORES", "").strip() or "off"
     try:
         wish = parse(text)
@@ -158,9 +172,9 @@ def division(request: Request, environ: Mapping[str, str], budget: CpuBudget, ra
 
 
 def ranks_environment(
-    request: Request, environ: Mapping[str, str], resources: Resources
+    request: LaunchRequest, environ: Mapping[str, str], resources: Resources
 ) -> tuple[dict[str, str], list[str]]:
-    """The environment of the job, and what the user should know about it."""
+    """Return the environment of the job and notes for the user."""
     environment = {**UNBUFFERED, **environ, **resources.variables}
     if request.cores:
         environment["PACELINE_CORES"] = request.cores
@@ -175,40 +189,43 @@ def ranks_environment(
 
 @dataclass(frozen=True)
 class Cause:
-    """Who failed first. voice: what it said, None if that is unknown; ended: how it ended, where something tells.
+    """The first failure.
 
-    Without a voice it is what was started here, a rank or torchrun."""
+    stderr: the output of the rank that failed, None if it is unknown; the failure is then that of a process started
+    here, a rank or torchrun. ended: how the process ended, None if it is unknown.
+    """
 
-    voice: Voice | None = None
+    stderr: OutputStream | None = None
     ended: Ended | None = None
 
 
-def first_failure(job: Job, collector: Collector, agent: Voice | None) -> Cause:
-    """The rank that failed first, told from exit codes and from the order in which the ranks' errors arrived.
+def first_failure(job: Job, collector: Collector, agent: OutputStream | None) -> Cause:
+    """Find the rank that failed first, from exit codes and from the order in which the ranks' errors arrived.
 
-    Under torchrun the exit codes are in its summary; those that it ended itself (SIGTERM) are suspected last.
+    agent: the stderr of torchrun's agent, None without torchrun. Its summary holds the exit codes; ranks that it ended
+    itself (SIGTERM) are the last suspects.
     """
-    voices = {voice.pid: voice for voice in collector.voices if voice is not agent and not voice.is_output}
+    streams = {stream.pid: stream for stream in collector.streams if stream is not agent and not stream.is_output}
     failures = job.failures if agent is None else torchrun.failures(agent.tail.decode(errors="replace"))
-    suspects = [(failure, voices[failure.pid]) for failure in failures if failure.pid in voices]
+    suspects = [(failure, streams[failure.pid]) for failure in failures if failure.pid in streams]
     if suspects:
         by_torchrun = 128 + signal.SIGTERM if agent else None
-        ended, voice = min(suspects, key=lambda s: (s[0].code == by_torchrun, s[1].blames_another, s[1].fell))
-        return Cause(voice, ended)
-    traced = [voice for voice in voices.values() if voice.traced]
+        ended, stream = min(suspects, key=lambda s: (s[0].code == by_torchrun, s[1].blames_another, s[1].failed_at))
+        return Cause(stream, ended)
+    traced = [stream for stream in streams.values() if stream.traced]
     if traced:
-        return Cause(min(traced, key=lambda voice: (voice.blames_another, voice.fell)))
+        return Cause(min(traced, key=lambda stream: (stream.blames_another, stream.failed_at)))
     return Cause(None, job.failed)
 
 
 def explain(cause: Cause) -> None:
-    """Print who failed first and, last of all, what that rank said last; after a timeout, who was waited for."""
-    if cause.voice is None:
-        if cause.ended is not None and cause.ended.code > 128:  # it had no time to say why
+    """Print which rank failed first, or after a timeout which rank was waited for, and at the end its last output."""
+    if cause.stderr is None:
+        if cause.ended is not None and cause.ended.code > 128:  # a killed process had no time to print a reason
             say(f"the job ended because {cause.ended}")
         return
-    words, waited_for = cause.voice.last_words(), cause.voice.waited_for
-    who = str(cause.ended or f"rank {cause.voice.rank} (pid {cause.voice.pid})")
+    words, waited_for = cause.stderr.last_words(), cause.stderr.waited_for
+    who = str(cause.ended or f"rank {cause.stderr.rank} (pid {cause.stderr.pid})")
     print(file=sys.stderr)
     if waited_for:
         say(f"the job stopped for {waited_for}, which did not come in time; {who}, which waited, said:")
@@ -219,29 +236,29 @@ def explain(cause: Cause) -> None:
 
 
 def say(line: str) -> None:
-    """One line of the launcher's own, on stderr so that the program's stdout stays the program's."""
+    """Print a line of the launcher's own on stderr, so that stdout holds only the program's output."""
     print(f"paceline: {line}", file=sys.stderr, flush=True)
 
 
 def _settings(environ: Mapping[str, str]) -> Settings:
-    """What Paceline's own variables say, but for the one that `division` reads. Raises ConfigurationError."""
+    """Read Paceline's own variables, apart from the one that `division` reads. Raises ConfigurationError."""
     ours = {name for name in environ if name.startswith("PACELINE_") and name != "PACELINE_CORES"}
     return Settings.from_environment({name: environ[name] for name in ours})
 
 
-def _direct_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
+def _direct_job(request: LaunchRequest, environment: Mapping[str, str], report: str, cores: str) -> Job:
     program = torchrun.rank_program(request.arguments, environment)
-    return LocalJob(int(request.ranks), program, environment, report=report, cores=cores, told=request.told)
+    return LocalJob(int(request.ranks), program, environment, report=report, cores=cores, extra_env=request.extra_env)
 
 
-def _torchrun_job(request: Request, environment: Mapping[str, str], report: str, cores: str) -> Job:
+def _torchrun_job(request: LaunchRequest, environment: Mapping[str, str], report: str, cores: str) -> Job:
     return torchrun.TorchrunJob(request.arguments, request.ranks, environment, report=report, cores=cores)
 
 
-def _listen_to_agent(job: Job, collector: Collector) -> Voice | None:
+def _listen_to_agent(job: Job, collector: Collector) -> OutputStream | None:
     agent = job.processes[0]
     if agent.stderr is None:
         return None
-    voice = collector.listen_to(os.dup(agent.stderr.fileno()), agent.pid)
+    stream = collector.listen_to(os.dup(agent.stderr.fileno()), agent.pid)
     agent.stderr.close()
-    return voice
+    return stream

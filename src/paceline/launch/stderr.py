@@ -1,7 +1,7 @@
-"""Passes the ranks' stderr on while it remembers each rank's last words and the order in which they fell silent.
+"""Passes the ranks' stderr on and records each rank's last output and the order in which the ranks failed.
 
-When one rank fails, its peers fail after it, each with a traceback of its own, and the one that explains everything
-scrolls away. The collector lets the launcher print that one again, last.
+When one rank fails, its peers fail after it, each with a traceback of its own, and the traceback that explains them all
+scrolls away. The collector lets the launcher print that one again at the end.
 """
 
 import array
@@ -18,12 +18,13 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
-from paceline.launch.write_all import pass_on
+from paceline.launch.write_all import write_all
 
 STDOUT = 1
 TAIL_BYTES = 64 * 1024
+"""Bytes of each stream's last output that are kept."""
 HOLD_SECONDS = 0.05
-"""How long the begin of a line waits for its end, so that lines of several ranks don't mix; a prompt has no end."""
+"""Seconds that an unfinished line is held back, so that lines of several ranks do not mix; a prompt never ends."""
 _TRACEBACK = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _TRACEBACK_BEGINS = b"Traceback (most recent call last):"
 _CONSEQUENCES = ("PeerLost:", "Aborted:")
@@ -36,11 +37,13 @@ _RANK_PREFIX = re.compile(r"^\[(?:rank)?\d+\]:? ?", re.MULTILINE)
 
 
 @dataclass
-class Voice:
-    """One process that we listen to. held: the begin of a line, arrived at held_since; traced: when its last traceback
-    began; ended: when its stderr was closed, None while it is open. Times are monotonic seconds.
+class OutputStream:
+    """The stderr, or stdout, of one process. Times are seconds of the monotonic clock.
 
-    target: the descriptor that its output is copied to. prefix: before each line of it. file: gets all of it, too."""
+    descriptor: the reading end. target: the descriptor that the output is copied to, each line after `prefix`.
+    file: receives all output too. tail: the last output. held: an unfinished line, which arrived at `held_since`.
+    traced: when the last traceback began, None without one. ended: when the stream was closed, None while it is open.
+    """
 
     rank: int
     local_rank: int
@@ -57,11 +60,11 @@ class Voice:
 
     @property
     def is_output(self) -> bool:
-        """Whether this is what the process prints, not what it complains of."""
+        """Whether this is the process's stdout and not its stderr."""
         return self.target == STDOUT
 
-    def hear(self, data: bytes) -> None:
-        """Remember what it said."""
+    def record(self, data: bytes) -> None:
+        """Keep what the process wrote."""
         if self.file is not None:
             self.file.write(data)
         self.tail += data
@@ -70,36 +73,36 @@ class Voice:
         del self.tail[:-TAIL_BYTES]
 
     def end(self) -> None:
-        """Its stderr was closed."""
+        """Note that the stream was closed."""
         self.ended = time.monotonic()
         if self.file is not None:
             self.file.close()
 
     @property
-    def fell(self) -> float:
-        """When it failed: a rank that raises says so before it leaves, one that is killed just leaves."""
+    def failed_at(self) -> float:
+        """When the process failed: at its last traceback if it printed one, else at its end."""
         return self.traced or self.ended or time.monotonic()
 
     @property
     def blames_another(self) -> bool:
-        """True if its last words are that it lost somebody else, who must have failed before, or waited for one."""
+        """Whether its last output says that it lost another rank, which must have failed earlier, or waited for one."""
         words = self.last_words(lines=1)
         return bool(self.waited_for) or any(name in words for name in _CONSEQUENCES)
 
     @property
     def waited_for(self) -> str:
-        """Who did not come, if its last words are that it waited too long for somebody; else empty."""
+        """The rank that did not come, if the last output is a timeout while waiting for it; else ""."""
         found = _TIMED_OUT.search(self.last_words(lines=1))
         return found[1] if found else ""
 
     def last_words(self, lines: int = 25) -> str:
-        """The last traceback with those that it is chained to, else the last lines."""
+        """Return the last traceback with those that it is chained to, or the last lines if there is no traceback."""
         text = self.tail.decode(errors="replace").replace("\r\n", "\n")
         return last_traceback(text) or "\n".join(text.rstrip().splitlines()[-lines:])
 
 
 def last_traceback(text: str) -> str:
-    """The last Python traceback in `text` to its end, together with the exceptions it is chained to; "" if none."""
+    """Return the last Python traceback in `text` with the exceptions that it is chained to; "" if there is none."""
     text = _RANK_PREFIX.sub("", text)
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
     if not starts:
@@ -111,15 +114,16 @@ def last_traceback(text: str) -> str:
 
 
 class Collector:
-    """Hands a stderr to every process that reports at the socket `address`, and copies what arrives to `target`.
+    """Gives a stderr to every process that reports at the socket `address`, and copies what arrives to `target`.
 
-    target: descriptor that everything is copied to. If it is a terminal, the ranks get one too (for progress bars).
-    All work is done by `handle`, called for the keys of `selector` whose `data` is this collector.
+    target: the descriptor that everything is copied to. If it is a terminal, the ranks get one too, for progress bars.
+
+    `handle` does all work; it is called for those keys of `selector` whose `data` is this collector.
     """
 
     def __init__(self, selector: selectors.BaseSelector, target: int = 2) -> None:
         self.address = f"paceline-launch-{secrets.token_hex(8)}"
-        self.voices: list[Voice] = []
+        self.streams: list[OutputStream] = []
         self._selector = selector
         self._target = target
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -129,67 +133,68 @@ class Collector:
 
     def listen_to(
         self, descriptor: int, pid: int, rank: int = -1, *, target: int | None = None, file: IO[bytes] | None = None
-    ) -> Voice:
-        """Also listen to a process whose stderr, or other output, we hold the reading end of.
+    ) -> OutputStream:
+        """Also collect the output whose reading end is `descriptor`.
 
-        target: where its output goes, if that is not where the errors of all go. file: where it goes as well.
+        pid: the process that writes it. target: the descriptor to copy it to; by default the collector's own.
+        file: a file that receives it too.
         """
-        voice = Voice(rank, rank, pid, descriptor, self._target if target is None else target, file=file)
-        self.voices.append(voice)
+        stream = OutputStream(rank, rank, pid, descriptor, self._target if target is None else target, file=file)
+        self.streams.append(stream)
         self._selector.register(descriptor, selectors.EVENT_READ, self)
-        return voice
+        return stream
 
     def handle(self, key: selectors.SelectorKey) -> None:
-        """Take what is ready: a process that reports, or bytes of one."""
+        """Handle a ready descriptor: accept a process that reports, or read output."""
         if key.fileobj is self._listener:
             self._accept()
             return
-        voice = next(voice for voice in self.voices if voice.ended is None and voice.descriptor == key.fd)
+        stream = next(stream for stream in self.streams if stream.ended is None and stream.descriptor == key.fd)
         try:
-            data = os.read(voice.descriptor, 65536)
-        except OSError:  # a terminal whose last writer left
+            data = os.read(stream.descriptor, 65536)
+        except OSError:  # the last writer of a terminal has closed it
             data = b""
         if not data:
-            self._selector.unregister(voice.descriptor)
-            os.close(voice.descriptor)
-            voice.end()
-            self._release(voice)
+            self._selector.unregister(stream.descriptor)
+            os.close(stream.descriptor)
+            stream.end()
+            self._release(stream)
             return
-        voice.hear(data)
-        data = voice.held + data
+        stream.record(data)
+        data = stream.held + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        voice.held, voice.held_since = data[end:], time.monotonic()
-        self._copy(voice, data[:end])
-        if len(voice.held) > TAIL_BYTES:
-            self._release(voice)
+        stream.held, stream.held_since = data[end:], time.monotonic()
+        self._copy(stream, data[:end])
+        if len(stream.held) > TAIL_BYTES:
+            self._release(stream)
 
     @property
     def listening(self) -> bool:
-        """True while a process that we listen to has its stderr open."""
-        return any(voice.ended is None for voice in self.voices)
+        """Whether a stream is still open."""
+        return any(stream.ended is None for stream in self.streams)
 
     @property
     def holding(self) -> bool:
-        """True if `release` should be called again within HOLD_SECONDS."""
-        return any(voice.held for voice in self.voices)
+        """Whether `release` should be called again within HOLD_SECONDS."""
+        return any(stream.held for stream in self.streams)
 
     def release(self) -> None:
-        """Copy the begins of lines that have waited long enough."""
+        """Copy the unfinished lines that were held back long enough."""
         now = time.monotonic()
-        for voice in self.voices:
-            if voice.held and now - voice.held_since >= HOLD_SECONDS:
-                self._release(voice)
+        for stream in self.streams:
+            if stream.held and now - stream.held_since >= HOLD_SECONDS:
+                self._release(stream)
 
     def close(self) -> None:
-        """Stop listening; what is still open is closed."""
+        """Stop collecting, and close the streams that are still open."""
         self._selector.unregister(self._listener)
         self._listener.close()
-        for voice in self.voices:
-            if voice.ended is None:
-                self._selector.unregister(voice.descriptor)
-                os.close(voice.descriptor)
-                voice.end()
-                self._release(voice)
+        for stream in self.streams:
+            if stream.ended is None:
+                self._selector.unregister(stream.descriptor)
+                os.close(stream.descriptor)
+                stream.end()
+                self._release(stream)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -204,7 +209,7 @@ class Collector:
                 reading, writing = self._channel()
             except (OSError, ValueError):
                 return
-            # What can't be handed over is closed here, and its reading end then ends at once.
+            # If the descriptor cannot be sent, it is closed here, and its reading end then ends at once.
             self.listen_to(reading, pid, rank).local_rank = local_rank
             try:
                 passed = array.array("i", [writing]).tobytes()
@@ -219,18 +224,18 @@ class Collector:
             return os.pipe()
         reading, writing = pty.openpty()
         attributes = termios.tcgetattr(writing)
-        attributes[1] &= ~termios.OPOST  # the real terminal translates newlines, once is enough
+        attributes[1] &= ~termios.OPOST  # the real terminal already translates newlines
         termios.tcsetattr(writing, termios.TCSANOW, attributes)
         window = fcntl.ioctl(self._target, termios.TIOCGWINSZ, bytes(8))
         fcntl.ioctl(writing, termios.TIOCSWINSZ, window)
         return reading, writing
 
-    def _release(self, voice: Voice) -> None:
-        self._copy(voice, voice.held)
-        voice.held = b""
+    def _release(self, stream: OutputStream) -> None:
+        self._copy(stream, stream.held)
+        stream.held = b""
 
-    def _copy(self, voice: Voice, data: bytes) -> None:
-        if voice.prefix and data:
-            prefix = voice.prefix.encode()
+    def _copy(self, stream: OutputStream, data: bytes) -> None:
+        if stream.prefix and data:
+            prefix = stream.prefix.encode()
             data = prefix + data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
-        pass_on(voice.target, data)
+        write_all(stream.target, data)

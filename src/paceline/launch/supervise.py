@@ -1,4 +1,4 @@
-"""The launcher's loop: one thread that watches processes, passes output on, and answers signals."""
+"""The launcher's loop: one thread watches processes, passes output on, and handles signals."""
 
 import os
 import selectors
@@ -13,25 +13,36 @@ from paceline.launch.job import Job
 from paceline.launch.stderr import HOLD_SECONDS
 
 _TICK_SECONDS = 0.5
+"""Seconds between two looks at the job if nothing wakes the loop."""
 _DRAIN_SECONDS = 1.0
+"""Seconds that output may still arrive after the job has ended."""
 TIMED_OUT = 124
-"""The exit code of a job that took too long, as that of timeout(1)."""
+"""The exit code of a job that took too long, the same as that of timeout(1)."""
 
 
 class Listener(Protocol):
-    """What passes the processes' output on: its descriptors are registered with the selector, with itself as data."""
+    """Passes the processes' output on. Its descriptors are registered with the selector, with itself as data."""
 
     @property
-    def holding(self) -> bool: ...
+    def holding(self) -> bool:
+        """Whether `release` should be called again soon, because an unfinished line is held back."""
+
     @property
-    def listening(self) -> bool: ...
-    def handle(self, key: selectors.SelectorKey) -> None: ...
-    def release(self) -> None: ...
+    def listening(self) -> bool:
+        """Whether output may still arrive."""
+
+    def handle(self, key: selectors.SelectorKey) -> None:
+        """Handle a ready descriptor."""
+
+    def release(self) -> None:
+        """Copy the unfinished lines that were held back long enough."""
 
 
 class Signals:
-    """The signals that ask this process to end, collected while the context is open, and a descriptor that wakes a
-    selector for them and for the end of a child."""
+    """Collects the signals that ask this process to end while the context is open.
+
+    It also provides a descriptor that wakes a selector for them and for the end of a child.
+    """
 
     ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -43,7 +54,7 @@ class Signals:
 
     @contextmanager
     def watched(self, selector: selectors.BaseSelector) -> Iterator["Signals"]:
-        """Install the handlers; put everything back at the end."""
+        """Install the handlers; restore everything when the context ends."""
         watched = [s for s in self.ENDING if s != signal.SIGHUP or signal.getsignal(s) != signal.SIG_IGN]
         previous = {number: signal.signal(number, self._note) for number in watched}
         previous[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -60,7 +71,7 @@ class Signals:
             os.close(self._writing)
 
     def clear_wakeup(self) -> None:
-        """Forget the wake-ups; `received` stays."""
+        """Discard the wake-ups; `received` is unchanged."""
         try:
             while os.read(self._reading, 512):
                 pass
@@ -81,11 +92,11 @@ def supervise(
     *,
     interrupt: int = signal.SIGINT,
 ) -> int:
-    """Watch a started job to its end, and end all of it.
+    """Watch a started job until it ends, and end all its processes.
 
     The first signal is passed on to the job, Ctrl-C as `interrupt`; the job then has `grace` seconds to end by itself,
-    and a second signal ends it at once. After `timeout` seconds (None: never) it is ended too. Returns the job's exit
-    code, 128 + n if signal n asked for the end, or TIMED_OUT.
+    and a second signal ends it at once. The job is also ended after `timeout` seconds; None sets no limit. Returns the
+    job's exit code, 128 + n if signal n asked for the end, or TIMED_OUT.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     timed_out = False

@@ -1,4 +1,4 @@
-"""The environment variables by which numeric libraries learn how many threads to use."""
+"""The environment variables that tell numeric libraries how many threads to use."""
 
 from collections.abc import Mapping
 
@@ -12,9 +12,11 @@ THREAD_VARIABLES = (
 
 
 def thread_variables(threads: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables to add so that each process uses `threads` threads; what `environ` already sets stays as it is.
+    """Return the variables to add so that each process uses `threads` threads; variables set in `environ` take
+    precedence.
 
-    A user who sets OMP_NUM_THREADS alone means it for all of them: MKL and OpenBLAS follow it when their own is absent.
+    OMP_NUM_THREADS alone counts for all libraries, because MKL and OpenBLAS follow it if their own variables are
+    absent.
     """
     if "OMP_NUM_THREADS" in environ:
         return {}

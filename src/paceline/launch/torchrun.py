@@ -1,4 +1,4 @@
-"""Handing a job over to torchrun: the command line for it, and what its own report says about who failed."""
+"""Runs a job through torchrun: the command line for it, and the failures that its summary lists."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ from paceline.launch.arguments import Arguments
 from paceline.launch.job import Command, Ended, Job, wrapped
 
 RANK_WORDS = ("auto", "cpu", "gpu", "xpu")
-"""What may be given in place of the number of ranks; torchrun finds the number."""
+"""The words that may replace the number of ranks; torchrun resolves them."""
 
 _OWN_OUTPUT = (
     "-r --redirects -t --tee --local-ranks-filter --duplicate-stdout-filters --duplicate-stderr-filters --logs-specs"
@@ -29,11 +29,14 @@ _FAILURE = re.compile(
 
 
 class TorchrunJob(Job):
-    """torchrun's agent and the ranks that it starts. The folder that torchrun keeps goes at the end, unless the user
-    chose one: the agent removes it, and so does this process, as either may be killed.
+    """torchrun's agent and the ranks that it starts.
 
-    report, cores: see `child.py`. Without a report the output is torchrun's affair. ValueError without a place for
-    temporary files.
+    The folder that torchrun writes is removed at the end, unless the user chose one. Both the agent and this process
+    remove it, because either may be killed.
+
+    report, cores: see `child.py`. Without a report torchrun handles the ranks' output.
+
+    Raises ValueError if no folder for temporary files can be made.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class TorchrunJob(Job):
         super().__init__([agent], tree.new_mark(environ), stderr=None if report == "-" else subprocess.PIPE)
 
     def terminate(self, grace: float = 2.0) -> list[int]:
-        """As `Job.terminate`; also removes the folder."""
+        """End the job as `Job.terminate` does, and remove the folder."""
         left = super().terminate(grace)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -63,23 +66,23 @@ def _temporary_folder() -> Path:
 
 
 def installed() -> bool:
-    """True if torch (and so torchrun) can be imported; doesn't import it."""
+    """Return whether torch, and with it torchrun, can be imported. Does not import it."""
     return importlib.util.find_spec("torch") is not None
 
 
 def one_machine(arguments: Arguments, environ: Mapping[str, str]) -> bool:
-    """True if the job has no ranks elsewhere, as far as the options and torchrun's PET_ variables say."""
+    """Return whether all ranks are on this machine, as far as the options and torchrun's PET_ variables say."""
     nodes = arguments.value("--nnodes") or environ.get("PET_NNODES") or "1"
     return nodes in ("1", "1:1")
 
 
 def ranks_here(environ: Mapping[str, str]) -> str:
-    """The number of ranks, or the word for it, in torchrun's own variable; "" if it isn't set."""
+    """Return the number of ranks, or the word for it, from torchrun's own variable; "" if it is not set."""
     return environ.get("PET_NPROC_PER_NODE", "")
 
 
 def redirects_output(arguments: Arguments) -> bool:
-    """True if the user arranged with torchrun where the ranks' output goes."""
+    """Return whether the user told torchrun where the ranks' output goes."""
     return arguments.gives(*_OWN_OUTPUT)
 
 
@@ -92,12 +95,12 @@ def command(
     cores: str = "-",
     folder: str = "-",
 ) -> tuple[str, ...]:
-    """The command line of torchrun's agent: the user's options and program unchanged.
+    """Return the command line of torchrun's agent, with the user's options and program unchanged.
 
     report, cores, folder: see `agent.py`.
 
-    On one machine the rendezvous, unless the user chose one, is at 127.0.0.1 on a free port, which needs no name
-    resolution and can't clash with another job.
+    On one machine, unless the user chose otherwise, the ranks connect at 127.0.0.1 on a free port, which needs no name
+    resolution and cannot clash with another job.
     """
     options = list(arguments.torchrun)
     user_chose = arguments.gives(*_OWN_RENDEZVOUS) or any(
@@ -120,9 +123,9 @@ def command(
 
 
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What a rank executes: the script by Python, a module, or the program itself.
+    """Return what a rank executes: the script by Python, a module, or the program itself.
 
-    A command, a binary or a script of another language is the program itself; any other file is a script for Python.
+    A command, a binary or a script of another language is executed itself; any other file is a script for Python.
     """
     word, *words = arguments.program
     if starts_itself(arguments):
@@ -133,13 +136,13 @@ def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str,
 
 
 def starts_itself(arguments: Arguments) -> bool:
-    """True if no Python is put before the program."""
+    """Return whether the program is executed without putting Python before it."""
     by_python = arguments.gives("-m", "--module", "--run-path")
     return arguments.gives("--no-python") or (not by_python and is_command(arguments.program[0]))
 
 
 def is_file(word: str) -> bool:
-    """False also for what no file can be called."""
+    """Return whether there is such a file; False too for a text that cannot be a file's name."""
     try:
         return Path(word).is_file()
     except OSError:
@@ -147,8 +150,11 @@ def is_file(word: str) -> bool:
 
 
 def is_command(word: str) -> bool:
-    """True for what is no file here, but is found on the PATH, and for a file that starts by itself: a binary such as a
-    python of another place, or a script whose first line names another interpreter than Python."""
+    """Return whether the word names a program that can be executed by itself.
+
+    That is a command found on the PATH, a binary such as another installation's python, or an executable script whose
+    first line names an interpreter other than Python.
+    """
     file = Path(word)
     if not is_file(word):
         return shutil.which(word) is not None
@@ -159,7 +165,7 @@ def is_command(word: str) -> bool:
 
 
 def failures(report: str) -> list[Ended]:
-    """The failed ranks that torchrun's closing summary lists; empty if there is no such summary."""
+    """Return the failed ranks that torchrun's closing summary lists; empty if there is no summary."""
     summary = report[report.rfind("Failures:") :] if "Failures:" in report else ""
     found = [(match["rank"], int(match["pid"]), int(match["code"])) for match in _FAILURE.finditer(summary)]
     return [Ended(f"rank {rank}", pid, code if code >= 0 else 128 - code) for rank, pid, code in found]

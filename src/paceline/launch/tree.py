@@ -1,7 +1,7 @@
-"""Everything that a job started, found and ended: children, their children, and what detached itself from both.
+"""Finds and ends everything that a job started: children, their children, and processes that detached themselves.
 
-Each process of a job inherits a mark in its environment. A worker that was re-parented (because its parent died first)
-or that opened a session of its own is no longer anybody's child, but it still carries the mark.
+Each process of a job inherits a mark in its environment. A worker whose parent died first, or that opened a session of
+its own, is no longer anybody's child, but it still carries the mark.
 """
 
 import os
@@ -13,18 +13,20 @@ from collections.abc import Iterable, Mapping
 import psutil
 
 MARK = "PACELINE_LAUNCH"
+"""The environment variable that holds the mark."""
 _POLL_SECONDS = 0.02
+"""Seconds between two looks at processes that are ending."""
 
 
 def new_mark(environ: Mapping[str, str]) -> str:
-    """A mark for a new job; it extends the mark of the job that this process belongs to, if there is one."""
+    """Return a mark for a new job. It extends the mark of the job that this process belongs to, if there is one."""
     own = secrets.token_hex(8)
     outer = environ.get(MARK)
     return f"{outer}:{own}" if outer else own
 
 
 def members(mark: str, roots: Iterable[int]) -> set[psutil.Process]:
-    """The living processes that descend from the pids `roots` or carry `mark`; never the calling process."""
+    """Return the living processes that descend from the pids `roots` or carry `mark`, without the calling process."""
     found: set[psutil.Process] = set()
     for pid in roots:
         try:
@@ -43,7 +45,7 @@ def members(mark: str, roots: Iterable[int]) -> set[psutil.Process]:
 
 
 def alive(process: psutil.Process) -> bool:
-    """True until the process has ended; a zombie has ended (its pid waits for its parent, nothing runs)."""
+    """Return whether the process runs. A zombie does not: its pid only waits for its parent."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -51,16 +53,16 @@ def alive(process: psutil.Process) -> bool:
 
 
 def end(mark: str, roots: Iterable[int], grace: float) -> list[int]:
-    """End the whole tree: SIGTERM, up to `grace` seconds, then SIGKILL.
+    """End the whole tree: SIGTERM, up to `grace` seconds of waiting, then SIGKILL.
 
-    Returns the pids that survived even that (normally none: a process stuck in the kernel, or one of another user).
+    Returns the pids that survived SIGKILL: normally none, else processes stuck in the kernel or of another user.
     """
     roots = list(roots)
     remaining = members(mark, roots)
     if grace > 0:
         _signal(remaining, signal.SIGTERM)
         remaining = _wait(remaining, grace)
-    # What is killed may have started something between the look and the kill: look again until nothing is found.
+    # A killed process may have started another one between the search and the kill, so search until nothing is found.
     for _ in range(5):
         remaining |= members(mark, roots)
         if not remaining:

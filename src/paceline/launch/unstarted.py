@@ -1,4 +1,4 @@
-"""Says what torchrun waits for while it has started no rank on this machine: itself it does not say a word."""
+"""Reports what torchrun waits for while it has started no rank here, because torchrun itself prints nothing."""
 
 from __future__ import annotations
 
@@ -13,37 +13,46 @@ from paceline.rendezvous.dial import TcpAddress, connect, explain
 from paceline.rendezvous.reminder import Reminder
 
 _PROBE_SECONDS = 1.0
+"""Seconds that the attempt to connect may take."""
 _PORTS = {"static": 29500}
-_DEFAULT_PORT = 29400  # of torchrun's other backends
+_DEFAULT_PORT = 29400  # the port of torchrun's other backends
 
 
 class Unstarted:
-    """Listens as `collector` does. Until a rank has reported there, `reminder` says now and then what `problem` is."""
+    """A `Listener` that wraps `collector`.
+
+    Until a rank has reported there, `reminder` prints from time to time what `problem` returns.
+    """
 
     def __init__(self, collector: Collector, reminder: Reminder, problem: Callable[[], str]) -> None:
         self._collector, self._reminder, self._problem = collector, reminder, problem
 
     @property
     def holding(self) -> bool:
+        """Whether the collector holds back an unfinished line."""
         return self._collector.holding
 
     @property
     def listening(self) -> bool:
+        """Whether a stream of the collector is still open."""
         return self._collector.listening
 
     def handle(self, key: selectors.SelectorKey) -> None:
-        """As the collector's."""
+        """Let the collector handle a ready descriptor."""
         self._collector.handle(key)
 
     def release(self) -> None:
-        """As the collector's."""
+        """Let the collector release lines, and print the reminder if no rank has started."""
         self._collector.release()
-        if all(voice.rank < 0 for voice in self._collector.voices):
+        if all(stream.rank < 0 for stream in self._collector.streams):
             self._reminder.check(self._problem)
 
 
 def waits_for(arguments: Arguments, environ: Mapping[str, str]) -> str:
-    """What keeps torchrun from starting ranks in a job on several machines; tries whether the place to meet answers."""
+    """Describe what keeps torchrun from starting ranks in a job on several machines.
+
+    It tries to connect to the meeting point.
+    """
     nodes = arguments.value("--nnodes") or environ.get("PET_NNODES", "")
     place = _meeting_place(arguments, environ)
     try:
@@ -58,12 +67,12 @@ def waits_for(arguments: Arguments, environ: Mapping[str, str]) -> str:
 
 
 def _meeting_place(arguments: Arguments, environ: Mapping[str, str]) -> TcpAddress:
-    def said(option: str) -> str:
+    def value_of(option: str) -> str:
         return arguments.value(f"--{option}") or environ.get("PET_" + option.replace("-", "_").upper(), "")
 
-    backend = said("rdzv-backend") or "static"
-    endpoint = said("rdzv-endpoint")
+    backend = value_of("rdzv-backend") or "static"
+    endpoint = value_of("rdzv-endpoint")
     if not endpoint and backend == "static":
-        endpoint = f"{said('master-addr') or '127.0.0.1'}:{said('master-port') or _PORTS['static']}"
+        endpoint = f"{value_of('master-addr') or '127.0.0.1'}:{value_of('master-port') or _PORTS['static']}"
     parts = urlsplit(f"//{endpoint}")
     return TcpAddress(parts.hostname or "localhost", parts.port or _PORTS.get(backend, _DEFAULT_PORT))

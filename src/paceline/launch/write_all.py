@@ -1,4 +1,4 @@
-"""Passing on what a job's processes write."""
+"""Writes the output of a job's processes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import select
 
 
-def pass_on(target: int, data: bytes) -> None:
-    """Write all of `data` to a descriptor, waiting for its reader; the job goes on where nobody reads any more."""
+def write_all(target: int, data: bytes) -> None:
+    """Write all of `data` to a descriptor, waiting for its reader. Returns silently if nobody reads it any more."""
     view = memoryview(data)
     while view:
         try:
             view = view[os.write(target, view) :]
-        except BlockingIOError:  # whoever shares this terminal or pipe wants nobody to wait
+        except BlockingIOError:  # another process made this terminal or pipe non-blocking
             select.select([], [target], [])
         except OSError:
             return

@@ -1,1 +1,1 @@
-"""Metrics of a rank for Prometheus, over HTTP, to those who know a token."""
+"""A rank's metrics for Prometheus, served over HTTP to clients that know a token."""

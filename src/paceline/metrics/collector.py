@@ -1,4 +1,4 @@
-"""A rank's figures in Prometheus's terms."""
+"""A rank's figures as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -10,33 +10,39 @@ from prometheus_client.registry import Collector
 
 from paceline.observe.figures import Figures
 
-_SECONDS = "_ns"
+_NANOSECONDS = "_ns"
+"""Counters whose names end like this are shown in seconds."""
 
 
 class RankCollector(Collector):
-    """Asks for the figures at each scrape. Names begin with `paceline_`; labels are `rank` and often `group`."""
+    """Takes the figures at each scrape.
+
+    Metric names begin with `paceline_`; the labels are `rank` and often `group`.
+    """
 
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: so that nobody asks before a scrape."""
+        """Return no descriptions, so that no figures are taken before a scrape."""
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics, as they are now."""
+        """Yield all metrics with their present values."""
         figures = self._figures()
         rank = str(figures.rank)
-        yield _counter("operations", "Collectives and messages begun.", rank, figures.operations)
-        yield _counter("exposed_seconds", "Time in which some caller waited.", rank, figures.exposed_ns / 1e9)
+        yield _counter("operations", "Collectives and messages started.", rank, figures.operations)
+        yield _counter(
+            "exposed_seconds", "Time during which at least one caller waited.", rank, figures.exposed_ns / 1e9
+        )
         yield _counter("steps", "Training steps, see docs/how-to/seeing.md.", rank, figures.steps)
         yield _counter("requests", "Named requests that ended.", rank, figures.requests)
         yield _counter(
-            "arrived_last", "Named requests that this rank was the last to hand in.", rank, figures.last_count
+            "arrived_last", "Named requests that this rank was the last to submit.", rank, figures.last_count
         )
         yield _gauge("step_seconds", "Median time of the last steps.", rank, figures.step_ns / 1e9)
         longest = max((wait.seconds for wait in figures.waits), default=0.0)
-        yield _gauge("waiting_seconds", "How long the oldest operation under way has waited.", rank, longest)
+        yield _gauge("waiting_seconds", "How long the oldest operation in flight has waited.", rank, longest)
         moved = CounterMetricFamily("paceline_bytes", "Bytes of the operations that ended.", labels=["rank", "group"])
         for group in figures.groups.values():
             moved.add_metric([rank, group.name], group.bytes)
@@ -49,8 +55,8 @@ def _coordinators(figures: Figures, rank: str) -> Iterable[Metric]:
     for channel, counters in figures.coordinators.items():
         known = figures.groups.get(channel)
         for name, value in counters.items():
-            time = name.endswith(_SECONDS)
-            shown = f"paceline_coordination_{name.removesuffix(_SECONDS)}{'_seconds' if time else ''}"
+            time = name.endswith(_NANOSECONDS)
+            shown = f"paceline_coordination_{name.removesuffix(_NANOSECONDS)}{'_seconds' if time else ''}"
             kind = GaugeMetricFamily if name.startswith("longest") else CounterMetricFamily
             family = families.setdefault(
                 shown, kind(shown, f"The coordinator's counter {name}.", labels=["rank", "group"])

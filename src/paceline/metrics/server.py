@@ -1,4 +1,4 @@
-"""An HTTP server for one page, which nobody can hold up: few at once, little read, everything within seconds."""
+"""An HTTP server for one page, with limits on the clients, the bytes that it reads, and the time of each client."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from prometheus_client.registry import Collector
 from paceline.settings.parsers import MetricsAddress
 
 SECONDS = 5.0
-"""For a client to ask, and as long again to take the answer."""
+"""Seconds that a client has to send its request, and again to receive the answer."""
 MAX_REQUEST = 8192
+"""The most bytes of a request."""
 AT_ONCE = 4
-"""Clients that are served at a time; more are hung up on."""
+"""Clients that are served at a time; further connections are closed."""
 
 log = logging.getLogger("paceline")
 _open: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 class Server:
-    """Serves /metrics to those who send `Authorization: Bearer TOKEN`.
+    """Serves /metrics to clients that send `Authorization: Bearer TOKEN`.
 
-    Listens on the first free port of the address from `first` on. Raises OSError if there is none.
+    address: the host and the last port to try. first: the first port to try.
+
+    It listens on the first free port of that range. Raises OSError if there is none.
     """
 
     def __init__(self, address: MetricsAddress, first: int, token: str, collector: Collector) -> None:
@@ -47,17 +50,17 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
     def close(self) -> None:
-        """Listen no more. Clients that are being served are not waited for."""
+        """Stop listening. Clients that are being served are not waited for."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends accept
         self._thread.join(SECONDS)
-        self.let_go()
+        self.close_socket()
 
-    def let_go(self) -> None:
+    def close_socket(self) -> None:
         """Close this process's copy of the socket."""
         _open.discard(self)
         self._socket.close()
@@ -70,14 +73,14 @@ class Server:
                 if self._socket.fileno() < 0 or not _listens(self._socket):
                     return
                 log.debug("cannot take a request for metrics: %s", error)
-                time.sleep(1.0)  # out of descriptors, perhaps
+                time.sleep(1.0)  # perhaps there are no descriptors left
                 continue
             if not self._places.acquire(blocking=False):
                 client.close()
                 continue
             try:
                 threading.Thread(target=self._answer, args=(client,), name="paceline-metrics", daemon=True).start()
-            except RuntimeError:  # the interpreter is ending, and starts no thread any more
+            except RuntimeError:  # an interpreter that is ending starts no threads
                 self._answer(client)
 
     def _answer(self, client: socket.socket) -> None:
@@ -89,13 +92,13 @@ class Server:
                     client.sendall(_reply(request, self._registry, self._token))
                     client.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # it went away, or was too slow
+            pass  # the client closed the connection or was too slow
         finally:
             self._places.release()
 
 
 class _Page(MetricsHandler):
-    """One request that has been read, to one reply in memory."""
+    """Handles one request, already read, and writes the reply to memory."""
 
     server_version, sys_version = "paceline", ""
 
@@ -118,7 +121,7 @@ class _Page(MetricsHandler):
             super().do_GET()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests carry the token."""
+        """Log nothing, because requests contain the token."""
 
 
 def _reply(request: bytes, registry: CollectorRegistry, token: bytes) -> bytes:
@@ -127,7 +130,7 @@ def _reply(request: bytes, registry: CollectorRegistry, token: bytes) -> bytes:
 
 
 def _read(client: socket.socket, deadline: float) -> bytes | None:
-    """The head of a request; None if it is too long. Raises OSError, also when it does not come in time."""
+    """Return the head of a request; None if it is too long or incomplete. Raises OSError, also on a timeout."""
     data = b""
     while b"\r\n\r\n" not in data:
         client.settimeout(max(0.001, deadline - time.monotonic()))
@@ -163,8 +166,8 @@ def _listens(sock: socket.socket) -> bool:
 
 def _forget() -> None:
     for server in list(_open):
-        server.let_go()
+        server.close_socket()
 
 
-# A forked child must not keep the port when this process is dead.
+# A forked child must not keep the port in use after this process has ended.
 os.register_at_fork(after_in_child=_forget)

@@ -1,1 +1,1 @@
-"""What a job's run came to: every rank's figures, gathered at the end on its first rank."""
+"""The report of a finished job: every rank's figures, gathered at the end on the job's first rank."""

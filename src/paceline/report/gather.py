@@ -1,4 +1,4 @@
-"""How every rank's figures come to the first rank, also when some rank is gone."""
+"""Gathers every rank's figures on the first rank, even if some ranks are gone."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from paceline.observe.figures import MAX_BYTES, Figures, decode, encode
 
 _LENGTH = struct.Struct("!Q")
 SECONDS = 5.0
-"""How long a rank that is done waits for the others."""
+"""Seconds that a rank that has finished waits for the others."""
 
 log = logging.getLogger("paceline")
 
 Pair = Callable[[tuple[int, int], int], Any]
-"""`pair(ranks, channel)`: a group of these two ranks of the job, as `Runtime.subgroup` makes it."""
+"""`pair(ranks, channel)` makes a group of these two ranks of the job, as `Runtime.subgroup` does."""
 
 
 class Gathering:
-    """A group for the first rank and each of the others, so that one that is gone keeps nobody from the rest.
+    """A group for the first rank and each of the others, so that a rank that is gone does not block the rest.
 
-    Made on every rank when the job begins. job: the channel of the group of all ranks; those of the pairs are derived
-    from it, so that nobody needs to be asked.
+    It is made on every rank when the job begins. job: the channel of the group of all ranks, from which the channels of
+    the pairs are derived without communication.
     """
 
     def __init__(self, pair: Pair, job: int, rank: int, size: int) -> None:
@@ -39,7 +39,7 @@ class Gathering:
         self._groups = {other: pair((0, other), _channel(job, other)) for other in others}
 
     def send(self, figures: Figures) -> None:
-        """Of every rank but the first: give them to it. What goes wrong is logged, not raised."""
+        """Send the figures to the first rank; called on every other rank. An error is logged and not raised."""
         (group,) = self._groups.values()
         deadline = time.monotonic() + SECONDS
         data = encode(figures)
@@ -50,7 +50,7 @@ class Gathering:
             log.warning("the report will lack rank %d: %s", self._rank, error)
 
     def receive(self) -> tuple[list[Figures], dict[int, str]]:
-        """Of the first rank: what the others gave, and why there is nothing of the rest."""
+        """Return the other ranks' figures, and the reason for each rank without figures; called on the first rank."""
         deadline = time.monotonic() + SECONDS
         found, missing = [], {}
         for other, group in self._groups.items():
@@ -66,7 +66,7 @@ def _received(group: Any, deadline: float) -> Figures:
     _move(group.recv, head, 1, deadline)
     (length,) = _LENGTH.unpack(head.tobytes())
     if not 0 < length <= MAX_BYTES:
-        raise ValueError(f"it offered {length} bytes, which figures can't have")
+        raise ValueError(f"it offered {length} bytes, which is not a valid size of figures")
     data = np.empty(length, np.uint8)
     _move(group.recv, data, 1, deadline)
     return decode(data.tobytes())

@@ -1,12 +1,13 @@
-"""Figures as tables show them: three digits and a unit, or a dash where there is nothing to tell."""
+"""Formats figures for tables: three significant digits and a unit, or a dash for an unknown value."""
 
 from __future__ import annotations
 
 DASH = "–"
+"""Stands for an unknown value."""
 
 
 def number(value: float | None) -> str:
-    """Three digits: "0.0123", "12.3", "12300"."""
+    """Format a number with three significant digits: "0.0123", "12.3", "12300"."""
     if value is None:
         return DASH
     if value == 0:
@@ -16,17 +17,17 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Of a share: "12.3 %"."""
+    """Format a share from 0 to 1 as a percentage: "12.3 %"."""
     return DASH if share is None else f"{100 * share:.1f} %"
 
 
 def elsewhere(count: int, ranks: int) -> str:
-    """That so many of a job's ranks are on other machines than this one."""
+    """Return a phrase that says how many of a job's ranks are on other machines."""
     return f"{count} of {ranks} ranks {'is on another machine' if count == 1 else 'are on other machines'}"
 
 
 def size(value: float | None) -> str:
-    """Bytes: "512 B", "1.23 MB"."""
+    """Format a number of bytes: "512 B", "1.23 MB"."""
     if value is None:
         return DASH
     for unit in ("B", "kB", "MB", "GB"):

@@ -1,4 +1,4 @@
-"""The report of a run, as JSON."""
+"""The report of a run, and its JSON form."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from paceline.observe.stragglers import Last, arrived_last
 
 FORMAT = "paceline report 1"
 MAX_BYTES = 256 * 2**20
+"""The size in bytes of the largest report that is read."""
 
 log = logging.getLogger("paceline")
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank of the report."""
+    """One rank of the report: its figures, its rates, and how often it arrived last (None if unknown)."""
 
     figures: Figures
     rates: Rates
@@ -31,7 +32,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Report:
-    """missing: why there is nothing of a rank."""
+    """The report of a job. size: the number of ranks. missing: for each rank without figures, the reason."""
 
     size: int
     ranks: tuple[Rank, ...]
@@ -40,14 +41,14 @@ class Report:
 
 
 def make(figures: Sequence[Figures], missing: Mapping[int, str]) -> Report:
-    """The report of these ranks, in their order."""
+    """Make the report from the ranks' figures, ordered by rank. missing: for each rank without figures, the reason."""
     last = arrived_last(figures)
     ranks = (Rank(one, rates(one), last.get(one.rank)) for one in sorted(figures, key=lambda one: one.rank))
     return Report(len(figures) + len(missing), tuple(ranks), dict(missing))
 
 
 def to_json(report: Report) -> str:
-    """Indented; the ranks' raw arrival times are left out, `last` is what they come to."""
+    """Return the report as indented JSON. The ranks' raw arrival times are left out; `last` summarises them."""
     content: dict[str, Any] = asdict(report)
     for rank in content["ranks"]:
         del rank["figures"]["arrivals"]
@@ -55,7 +56,10 @@ def to_json(report: Report) -> str:
 
 
 def leave(report: Report, place: str) -> None:
-    """Write it where PACELINE_REPORT says: JSON to a file, or for "-" tables to stderr. What goes wrong is logged."""
+    """Write the report to the place that PACELINE_REPORT names: JSON to a file, or tables to stderr for "-".
+
+    If the file cannot be written, that is logged and not raised.
+    """
     if place == "-":
         from rich.console import Console
 
@@ -74,7 +78,7 @@ def leave(report: Report, place: str) -> None:
 
 
 def read(path: Path) -> Report:
-    """Raises ValueError, one sentence, if the file holds no report; OSError if it can't be read."""
+    """Read a report. Raises ValueError with one sentence for any other file, and OSError if it cannot be read."""
     from pydantic import TypeAdapter, ValidationError
 
     with path.open("rb") as file:
@@ -86,7 +90,7 @@ def read(path: Path) -> Report:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(f"{path} is not a report of Paceline's: {where}: {first['msg']}") from None
+        raise ValueError(f"{path} is not a Paceline report: {where}: {first['msg']}") from None
     if found.format != FORMAT:
         raise ValueError(f"{path} has the format {found.format!r:.60}, not {FORMAT!r}")
     return found

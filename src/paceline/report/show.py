@@ -1,4 +1,4 @@
-"""The report as tables."""
+"""Shows the report as tables."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _COORDINATION = (
     "fused\nbytes",
 )
 _TENSORS = 3
+"""The number of tensors that are named for each rank."""
 
 
 def show(report: Report, console: Console) -> None:
-    """Print it."""
+    """Print the report."""
     console.print(render(report))
 
 
 def render(report: Report) -> RenderableType:
-    """What there is to see: each rank's steps, what agreeing on an order cost, who was late, who is missing."""
+    """Return the report's tables: each rank's steps, the cost of coordination, late ranks, and missing ranks."""
     parts: list[RenderableType] = [_head(report), _steps(report)]
     if any(rank.figures.coordinators for rank in report.ranks):
         parts.append(coordination(((rank.figures, rank.rates) for rank in report.ranks), hosts=True))
@@ -68,7 +69,10 @@ def _steps(report: Report) -> Table:
 
 
 def coordination(ranks: Iterable[tuple[Figures, Rates]], *, hosts: bool) -> Table:
-    """What agreeing on an order costs each rank, as the report and `paceline top` show it; with the ranks' hosts?"""
+    """Return the table of what coordination costs each rank, for the report and for `paceline top`.
+
+    hosts: whether the table shows the ranks' hosts.
+    """
     rows = list(ranks)
     policies = sorted({policy for figures, _ in rows for policy in figures.policies.values()})
     table = _table(f"agreeing on an order (policy {', '.join(policies)}), per step", *_COORDINATION, host=hosts)

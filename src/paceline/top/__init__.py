@@ -1,1 +1,1 @@
-"""A running job, live."""
+"""Shows a running job, live."""

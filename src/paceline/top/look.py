@@ -1,4 +1,4 @@
-"""What the ranks of a running job on this machine say of themselves, at one moment and since the one before."""
+"""Asks the ranks of a running job on this machine for their figures, now and since the last time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from paceline.observe.stragglers import Last, arrived_last
 from paceline.trace import live
 from paceline.trace.asking import Silence
 
-PATIENCE = 2.0
+ANSWER_SECONDS = 2.0
 """Seconds that a rank may take to answer."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One rank: its figures, what they say of the time since the picture before, and whether it was late."""
+    """One rank: its figures, its rates since the previous picture, and how often it arrived last (None if unknown)."""
 
     figures: Figures
     rates: Rates
@@ -26,8 +26,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Picture:
-    """Of a job, as far as it runs on this machine. silent: why a rank gave nothing, by rank. elsewhere: how many of
-    its ranks are on other machines and not shown; gone: how many should be here and are not."""
+    """A job, as far as it runs on this machine.
+
+    size: the number of ranks in the job. silent: for each rank that did not answer, the reason. elsewhere: the number
+    of ranks on other machines, which are not shown. gone: the number of ranks that should be on this machine and are
+    not.
+    """
 
     size: int
     rows: tuple[Row, ...]
@@ -37,9 +41,11 @@ class Picture:
 
 
 class Job:
-    """The ranks of one job. `picture` may be called again and again.
+    """The ranks of one job. `picture` may be called repeatedly.
 
-    Raises ValueError, one sentence, if there is no such job here or the choice is not clear.
+    pid: the process of any rank, to choose the job if several run here.
+
+    Raises ValueError with one sentence if there is no such job here or the choice is ambiguous.
     """
 
     def __init__(self, pid: int | None) -> None:
@@ -47,11 +53,14 @@ class Job:
         self._before: dict[int, Figures] = {}
 
     def ask(self) -> None:
-        """Take the figures from which the next picture counts."""
+        """Take the figures that the next picture is compared with. Raises ValueError if no rank answers."""
         self._before = {one.rank: one for one in self._ask()[0]}
 
     def picture(self) -> Picture:
-        """What happened since the last picture, or `ask`. Raises ValueError once no rank answers any more."""
+        """Return what happened since the last call of `picture` or `ask`.
+
+        Raises ValueError once no rank answers any more.
+        """
         figures, silent = self._ask()
         before, self._before = self._before, {one.rank: one for one in figures}
         last = arrived_last(figures, before)
@@ -62,5 +71,5 @@ class Job:
         return Picture(size, rows, {one.name.rank: str(one) for one in silent}, elsewhere, unseen - elsewhere)
 
     def _ask(self) -> tuple[Sequence[Figures], Sequence[Silence]]:
-        figures, silent = live.everyone(self._names, "figures", decode, PATIENCE, MAX_BYTES)
+        figures, silent = live.ask_all(self._names, "figures", decode, ANSWER_SECONDS, MAX_BYTES)
         return sorted(figures.values(), key=lambda one: one.rank), silent

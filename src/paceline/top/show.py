@@ -1,4 +1,4 @@
-"""The picture of a running job, as tables and as JSON."""
+"""Shows the picture of a running job as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from paceline.report.show import coordination
 from paceline.top.look import Picture, Row
 
 _LATE = 0.5
+"""A rank is highlighted if it arrives last more often than an even share by this fraction."""
 _WAITS_SHOWN = 4
+"""Ranks that are named where one waits for many."""
 _LONG = 1.0
+"""Seconds from which a wait is shown."""
 
 
 def render(picture: Picture) -> RenderableType:
-    """One table of ranks, one about coordination where there is any, and who waits for whom."""
+    """Return the tables of the ranks and, if there is any, of coordination, and the operations that wait."""
     parts: list[RenderableType] = [_head(picture), _ranks(picture)]
     if any(row.figures.coordinators for row in picture.rows):
         parts.append(coordination(((row.figures, row.rates) for row in picture.rows), hosts=False))
@@ -33,7 +36,7 @@ def render(picture: Picture) -> RenderableType:
 
 
 def to_json(picture: Picture) -> str:
-    """The same, one object in one line."""
+    """Return the same content as one JSON object on one line."""
     content: dict[str, Any] = asdict(picture)
     for row in content["rows"]:
         del row["figures"]["arrivals"]
@@ -83,7 +86,7 @@ def _waits_for(row: Row) -> str:
 
 
 def _waits(picture: Picture) -> list[Text]:
-    """What has waited for long, each operation once."""
+    """Return a line for each operation that has waited for long."""
     found: dict[str, tuple[float, tuple[str, ...]]] = {}
     for row in picture.rows:
         for wait in row.figures.waits:

@@ -1,1 +1,1 @@
-"""What every rank did and when: dumps of the event ring, and the formats that other tools open."""
+"""Records of what every rank did and when, and their conversion to formats that other tools open."""

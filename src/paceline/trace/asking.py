@@ -1,4 +1,4 @@
-"""One question to several listening ranks, asked by one thread: a process that ends can start no other."""
+"""Asks several ranks one question from a single thread, because a process that is ending cannot start another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Silence:
-    """A rank that gave no answer, and why."""
+    """A rank that gave no valid answer, and the reason."""
 
     name: Name
     reason: str
@@ -27,15 +27,16 @@ class Silence:
 
 
 _Answer: TypeAlias = "bytes | Silence | None"
-"""None: the rank has ended meanwhile."""
+"""None means that the rank has ended meanwhile."""
 
 
 def questions(
-    names: Sequence[Name], words: str, decode: Callable[[bytes], T], seconds: float, most: int
+    names: Sequence[Name], words: str, decode: Callable[[bytes], T], seconds: float, max_bytes: int
 ) -> list[T | Silence | None]:
-    """What each of these ranks answers within `seconds`, in `most` bytes; None of one that has ended meanwhile.
+    """Ask all these ranks at once and return their answers in the same order; None for a rank that has ended meanwhile.
 
-    All are asked at once. decode: raises ValueError, "not a …", for what can't be an answer.
+    words: the question. decode: converts an answer; it raises ValueError, "not a …", for an invalid one. seconds: the
+    time that all ranks together have. max_bytes: the size of the longest valid answer.
     """
 
     def decoded(name: Name, answer: _Answer) -> T | Silence | None:
@@ -44,20 +45,24 @@ def questions(
         except ValueError as error:
             return Silence(name, f"sent something that is {error}")
 
-    answers = _answers(names, f"{words}\n".encode("ascii"), seconds, most)
+    answers = _answers(names, f"{words}\n".encode("ascii"), seconds, max_bytes)
     return [decoded(name, answer) for name, answer in zip(names, answers, strict=True)]
 
 
-def question(name: Name, words: str, decode: Callable[[bytes], T], seconds: float, most: int) -> T | Silence | None:
-    """`questions` to one rank."""
-    return questions([name], words, decode, seconds, most)[0]
+def question(
+    name: Name, words: str, decode: Callable[[bytes], T], seconds: float, max_bytes: int
+) -> T | Silence | None:
+    """Ask one rank; see `questions`."""
+    return questions([name], words, decode, seconds, max_bytes)[0]
 
 
-def _answers(names: Sequence[Name], question: bytes, seconds: float, most: int) -> list[_Answer]:
+def _answers(names: Sequence[Name], question: bytes, seconds: float, max_bytes: int) -> list[_Answer]:
     deadline = time.monotonic() + seconds
     with ExitStack() as sockets, selectors.DefaultSelector() as selector:
         conversations = [
-            _Conversation(name, sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)), seconds, most)
+            _Conversation(
+                name, sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)), seconds, max_bytes
+            )
             for name in names
         ]
         for one in conversations:
@@ -65,26 +70,26 @@ def _answers(names: Sequence[Name], question: bytes, seconds: float, most: int) 
                 selector.register(one.socket, selectors.EVENT_READ, one)
         while selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
-                if key.data.hear():
+                if key.data.receive():
                     selector.unregister(key.fileobj)
         return [one.answer for one in conversations]
 
 
 class _Conversation:
-    """With one rank. `ask`, then `hear` whenever it has said something."""
+    """The exchange with one rank: `ask` once, then `receive` whenever its socket is readable."""
 
-    def __init__(self, name: Name, sock: socket.socket, seconds: float, most: int) -> None:
+    def __init__(self, name: Name, sock: socket.socket, seconds: float, max_bytes: int) -> None:
         self.socket = sock
         self.answer: _Answer = Silence(
             name, f"did not answer within {seconds:g} s: it is stopped, or in code that lets no other thread run"
         )
-        self._name, self._most = name, most
-        self._said = bytearray()
+        self._name, self._max_bytes = name, max_bytes
+        self._received = bytearray()
         self._wanted = LENGTH.size
         self._in_length = True
 
     def ask(self, question: bytes) -> bool:
-        """Whether there will be something to hear."""
+        """Send the question, and return whether an answer can be expected."""
         self.socket.setblocking(False)
         try:
             self.socket.connect(self._name.address)
@@ -92,17 +97,17 @@ class _Conversation:
                 self.answer = Silence(self._name, "is a process of another user that took its name")
                 return False
             self.socket.sendall(question)
-        except BlockingIOError:  # too many wait for it already
+        except BlockingIOError:  # the rank's queue of connections is full
             return False
         except ConnectionError:
             self.answer = None
             return False
         return True
 
-    def hear(self) -> bool:
-        """Take in what has come; whether that is all."""
+    def receive(self) -> bool:
+        """Receive a part of the answer, and return whether the exchange is over."""
         try:
-            part = self.socket.recv(min(self._wanted - len(self._said), 2**20))
+            part = self.socket.recv(min(self._wanted - len(self._received), 2**20))
         except BlockingIOError:
             return False
         except ConnectionError:
@@ -110,17 +115,17 @@ class _Conversation:
         if not part:
             self.answer = None
             return True
-        self._said += part
-        if len(self._said) < self._wanted:
+        self._received += part
+        if len(self._received) < self._wanted:
             return False
-        said = bytes(self._said)
+        received = bytes(self._received)
         if not self._in_length:
-            self.answer = said
+            self.answer = received
             return True
         self._in_length = False
-        self._said.clear()
-        (self._wanted,) = LENGTH.unpack(said)
-        if self._wanted > self._most:
+        self._received.clear()
+        (self._wanted,) = LENGTH.unpack(received)
+        if self._wanted > self._max_bytes:
             self.answer = Silence(self._name, f"offers {self._wanted} bytes, more than the answer can have")
             return True
         if self._wanted == 0:

@@ -1,4 +1,4 @@
-"""Chrome's trace format, which Perfetto and chrome://tracing open: a process per rank, a row per group."""
+"""Writes Chrome's trace format, which Perfetto and chrome://tracing open: a process per rank, two rows per group."""
 
 import json
 import math
@@ -13,14 +13,17 @@ from paceline.trace.groups import groups_of
 from paceline.trace.phases import Tensors, Turns, slices
 from paceline.trace.record import interval, metadata
 
-# The time between the call and the first step is drawn on a row of its own, since operations may queue side by side.
+# The time between a call and its first step has a row of its own, because operations may queue side by side.
 _ROWS_PER_GROUP = 2
 _COLOURS = {"failed": "terrible", "running": "bad"}
 
 
 def write(dumps: Sequence[Dump], path: Path) -> int:
-    """Write the merged trace; returns the number of operations. Times in the file are µs since the first operation, on
-    the clock of the first dump's host."""
+    """Write the merged trace and return the number of operations.
+
+    Times in the file are µs since the first operation, on the clock of the first dump's host. Raises OSError if the
+    file cannot be written.
+    """
     reasons = {f"rank {dump.rank}": dump.reason for dump in dumps if dump.reason}
     content = {
         "displayTimeUnit": "ns",
@@ -32,7 +35,7 @@ def write(dumps: Sequence[Dump], path: Path) -> int:
 
 
 def records(dumps: Sequence[Dump]) -> Iterable[dict[str, Any]]:
-    """The records of the trace, metadata first."""
+    """Yield the records of the trace, metadata first. The dumps' times must be on one clock; see `clocks.aligned`."""
     begins = [event.enqueue_ns for dump in dumps for event in dump.events]
     origin = min(begins + [request.submitted_ns for dump in dumps for request in dump.requests], default=0)
     groups = groups_of(dumps)
@@ -53,7 +56,7 @@ def records(dumps: Sequence[Dump]) -> Iterable[dict[str, Any]]:
 
 
 def _tensors(dumps: Sequence[Dump], origin: int) -> Iterable[dict[str, Any]]:
-    """What was handed in by name. Of the rows that a tensor has the first shows when the others handed it in."""
+    """Yield the records of named requests. The first row of a tensor also shows when other ranks submitted it."""
     ready: dict[tuple[int, int, str], dict[int, int]] = {}
     for dump in dumps:
         for request in dump.requests:
@@ -68,7 +71,7 @@ def _tensors(dumps: Sequence[Dump], origin: int) -> Iterable[dict[str, Any]]:
 
 
 def _clocks(dumps: Sequence[Dump]) -> dict[str, str]:
-    """What was done about clocks, where ranks were on several machines."""
+    """Describe how the clocks of other machines were corrected."""
     return {
         f"clock of {host}": f"taken to be {clock.ahead_ns / 1e6:.3f} ms ahead, within {clock.error_ns / 1e6:.3f} ms"
         if clock.error_ns < math.inf
@@ -78,7 +81,11 @@ def _clocks(dumps: Sequence[Dump]) -> dict[str, str]:
 
 
 def operation(event: Event, rank: int, row: int, origin: int, until: int) -> Iterable[dict[str, Any]]:
-    """The slices of one operation, in a row of a rank's and the one below it. until: where one that runs is cut."""
+    """Yield the slices of one operation: its run in row `row` of the rank, its time in the queue one row below.
+
+    origin: the time in ns that becomes 0. until: the time in ns at which an operation that is still running ends in the
+    picture.
+    """
     started = event.start_ns or (event.end_ns or until)
     ended = event.end_ns or until
     if started > event.enqueue_ns:

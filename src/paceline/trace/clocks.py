@@ -1,8 +1,8 @@
-"""How far apart the machines' clocks are, told from the collectives themselves.
+"""Estimates how far apart the machines' clocks are from the collectives themselves.
 
-No rank is done with an all-reduce before every rank has begun it. Each one that two machines share thus bounds the
-difference of their clocks from both sides (A. Duda, G. Harrus, Y. Haddad, G. Bernard, "Estimating Global Time in
-Distributed Systems", ICDCS 1987); of many, the tightest bounds are about the latency of a message apart.
+No rank completes an all-reduce before every rank has begun it. Each all-reduce that two machines share therefore bounds
+the difference of their clocks from both sides (A. Duda, G. Harrus, Y. Haddad, G. Bernard, "Estimating Global Time in
+Distributed Systems", ICDCS 1987). The tightest bounds of many are about the latency of one message apart.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from paceline.trace.dump import Dump
 from paceline.trace.event import Event
 
 MEETINGS = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"))
-"""Collectives that nobody leaves before everybody has come."""
+"""The collectives that no rank completes before every rank has begun them."""
 
 
 class Meeting(NamedTuple):
-    """One of them, as one rank saw it: the group's channel, its number there, and when that rank called and left it."""
+    """One such collective as one rank saw it. Times are in ns on that rank's clock.
+
+    channel: the group's number. sequence: the collective's number in the group. begin_ns, end_ns: when the rank called
+    and completed it.
+    """
 
     channel: int
     sequence: int
@@ -29,21 +33,23 @@ class Meeting(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Nanoseconds by which a clock is ahead of the reference, and how wrong that may be (inf: nothing is known)."""
+    """The ns by which a clock is ahead of the reference, and the largest error of that; inf if nothing is known."""
 
     ahead_ns: int
     error_ns: float
 
 
 def clocks(seen: Iterable[tuple[str, Iterable[Meeting]]]) -> dict[str, Clock]:
-    """The clock of every host, against that of the first. seen: per rank its host and its meetings.
+    """Return the clock of every host, relative to that of the first.
 
-    Hosts that share no meeting with the first are taken as they are, with an infinite error.
+    seen: for each rank its host and its meetings.
+
+    A host that shares no meeting with the first is assumed to be on its clock, with an infinite error.
     """
     spans: dict[str, dict[tuple[int, int], tuple[int, int]]] = {}
     for host, meetings in seen:
         mine = spans.setdefault(host, {})
-        for channel, sequence, begin, end in meetings:  # a host's last to come and first to leave
+        for channel, sequence, begin, end in meetings:  # the latest begin and the earliest end on this host
             last, first = mine.get((channel, sequence), (begin, end))
             mine[channel, sequence] = max(last, begin), min(first, end)
     if not spans:
@@ -53,23 +59,23 @@ def clocks(seen: Iterable[tuple[str, Iterable[Meeting]]]) -> dict[str, Clock]:
 
 
 def clocks_of(dumps: Sequence[Dump]) -> dict[str, Clock]:
-    """The clocks of the dumps' hosts, against that of the first."""
+    """Return the clocks of the dumps' hosts, relative to that of the first."""
     return clocks((dump.host, map(meeting, filter(is_meeting, dump.events))) for dump in dumps)
 
 
 def aligned(dumps: Sequence[Dump]) -> list[Dump]:
-    """The dumps with all times on the clock of the first one's host."""
+    """Return the dumps with all times on the clock of the first one's host."""
     found = clocks_of(dumps)
     return [_moved(dump, -found[dump.host].ahead_ns) if found[dump.host].ahead_ns else dump for dump in dumps]
 
 
 def is_meeting(event: Event) -> bool:
-    """Whether it bounds clocks: a collective of that kind, and over."""
+    """Return whether the event bounds clocks: a completed collective of the kinds in MEETINGS."""
     return event.state == "done" and event.collective in MEETINGS
 
 
 def meeting(event: Event) -> Meeting:
-    """What `clocks` takes."""
+    """Return the event as `clocks` takes it."""
     return Meeting(event.channel, event.sequence, event.enqueue_ns, event.end_ns)
 
 
@@ -83,7 +89,7 @@ def _against(reference: _Spans, mine: _Spans) -> Clock:
         lowest = max(lowest, here - done_there)
         highest = min(highest, done_here - there)
     if lowest > highest or math.isinf(lowest):
-        return Clock(0, math.inf)  # nothing in common, or a clock that was set meanwhile
+        return Clock(0, math.inf)  # the hosts share no meeting, or a clock was set meanwhile
     return Clock(round((lowest + highest) / 2), (highest - lowest) / 2)
 
 

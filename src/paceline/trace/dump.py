@@ -1,4 +1,4 @@
-"""A rank's last operations as JSON: in a file, written at the end and on an error, or given by the running rank."""
+"""A rank's last operations as JSON: in a file, written at the end and after an error, or sent by the running rank."""
 
 import json
 import logging
@@ -19,8 +19,9 @@ from paceline.trace.request import requests as parse_requests
 
 FORMAT = "paceline trace 2"
 MAX_EVENTS = 65536
-"""Newest events kept in a dump, and requests; the engine's rings hold fewer."""
+"""The most events, and the most requests, that a dump holds: the newest ones. The engine's rings hold fewer."""
 MAX_FILE_BYTES = 256 * 2**20
+"""The size in bytes of the largest file that is read."""
 _NAME = re.compile(r"rank-\d{5,}\.json")
 
 log = logging.getLogger("paceline")
@@ -28,7 +29,7 @@ log = logging.getLogger("paceline")
 
 @dataclass(frozen=True)
 class Group:
-    """A group of a rank: its name, and the world's ranks of its members in the group's order."""
+    """A group of a rank: its name, and its members' ranks in the world, in the group's order."""
 
     name: str
     ranks: tuple[int, ...]
@@ -36,10 +37,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Dump:
-    """What one rank wrote. groups: by channel, as far as the rank knew, the whole job's first.
+    """The record of one rank.
 
-    requests: of its coordinators, as they ended.
-    reason: its first failure, "" if it had none. line: where its main thread was, "" if it was at its end.
+    size: the number of ranks in the job. groups: by channel, as far as the rank knew them; the whole job's is first.
+    requests: of the rank's coordinators, in the order in which they ended. reason: the rank's first failure, "" without
+    one. written_ns: when the dump was made, CLOCK_REALTIME in ns. line: the source line of the main thread, "" at its
+    end.
     """
 
     rank: int
@@ -64,9 +67,10 @@ def dump(
     requests: Sequence[Request] = (),
     reason: str = "",
 ) -> Path | None:
-    """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names; None if it names none.
+    """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names. Returns None if it names none.
 
-    Meant for the way out and for errors: it raises nothing. A folder that can't be written is logged.
+    It is meant for the end of a process and for errors, and raises nothing: if the folder cannot be written, that is
+    logged.
     """
     if not settings.trace:
         return None
@@ -99,9 +103,10 @@ def write(
     requests: Sequence[Request] = (),
     reason: str = "",
 ) -> Path:
-    """Write `rank-00000.json` in the folder, whole or not at all; an older one of the same rank is replaced.
+    """Write `rank-00000.json` into the folder, completely or not at all, and return its path. An older file is
+    replaced.
 
-    Raises OSError if the folder can't be written, ValueError for rows that aren't events.
+    Raises OSError if the folder cannot be written, and ValueError for rows that are not events.
     """
     content = encode(rank, host, pid, rows, size=size, groups=groups, requests=requests, reason=reason)
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +132,7 @@ def encode(
     reason: str = "",
     line: str = "",
 ) -> str:
-    """A dump as `decode` reads it. Raises ValueError for rows that aren't events."""
+    """Return a dump in the format that `decode` reads. Raises ValueError for rows that are not events."""
     content = {
         "format": FORMAT,
         "rank": rank,
@@ -147,7 +152,7 @@ def encode(
 
 
 def decode(text: str | bytes) -> Dump:
-    """What `encode` made. Raises ValueError if it is something else."""
+    """Return the dump that `encode` wrote. Raises ValueError, "not a dump: …", for anything else."""
     try:
         content: dict[str, Any] = json.loads(text)
         if content["format"] != FORMAT:
@@ -169,7 +174,10 @@ def decode(text: str | bytes) -> Dump:
 
 
 def read(folder: Path) -> list[Dump]:
-    """The dumps of a folder, by rank. Raises ValueError, one sentence, if there are none or one isn't a dump."""
+    """Return the dumps of a folder, ordered by rank.
+
+    Raises ValueError with one sentence if there are none or one is invalid.
+    """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     paths = sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))

@@ -1,4 +1,4 @@
-"""One operation of one rank, as the engine's event ring remembers it."""
+"""One operation of one rank, as the engine's event ring records it."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -6,14 +6,16 @@ from typing import NamedTuple
 DTYPE_BYTES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1,
 }  # fmt: skip
+"""The size in bytes of one element of each dtype."""
 
 
 class Event(NamedTuple):
-    """The fields of `Engine.events()`, in its order. Times are CLOCK_REALTIME in ns, start_ns and end_ns 0 until then.
+    """The fields of `Engine.events()`, in its order. Times are CLOCK_REALTIME in ns; start_ns and end_ns are 0 until
+    they happen.
 
-    channel: the group's number, equal on its ranks. sequence: counts the collectives of a group, equal on its ranks.
-    bytes: of the whole buffer: of all ranks' parts for all_gather and reduce_scatter.
-    state: "running", "done" or "failed". link: "shm", "tcp" or "mixed".
+    channel: the group's number, the same on all its ranks. sequence: counts the collectives of a group, the same on all
+    its ranks. bytes: the size of the whole buffer; for all_gather and reduce_scatter that is all ranks' parts together.
+    link: "shm", "tcp" or "mixed". state: "running", "done" or "failed".
     """
 
     id: int
@@ -32,17 +34,17 @@ class Event(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Elements in `bytes`."""
+        """The number of elements in `bytes`."""
         return self.bytes // DTYPE_BYTES.get(self.dtype, 1)
 
     @property
     def point_to_point(self) -> bool:
-        """True for sends and receives, which have no place in the group's sequence."""
+        """Whether this is a send or a receive, which has no place in the group's sequence."""
         return self.collective in ("send", "recv")
 
 
 def events(rows: Iterable[Sequence[object]]) -> tuple[Event, ...]:
-    """Rows as events. Raises ValueError for a row that isn't one."""
+    """Convert rows to events. Raises ValueError for an invalid row."""
     return tuple(_event(row) for row in rows)
 
 

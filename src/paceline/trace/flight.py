@@ -1,7 +1,7 @@
-"""Flight-recorder files for `torchfrtrace -p PREFIX FOLDER`, torch's tool, which finds a rank that is missing.
+"""Writes flight-recorder files for torch's tool `torchfrtrace -p PREFIX FOLDER`, which finds a missing rank.
 
-The format is torch's: a pickle per rank. It is only ever written here, never read. fr_trace knows torch's own back ends
-and refuses others, so operations carry the name prefix "nccl:", and the group's description says who really ran them.
+The format is torch's: one pickle for each rank. Paceline only writes it and never reads it. fr_trace accepts only
+torch's own back ends, so operations have the prefix "nccl:", and the group's description names Paceline.
 """
 
 import pickle
@@ -14,17 +14,17 @@ from paceline.trace.event import Event
 from paceline.trace.groups import groups_of
 
 VERSION = "2.10"
-"""Of the format, as torch 2.13 writes it; fr_trace only requires that all ranks agree."""
+"""The version of the format that torch 2.13 writes; fr_trace only requires that all ranks have the same."""
 
-# Parts whose sizes may differ between ranks: torch compares them, so they are left open.
+# The sizes of these collectives may differ between ranks. torch compares sizes, so they are written as 0.
 _UNEVEN = ("gather", "scatter", "all_to_all")
 
 
 def write(dumps: Sequence[Dump], prefix: str) -> list[Path]:
-    """Write PREFIX0, PREFIX1, … (the rank's number is appended); returns the paths.
+    """Write PREFIX0, PREFIX1, … (the rank is appended) and return the paths. Raises OSError if one cannot be written.
 
-    The ranks' rings begin at different operations: each group is cut to begin at the first one that all dumps hold.
-    Sends and receives are left out, fr_trace can only match those that were batched.
+    The ranks' rings begin at different operations, so each group begins at the first operation that all dumps hold.
+    Sends and receives are left out, because fr_trace can only match those that were batched.
     """
     groups = groups_of(dumps)
     begins = first_common(dumps)
@@ -45,9 +45,9 @@ def write(dumps: Sequence[Dump], prefix: str) -> list[Path]:
 
 
 def first_common(dumps: Sequence[Dump]) -> dict[int, int]:
-    """For each channel the first sequence number that no rank's ring has overwritten.
+    """Return for each channel the first sequence number that no rank's ring has overwritten.
 
-    A ring that was never full holds everything from sequence 0 or 1 on, so a rank that has nothing yet cuts nothing.
+    A ring that was never full holds everything from sequence 0 or 1 on, so a rank without events removes nothing.
     """
     begins: dict[int, int] = {}
     for dump in dumps:
@@ -61,7 +61,7 @@ def first_common(dumps: Sequence[Dump]) -> dict[int, int]:
 
 
 def pg_config(groups: Mapping[int, Group], rank: int) -> dict[str, dict[str, str]]:
-    """The groups that `rank` belongs to, by channel."""
+    """Return the groups that `rank` belongs to, by channel, in torch's format."""
     return {
         str(channel): {"name": str(channel), "desc": _description(group), "ranks": str(list(group.ranks))}
         for channel, group in groups.items()
@@ -70,7 +70,7 @@ def pg_config(groups: Mapping[int, Group], rank: int) -> dict[str, dict[str, str
 
 
 def entry(number: int, event: Event, group: Group) -> dict[str, Any]:
-    """One operation in torch's words. Sizes are one-dimensional: elements."""
+    """Return one operation in torch's format. Sizes are one-dimensional, in elements."""
     inputs, outputs = sizes(event, len(group.ranks))
     started = event.start_ns or None
     return {
@@ -98,11 +98,11 @@ def entry(number: int, event: Event, group: Group) -> dict[str, Any]:
 
 
 def sizes(event: Event, members: int) -> tuple[int, int]:
-    """Elements that the rank hands in and gets back; 0, 0 where ranks may rightly differ."""
+    """Return the elements that the rank passes in and gets back; (0, 0) where they may differ between ranks."""
     if event.collective in _UNEVEN or event.collective == "barrier":
         return 0, 0
     if event.collective == "all_gather":
-        # One that went well may have been uneven; in one that didn't, different sizes may be the reason.
+        # A completed all_gather may have been uneven; in a failed one, different sizes may be the reason.
         return (0, 0) if event.state == "done" else (event.elements // members, event.elements)
     if event.collective == "reduce_scatter":
         return event.elements, event.elements // members

@@ -1,4 +1,4 @@
-"""Which ranks a group has, told from all dumps together."""
+"""Determines the members of each group from all dumps together."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from paceline.trace.dump import Dump, Group
 
 
 def groups_of(dumps: Sequence[Dump]) -> dict[int, Group]:
-    """Every channel that occurs, in the order of its first operation, with its members.
+    """Return every channel that occurs, in the order of its first operation, with its group.
 
-    What a rank wrote about its groups wins. For a channel that nobody described, the members are the ranks that used it
-    (a member that never did stays unknown).
+    A rank's own description of a group takes precedence. Without one, the members are the ranks that used the channel,
+    so a member that never did is missing.
     """
     described = {channel: group for dump in dumps for channel, group in dump.groups.items()}
     first_use: dict[int, int] = {}

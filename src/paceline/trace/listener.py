@@ -1,4 +1,4 @@
-"""Where a running rank answers questions: an abstract Unix socket, which leaves nothing behind however it ends."""
+"""The socket where a running rank answers questions: an abstract Unix socket, which ends with the process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LENGTH = struct.Struct("!Q")
-"""What comes before the answer: its length in bytes."""
+"""The encoding of an answer's length in bytes, which precedes the answer."""
 MAX_QUESTION = 100
-"""Bytes of a question: a line of ASCII, such as "trace"."""
+"""The most bytes of a question, which is a line of ASCII such as "trace"."""
 
 _CLIENT_SECONDS = 5.0
+"""Seconds that a client has to ask and to receive the answer."""
 _NAME = re.compile(r"paceline-trace-(\d+)-([0-9a-f]+)-(\d+)-(\d+)")
 _PEER = struct.Struct("iII")  # struct ucred
 _open: set[Listener] = set()
@@ -28,7 +29,7 @@ log = logging.getLogger("paceline")
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a rank's socket is called: whose it is, of which job (the channel of its first group), and who it is."""
+    """The name of a rank's socket: the user, the job (the channel of its first group), the rank and the process."""
 
     uid: int
     job: int
@@ -40,17 +41,21 @@ class Name:
 
     @property
     def address(self) -> str:
+        """The address of the abstract socket."""
         return f"\0{self}"
 
     @classmethod
     def parse(cls, text: str) -> Name | None:
-        """None for any other socket's name."""
+        """Return the name that `str` wrote, None for the name of any other socket."""
         match = _NAME.fullmatch(text)
         return cls(int(match[1]), int(match[2], 16), int(match[3]), int(match[4])) if match else None
 
 
 class Listener:
-    """Answers processes of this user, and of root, that connect. One thread serves; any may stop it."""
+    """Answers processes of this user and of root. One thread serves; any thread may stop it.
+
+    If the socket cannot be made, that is logged and no question arrives.
+    """
 
     def __init__(self, name: Name) -> None:
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -59,14 +64,17 @@ class Listener:
         _open.add(self)
 
     def serve(self, answer: Callable[[str], bytes], seconds: float | None) -> bool:
-        """Wait `seconds` at most (None: without end) for somebody, and answer what he asks, a line. False once it was
-        stopped. `answer` raises ValueError for what it doesn't understand: then he is hung up on."""
+        """Wait for one client and answer its question. Returns False once `stop` was called, else True.
+
+        answer: returns the answer to a question; ValueError from it closes the connection without an answer. seconds:
+        the longest wait for a client; None waits without limit.
+        """
         if not self._wait(self._socket, select.POLLIN, seconds):
             return not self._stopped
         assert self._socket is not None
         try:
             client, _ = self._socket.accept()
-        except OSError as error:  # out of descriptors, perhaps: who asks can ask again
+        except OSError as error:  # perhaps there are no descriptors left; the client can ask again
             log.debug("cannot answer a question: %s", error)
             self._wait(None, 0, 1.0)
         else:
@@ -76,12 +84,12 @@ class Listener:
         return not self._stopped
 
     def stop(self) -> None:
-        """Make `serve` return False, now and ever after."""
+        """Make every present and later call of `serve` return False."""
         self._stopped = True
         os.eventfd_write(self._stop, 1)
 
     def close(self) -> None:
-        """Let go of the socket. Nobody may be in `serve`; a forked child is not."""
+        """Close the socket. No thread may be in `serve`; in a forked child none is."""
         _open.discard(self)
         os.close(self._stop)
         if self._socket is not None:
@@ -114,11 +122,11 @@ class Listener:
                 left = left[client.send(left) :]
             except BlockingIOError:
                 continue
-            except OSError:  # it went away
+            except OSError:  # the client closed the connection
                 return
 
     def _wait(self, sock: socket.socket | None, event: int, seconds: float | None) -> bool:
-        """Whether `sock` became ready, before the time was over and before anybody called `stop`."""
+        """Return whether `sock` became ready before the time was over and before `stop` was called."""
         poll = select.poll()
         poll.register(self._stop, select.POLLIN)
         if sock is not None:
@@ -128,13 +136,13 @@ class Listener:
 
 
 def user_of(sock: socket.socket) -> int:
-    """The user at the other end of a Unix socket, as the kernel knows it."""
+    """Return the id of the user at the other end of a Unix socket, as the kernel knows it."""
     _, uid, _ = _PEER.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
     return int(uid)
 
 
 def _listen(name: Name) -> socket.socket | None:
-    """None where that is not allowed."""
+    """Return the listening socket, None if the system does not allow it."""
     try:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError:
@@ -155,5 +163,5 @@ def _forget() -> None:
         listener.close()
 
 
-# A forked child must not keep the name alive when this process is dead.
+# A forked child must not keep the name in use after this process has ended.
 os.register_at_fork(after_in_child=_forget)

@@ -1,4 +1,4 @@
-"""Questions to the ranks that are running on this machine; their traces."""
+"""Questions to the ranks that run on this machine, and their traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.trace.event import Event
 from paceline.trace.listener import Name
 
 SECONDS = 5.0
-"""How long a rank may take to answer. All are asked at once."""
+"""Seconds that a rank may take to answer. All ranks are asked at once."""
 
 T = TypeVar("T")
 
@@ -22,24 +22,27 @@ _LISTENS = 0x10000  # __SO_ACCEPTCON in /proc/net/unix
 
 
 def job(pid: int | None, seconds: float = SECONDS) -> tuple[list[Dump], list[Silence]]:
-    """The dumps of one job, by rank, and who did not answer; `pid`, any rank's, chooses if several jobs run here.
+    """Return the dumps of one job, ordered by rank, and the ranks that did not answer.
 
-    Raises ValueError, one sentence, if there is none or the choice is not clear.
+    pid: the process of any rank, to choose the job if several run here. seconds: the time that the ranks have to
+    answer.
+
+    Raises ValueError with one sentence if there is no job or the choice is ambiguous.
     """
-    dumps, silent = everyone(choose(listening(), pid), "trace", decode, seconds, MAX_FILE_BYTES)
+    dumps, silent = ask_all(choose(listening(), pid), "trace", decode, seconds, MAX_FILE_BYTES)
     return list(dumps.values()), silent
 
 
-def everyone(
-    names: Sequence[Name], words: str, decode: Callable[[bytes], T], seconds: float, most: int
+def ask_all(
+    names: Sequence[Name], words: str, decode: Callable[[bytes], T], seconds: float, max_bytes: int
 ) -> tuple[dict[Name, T], list[Silence]]:
-    """What these ranks answer within `seconds`, in `most` bytes each, all asked at once, and who did not.
+    """Ask all these ranks at once, and return the answers and the ranks that did not answer.
 
-    decode: raises ValueError, "not a …", for what can't be an answer. Raises ValueError if nobody answered.
+    The arguments are those of `questions`. Raises ValueError if no rank answered.
     """
     found: dict[Name, T] = {}
     silent: list[Silence] = []
-    for name, answer in zip(names, questions(names, words, decode, seconds, most), strict=True):
+    for name, answer in zip(names, questions(names, words, decode, seconds, max_bytes), strict=True):
         if isinstance(answer, Silence):
             silent.append(answer)
         elif answer is not None:
@@ -50,7 +53,10 @@ def everyone(
 
 
 def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
-    """The ranks of the only job, or of the one that process `pid` belongs to. ValueError says what else there is."""
+    """Return the ranks of the only job, or of the job that process `pid` belongs to.
+
+    Raises ValueError, with the pids of the jobs that run here, if there is none or several.
+    """
     jobs: dict[int, list[Name]] = {}
     for name in sorted(names, key=lambda name: (name.rank, name.pid)):
         jobs.setdefault(name.job, []).append(name)
@@ -69,7 +75,7 @@ def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
 
 
 def listening() -> list[Name]:
-    """The sockets of this user's ranks; for root those of all users."""
+    """Return the names of the sockets of this user's ranks; for root, those of all users."""
     names = []
     for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]:
         fields = line.split(maxsplit=7)
@@ -82,12 +88,12 @@ def listening() -> list[Name]:
 
 
 def ask(name: Name, seconds: float) -> Dump | Silence | None:
-    """The trace of the rank with this socket, within `seconds`; None if it has ended meanwhile."""
+    """Return the trace of the rank with this socket, a Silence if it does not answer in time, None if it has ended."""
     return question(name, "trace", decode, seconds, MAX_FILE_BYTES)
 
 
 def summary(dump: Dump) -> str:
-    """One line: where this rank is."""
+    """Return one line that says what this rank is doing and where."""
     where = f"; at {dump.line}" if dump.line else ""
     failure = f"; first failure: {dump.reason}" if dump.reason else ""
     return f"rank {dump.rank} (host {dump.host}, pid {dump.pid}): {_doing(dump)}{where}{failure}"

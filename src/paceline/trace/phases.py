@@ -1,7 +1,7 @@
-"""The life of a named tensor in the phases that Horovod's timeline has: a process per tensor, a row per rank.
+"""The life of a named tensor in the phases of Horovod's timeline: a process for each tensor, a row for each rank.
 
-The names are those of Horovod's documentation (docs/timeline.rst), with PACELINE_ALLREDUCE where it has MPI_ALLREDUCE
-or NCCL_ALLREDUCE.
+The names are those of Horovod's documentation (docs/timeline.rst), with PACELINE_ALLREDUCE in place of MPI_ALLREDUCE or
+NCCL_ALLREDUCE.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from paceline.trace.record import interval, metadata
 from paceline.trace.request import Request
 
 FIRST_PID = 1 << 20
-"""Tensors are processes from here on; below are ranks."""
+"""Trace processes with numbers from here on are tensors; lower numbers are ranks."""
 MAX_TENSORS = 8192
-"""Names with a process of their own; those that come later share one."""
+"""The number of names that get a trace process of their own; later names share one."""
 
 _KINDS = {
     "all_reduce": "ALLREDUCE",
@@ -29,14 +29,14 @@ _KINDS = {
 
 
 class Tensors:
-    """Which process stands for which tensor; says so once, in records of its own."""
+    """Assigns trace processes to tensors, and makes the records that introduce them."""
 
     def __init__(self) -> None:
         self._pids: dict[str, int] = {}
         self._rows: set[tuple[int, int]] = set()
 
     def row(self, name: str, rank: int) -> tuple[int, list[dict[str, Any]]]:
-        """The process of a tensor, and the records that introduce it and the rank's row, where they are new."""
+        """Return the trace process of a tensor, and records that introduce it and the rank's row if they are new."""
         new = []
         pid = self._pids.get(name)
         if pid is None:
@@ -58,15 +58,16 @@ class Tensors:
 
 
 class Turns:
-    """When the turn of a batch came: batches of a group are carried out one after the other, so when the one before was
-    done. Requests come in as they end."""
+    """When the turn of each batch came. A group carries out its batches one after the other, so that is when the batch
+    before was done. Requests must arrive in the order in which they ended.
+    """
 
     def __init__(self) -> None:
         self._before: dict[int, int] = {}
-        self._batch: dict[int, tuple[int, int]] = {}  # the newest, and when its last request was done
+        self._batch: dict[int, tuple[int, int]] = {}  # the newest batch, and when its last request was done
 
     def of(self, request: Request) -> int:
-        """CLOCK_REALTIME ns, 0 if the batch before is not known."""
+        """Return when the turn of the request's batch came, CLOCK_REALTIME in ns, or 0 if that is unknown."""
         number, done = self._batch.get(request.channel, (request.batch, 0))
         if request.batch != number:
             self._before[request.channel], number, done = done, request.batch, 0
@@ -77,7 +78,13 @@ class Turns:
 def slices(
     request: Request, pid: int, rank: int, origin_ns: int, turn_ns: int = 0, ready: Mapping[int, int] | None = None
 ) -> Iterable[dict[str, Any]]:
-    """The phases of one request. ready: when ranks handed it in (CLOCK_REALTIME ns), as far as known: ticks."""
+    """Yield the records of the phases of one request.
+
+    origin_ns: the time that becomes 0. turn_ns: when the turn of its batch came, see `Turns`; 0 if unknown. ready: when
+    each rank submitted it, as far as known; each is shown as a tick.
+
+    All times are CLOCK_REALTIME in ns.
+    """
     kind = _KINDS.get(request.kind, request.kind.upper())
 
     def phase(name: str, begin: int, end: int, **arguments: object) -> dict[str, Any]:
@@ -89,7 +96,7 @@ def slices(
         at = min(max(moment, request.submitted_ns), issued)
         yield phase(str(other), at, at)
     if not request.negotiated_ns:
-        return  # it failed before anybody carried it out
+        return  # it failed before it was carried out
     yield phase(kind, issued, request.done_ns, bytes=request.bytes, batch=request.batch)
     reduced = request.reduced_ns or request.done_ns
     moment = min(max(issued, turn_ns), request.packed_ns or reduced)

@@ -1,4 +1,4 @@
-"""The records that Chrome's trace format is made of. Times are µs since a common origin."""
+"""The records of Chrome's trace format. Times in them are µs since a common origin."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 
 def metadata(kind: str, process: int, row: int, **arguments: object) -> dict[str, Any]:
-    """About a process or a row of it: "process_name", "thread_name", "process_sort_index"."""
+    """Return a record about a process or one of its rows: "process_name", "thread_name" or "process_sort_index"."""
     return {"name": kind, "ph": "M", "pid": process, "tid": row, "args": arguments}
 
 
 def interval(
     name: str, process: int, row: int, begin_ns: int, length_ns: int, arguments: dict[str, Any]
 ) -> dict[str, Any]:
-    """Something that took time, in nanoseconds; what would be negative is 0."""
+    """Return a record of something that took time. Times are in ns since the origin; a negative length becomes 0."""
     record: dict[str, Any] = {
         "name": name,
         "cat": "communication",

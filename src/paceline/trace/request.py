@@ -1,4 +1,4 @@
-"""One named request of one rank, as its coordinator remembers it."""
+"""One named request of one rank, as its coordinator records it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,62 @@ from typing import NamedTuple, Protocol
 
 
 class Record(Protocol):
-    """What is read of `Coordinator.records()`. Times are CLOCK_MONOTONIC in ns, 0 where a phase did not happen."""
+    """The fields of `Coordinator.records()` that are read here.
+
+    Times are CLOCK_MONOTONIC in ns, 0 for phases that did not happen.
+    """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The request's name."""
+
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """The collective, such as "all_reduce"."""
+
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """The size of the request's buffer in bytes."""
+
     @property
-    def batch(self) -> int: ...
+    def batch(self) -> int:
+        """The number of the batch that the request was part of."""
+
     @property
-    def submitted_ns(self) -> int: ...
+    def submitted_ns(self) -> int:
+        """When this rank submitted the request."""
+
     @property
-    def negotiated_ns(self) -> int: ...
+    def negotiated_ns(self) -> int:
+        """When the ranks had agreed to carry it out."""
+
     @property
-    def packed_ns(self) -> int: ...
+    def packed_ns(self) -> int:
+        """When it was copied into the fusion buffer."""
+
     @property
-    def reduced_ns(self) -> int: ...
+    def reduced_ns(self) -> int:
+        """When the collective itself was done."""
+
     @property
-    def done_ns(self) -> int: ...
+    def done_ns(self) -> int:
+        """When the request was done."""
+
     @property
-    def last(self) -> bool | None: ...
+    def last(self) -> bool | None:
+        """Whether this rank was the last to submit it; None if that is unknown."""
+
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """The number of the request among those of its coordinator."""
 
 
 class Request(NamedTuple):
-    """A finished request. Times are CLOCK_REALTIME in ns, 0 where a phase did not happen.
+    """A finished request. Times are CLOCK_REALTIME in ns, 0 for phases that did not happen.
 
-    channel: the coordinator's group, equal on its ranks; so is batch, the number of the batch that it went out with.
-    kind: "all_reduce", … last: 1 if this rank was the last to hand it in, 0 if not, -1 if it can't tell.
+    channel: the coordinator's group, the same on all its ranks. kind: the collective, such as "all_reduce". batch: the
+    number of the batch that the request was part of, the same on all ranks. last: 1 if this rank was the last to submit
+    it, 0 if not, -1 if that is unknown.
     """
 
     channel: int
@@ -55,24 +80,24 @@ class Request(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """The same on all ranks of the group, and of no other request."""
+        """Identifies the request; the same on all ranks of the group."""
         return self.channel, self.batch, self.name
 
     def moved(self, shift_ns: int) -> Request:
-        """With this added to all times; phases that did not happen stay 0."""
+        """Return the request with `shift_ns` added to all times; phases that did not happen stay 0."""
         times = (moment + shift_ns if moment else 0 for moment in self[5:10])
         return Request._make((*self[:5], *times, self.last))
 
 
 def wall_ns() -> int:
-    """What to add to CLOCK_MONOTONIC for CLOCK_REALTIME, to a fraction of a microsecond."""
+    """Return the difference between CLOCK_REALTIME and CLOCK_MONOTONIC in ns, exact to a fraction of a microsecond."""
     looks = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(5)]
     before, wall, after = min(looks, key=lambda look: look[2] - look[0])
     return wall - (before + after) // 2
 
 
 def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[Request]:
-    """A coordinator's records, with `shift_ns` added to the times of what did happen."""
+    """Convert a coordinator's records, adding `shift_ns` to the times of phases that happened."""
     return [
         Request(
             channel,
@@ -92,7 +117,7 @@ def of_records(channel: int, records: Iterable[Record], shift_ns: int) -> list[R
 
 
 def requests(rows: Iterable[Sequence[object]]) -> tuple[Request, ...]:
-    """Rows as requests. Raises ValueError for a row that isn't one."""
+    """Convert rows to requests. Raises ValueError for an invalid row."""
     return tuple(_request(row) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""`paceline bench coordination`: what it costs to agree on the order of named gradients."""
+"""`paceline bench coordination` measures what it costs to agree on the order of named gradients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from paceline.bench.coordination.measure import WAYS, Model, Row, measure, rows, systems
+from paceline.bench.coordination.measure import METHODS, Model, Row, measure, rows, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON, one_of, size
 from paceline.bench.place import RANKS, place
-from paceline.bench.ranks.load import Load
+from paceline.bench.ranks.load import ComputeLoad
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
-from paceline.bench.run import Request, started
+from paceline.bench.run import BenchRequest, started
 from paceline.cli.option_checks import finite
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
@@ -38,7 +38,7 @@ def command(
         typer.Option(callback=finite, min=1, max=1e6, help="Milliseconds of computation of a step, on a free core."),
     ] = 150.0,
     inputs: Annotated[
-        float, typer.Option(callback=finite, min=0, max=1e3, help="Of a batch's making, beside it, as a share of that.")
+        float, typer.Option(callback=finite, min=0, max=1e3, help="Computation of an input batch, as a share of that.")
     ] = 0.5,
     fusion: Annotated[str, typer.Option("--fusion-bytes", callback=size, help="The most in one buffer.")] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
@@ -48,13 +48,13 @@ def command(
     ] = 300.0,
     json_file: JSON = None,
 ) -> None:
-    """Train with the gradients of real models, handed in by name in another order on every rank, under every policy.
+    """Train with the gradients of real models, submitted by name in another order on every rank, under every policy.
 
     Each policy has its own ranks, which stay alive; they train a few steps in turn while all others are idle. A rank
     computes for a fixed amount of work; a worker process that makes its next batch loads the same cores. Sums are
     checked in every step. "alone" exchanges nothing; "known" needs no agreement: all gradients go, in full buffers,
-    when the last one is there. "overhead" is what a step takes longer than that of "known"; below 0, overlap won.
-    "negotiation" is the time from when a gradient is there on all ranks until all have issued it, "idle" the same of a
+    when the last one is ready. "overhead" is how much longer a step takes than with "known"; below 0, overlap won.
+    "negotiation" is the time from when a gradient is ready on all ranks until all have issued it, "idle" the same for a
     tensor that all wait for while nothing is computed.
 
     Exit code: 0, 1 when a sum was wrong or a rank failed, 2 when it can't be measured here.
@@ -68,15 +68,17 @@ def command(
     if placed is None:
         return
     lab, count = placed
-    unit, fusion_bytes = Load().seconds_per_unit(), parse_bytes(fusion)
+    unit, fusion_bytes = ComputeLoad().seconds_per_unit(), parse_bytes(fusion)
     units, input_units = round(compute / 1e3 / unit), round(compute * inputs / 1e3 / unit)
     found: list[Row] = []
     with ending(err) as complain, err.status("starting") as status:
         for model in map(gradients, names):
-            request = Request(systems(model, count, units, input_units, fusion_bytes), count, lab=lab, timeout=timeout)
+            request = BenchRequest(
+                systems(model, count, units, input_units, fusion_bytes), count, lab=lab, timeout=timeout
+            )
             progress = partial(_progress, status, model.name)
             with started(request, os.environ, complain) as sessions:
-                if len(sessions) < len(WAYS):
+                if len(sessions) < len(METHODS):
                     raise typer.Exit(FAILED)
                 found += rows(measure(sessions, rounds, steps, progress), model.name)
     show(out, table(found))
@@ -91,7 +93,7 @@ def _progress(status: Status, model: str, text: str) -> None:
 
 
 def gradients(name: str) -> Model:
-    """The gradients of one of `MODELS`, in the order of the forward pass."""
+    """Return the gradients of one of `MODELS`, in the order of the forward pass."""
     import torch
 
     from paceline.bench.ranks.models import NETWORKS
@@ -102,7 +104,7 @@ def gradients(name: str) -> Model:
 
 
 def table(rows: list[Row]) -> Table:
-    """One line per policy and model."""
+    """Return a table with a row for each policy and model."""
     words = ("model", "policy", "wait", "cores")
     times = ("step(ms)", "quartiles", "exposed", "overhead", "to cycle", "agreeing(ms)", "cpu(ms)")
     result = columns(*words, *times, "negotiation(us)", "idle(us)", "oversleep(us)", "#wrong", left=words)

@@ -1,4 +1,4 @@
-"""`paceline bench ddp`: what the exchange costs a training, end to end."""
+"""`paceline bench ddp` measures what the exchange of gradients costs a training, end to end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench.ddp.measure import WAYS, Row, measure, rows, system
+from paceline.bench.ddp.measure import METHODS, Row, measure, rows, system
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON
 from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
-from paceline.bench.run import Request, started
+from paceline.bench.run import BenchRequest, started
 from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
 
@@ -24,7 +24,7 @@ from paceline.formats.terminal import show
 def command(
     ranks: RANKS = None,
     batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
-    rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 11,
+    rounds: Annotated[int, typer.Option(min=3, help="Turns of every training method.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
     timeout: Annotated[
         float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
@@ -33,15 +33,15 @@ def command(
 ) -> None:
     """Train ResNet-18 on random 64×64 images: alone, with DDP over nothing, Gloo and Paceline, in the arena, and FSDP2.
 
-    Each way has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others are
-    idle. "alone": no DDP, no exchange. "silent": DDP with a backend that does nothing. "arena_hook": DDP with
-    Paceline's communication hook; "gradient_buckets": Paceline without DDP; "fsdp_…": FSDP2, every residual block
-    sharded, over Gloo and Paceline. The gradients are checked first.
-    "exposed" is what a step takes longer than that of "silent": communication that nothing hides.
-    "to silent" and "to alone" are medians and quartiles over the rounds of the ratio of the rates in a round.
+    Each method has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others
+    are idle. "alone" uses neither DDP nor any exchange; "silent" is DDP with a backend that does nothing; "arena_hook"
+    is DDP with Paceline's communication hook; "gradient_buckets" is Paceline without DDP; "fsdp_…" is FSDP2, with every
+    residual block sharded, over Gloo and Paceline. The gradients are checked first. "exposed" is how much longer a step
+    takes than that of "silent": communication that nothing hides. "to silent" and "to alone" are medians and quartiles
+    over the rounds of the ratio of the rates in a round.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench ddp`) the first machine's command measures, with
-    ranks on all machines as the file says, and those of the others end at once.
+    ranks on all machines as the file says, and the commands of the others end at once.
 
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
     """
@@ -55,14 +55,14 @@ def command(
         return
     lab, count = placed
     if count < 2:
-        raise typer.BadParameter("1 rank has nobody to exchange with", param_hint="-n")
-    request = Request([system(way, batch) for way in WAYS], count, lab=lab, timeout=timeout)
+        raise typer.BadParameter("1 rank has no other rank to exchange with", param_hint="-n")
+    request = BenchRequest([system(method, batch) for method in METHODS], count, lab=lab, timeout=timeout)
     with (
         ending(err) as complain,
         err.status("starting") as status,
         started(request, os.environ, complain) as sessions,
     ):
-        if len(sessions) < len(WAYS):
+        if len(sessions) < len(METHODS):
             raise typer.Exit(FAILED)
         found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
     show(out, table(found))
@@ -73,7 +73,7 @@ def command(
 
 
 def table(rows: list[Row]) -> Table:
-    """One line per way to train."""
+    """Return a table with a row for each training method."""
     words = ("system", "path")
     titles = ("images/s", "quartiles", "step(ms)", "exposed(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
     result = columns(*words, *titles, left=words)

@@ -1,4 +1,4 @@
-"""Training step rates through DDP: every way to train has its own ranks, and a few steps at a time in turn."""
+"""Training rates with DDP and without: every method has its own ranks, which train a few steps at a time in turn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.bench.interleave import turns
 from paceline.bench.session import Session
 from paceline.bench.systems import System
 
-WAYS = {
+METHODS = {
     "alone": "none",
     "silent": "ddp",
     "gloo": "ddp",
@@ -21,20 +21,24 @@ WAYS = {
     "fsdp_gloo": "fsdp",
     "fsdp_paceline": "fsdp",
 }
-"""The ways of `ranks/training.py`, each with the path that its gradients take; the first two show what is possible."""
+"""The training methods of `ranks/training.py`, each with the path of its gradients.
+
+The first two show what is possible.
+"""
 
 PIXELS = 64
+"""Width and height of the images."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row(row.Row):
-    """One way to train.
+    """One training method. q1, q3: quartiles of the figure before.
 
-    bytes: of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step; cpu_us: of
-    all ranks' processes together, per step. images_per_second: all ranks together. to_silent, to_alone: medians over
-    the rounds of this rate over that through a DDP whose backend does nothing, and over that without DDP. q1, q3: the
-    quartiles of each. exposed_us: median over the rounds of the step's time less that of the silent DDP: communication
-    that is not hidden. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
+    bytes: the bytes of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step.
+    cpu_us: the CPU time of all ranks' processes together, per step. exposed_us: median over the rounds of the step's
+    time less that of the silent DDP, which is communication that is not hidden. images_per_second: of all ranks
+    together. to_silent, to_alone: medians over the rounds of this rate over that of the silent DDP, and over that
+    without DDP. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
     """
 
     time_us_q1: float
@@ -53,7 +57,7 @@ class Row(row.Row):
 
 @dataclass
 class Rates:
-    """What one way to train was seen to do: seconds of a step and CPU seconds, one of each per round."""
+    """The measured step times of one method: seconds and CPU seconds of a step, one of each per round."""
 
     session: Session
     bytes: int
@@ -62,14 +66,14 @@ class Rates:
     cpu: list[float] = field(default_factory=list)
 
 
-def system(way: str, batch: int) -> System:
-    """The ranks that train in one of `WAYS`."""
-    options = {"way": way, "batch": str(batch), "pixels": str(PIXELS)}
-    return System(way, WAYS[way], ".training:Training", options)
+def system(method: str, batch: int) -> System:
+    """Return the ranks that train by one of the methods of `METHODS`. batch: images per rank and step."""
+    options = {"method": method, "batch": str(batch), "pixels": str(PIXELS)}
+    return System(method, METHODS[method], ".training:Training", options)
 
 
 def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable[[str], None]) -> list[Rates]:
-    """Checks each way's gradients, then lets each train `steps` steps in every round. Raises SessionFailed."""
+    """Check each method's gradients, then let each train `steps` steps in every round. Raises SessionFailed."""
     found = []
     for session in sessions:
         progress(f"checking {session.system.name}")
@@ -85,7 +89,7 @@ def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable
 
 
 def rows(found: list[Rates], batch: int, steps: int) -> list[Row]:
-    """The figures, in the order of `WAYS`."""
+    """Return the figures, in the order of `METHODS`."""
     times = {rates.session.system.name: rates.times for rates in found}
     return [_row(rates, times["alone"], times["silent"], batch, steps) for rates in found]
 
@@ -124,6 +128,6 @@ def _row(rates: Rates, alone: list[float], silent: list[float], batch: int, step
 
 
 def _ratios(others: list[float], mine: list[float]) -> list[float]:
-    """The quartiles of the ratios of the rates, round by round."""
+    """Return the quartiles of the ratios of the rates, taken round by round."""
     ratios = [other / time for other, time in zip(others, mine, strict=True)]
     return [round(ratio, 4) for ratio in quantiles(ratios, n=4, method="inclusive")]

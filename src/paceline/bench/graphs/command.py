@@ -1,4 +1,4 @@
-"""`paceline bench order`: what it costs to know the order of a network's gradients beforehand."""
+"""`paceline bench order` measures what it costs to compute the order of a network's gradients in advance."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def command(
     fusion: Annotated[
         str, typer.Option("--fusion-bytes", help="The most in one buffer.", callback=option.size)
     ] = "64M",
-    rounds: Annotated[int, typer.Option(min=3, help="Times that each graph is ordered.")] = 31,
+    rounds: Annotated[int, typer.Option(min=3, help="How many times each graph is ordered.")] = 31,
     json_file: option.JSON = None,
 ) -> None:
     """Order the gradients of nine networks and cut the order into fusion buffers.
 
-    Beside them stand nodes, edges and milliseconds of the paper's traversal of TensorFlow's graphs of the same
-    networks, on other machines. "ms" is the median of order and scheme together; "record" is what it took once to read
-    the graph from autograd. The last row is a random graph with as many nodes and edges as the paper's largest.
+    For comparison the table has the nodes, edges and milliseconds of the paper's traversal of TensorFlow's graphs of
+    the same networks, on other machines. "ms" is the median of order and scheme together; "record" is what it took once
+    to read the graph from autograd. The last row is a random graph with as many nodes and edges as the paper's largest.
 
     Exit code: 0, or 2 without torch.
     """
@@ -46,7 +46,7 @@ def command(
 
 
 def table(rows: list[Row]) -> Table:
-    """One line per network."""
+    """Return a table with a row for each network."""
     figures = ("nodes", "edges", "tensors", "buffers", "ms", "quartiles", "record(ms)", "paper: nodes", "edges", "ms")
     result = columns("network", *figures, left=("network",))
     for row in rows:

@@ -1,4 +1,4 @@
-"""How long it takes to order the gradients of a network and to cut the order into fusion buffers."""
+"""Measures how long it takes to order the gradients of a network and to cut the order into fusion buffers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from statistics import quantiles
 from paceline.order import Collective, Graph, Node, executed, order, scheme
 
 LARGE = 28_000
-"""Nodes and edges of a graph as large as that of the paper's largest network."""
+"""The number of nodes and edges together of a graph as large as that of the paper's largest network."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A row of table I of Pumma et al.: their TensorFlow's graph, and their traversal of it."""
+    """A row of table I of Pumma et al.: their TensorFlow graph, and the milliseconds of their traversal of it."""
 
     nodes: int
     edges: int
@@ -38,9 +38,10 @@ PAPER = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One network. ms: median over the rounds of order and scheme together, with quartiles.
+    """One network.
 
-    record_ms: once, to make the plain graph of what autograd recorded. paper_*: 0 where the paper has no such row.
+    ms: median over the rounds of the time of order and scheme together, with quartiles. record_ms: the time, measured
+    once, to make the graph from what autograd recorded. paper_*: 0 if the paper has no such row.
     """
 
     network: str
@@ -58,7 +59,7 @@ class Row:
 
 
 def measure(rounds: int, fusion_bytes: int, progress: Callable[[str], None]) -> list[Row]:
-    """All networks and the large graph, in turn in each round."""
+    """Measure all networks and the large graph, in turn in each round."""
     graphs: list[tuple[str, Graph, float]] = []
     for name, make in _graphs():
         progress(f"recording {name}")
@@ -76,7 +77,7 @@ def measure(rounds: int, fusion_bytes: int, progress: Callable[[str], None]) -> 
 
 
 def large_graph(size: int = LARGE) -> Graph:
-    """A random graph of so many nodes and edges, two to three: long, with short and long ways past one another."""
+    """Return a random graph with `size` nodes and edges, in the ratio 2 to 3, long and with many bypasses."""
     rng = random.Random(1)
     count = size * 2 // 5
     nodes = tuple(Node(f"n{i}", Collective(f"n{i}", 4096) if i % 24 == 0 else None) for i in range(count))

@@ -1,4 +1,4 @@
-"""`paceline bench reductions`: the kernels that combine ranks' data, beside what memory allows."""
+"""`paceline bench reductions` measures the kernels that combine ranks' data, beside what memory allows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 
 WIDEST = 8
+"""The size in bytes of the widest element."""
 
 
 def command(
-    cached: Annotated[str, typer.Option(help="Bytes of an operand that lies in cache.", callback=option.size)] = "128K",
+    cached: Annotated[
+        str, typer.Option(help="Bytes of an operand that fits in the cache.", callback=option.size)
+    ] = "128K",
     large: Annotated[str, typer.Option(help="Bytes of an operand that does not.", callback=option.size)] = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Bursts per kernel and size.")] = 7,
     json_file: option.JSON = None,
@@ -50,7 +53,7 @@ def command(
 
 
 def table(rows: list[Row]) -> Table:
-    """One line per kernel, with both sizes side by side."""
+    """Return a table with a row for each kernel and both sizes side by side."""
     words, places = ("type", "redop"), list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
     figures = [(f"{buffer} {sizes.show(size)}: GB/s", "add GB/s", "to add", "#wrong") for buffer, size in places]
     result = columns(*words, *chain.from_iterable(figures), left=words)

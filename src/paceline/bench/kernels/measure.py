@@ -1,4 +1,4 @@
-"""The reduction kernels, each timed in turn with a plain float32 addition of as many bytes."""
+"""Times the reduction kernels, each in turn with a plain float32 addition of as many bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from paceline.bench.ranks import case, pattern
 from paceline.bench.ranks.pattern import Array
 
 OPERANDS = 3
+"""Buffers of a kernel: two inputs and one output."""
 _BURST_BYTES = 32 << 20
+"""Bytes that the calls of one burst read and write together."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,12 @@ class Kernel:
 
     @property
     def divisor(self) -> float:
-        """What the result is divided by: an average is a sum divided by the number of inputs."""
+        """The number that the result is divided by; an average is a sum divided by the number of inputs."""
         return 2.0 if self.op == "avg" else 1.0
 
     @property
     def storage(self) -> str:
-        """The dtype that holds it in memory: NumPy takes any bits but 0 for a true bool, so bytes are compared."""
+        """The dtype that holds the data; bools are held as bytes, because NumPy takes any non-zero byte for True."""
         return "uint8" if self.dtype == "bool" else self.dtype
 
 
@@ -39,8 +41,8 @@ class Kernel:
 class Row(row.Row):
     """One kernel at one size.
 
-    bytes: of one operand; there are two inputs and one output. buffer: where they lie, "cache" or "memory".
-    algbw_gbps: 10^9 bytes of all three per second; add_gbps: the same of the plain addition in the same rounds.
+    bytes: of one operand; there are two inputs and one output. buffer: where the operands fit, "cache" or "memory".
+    algbw_gbps: 10^9 bytes/s of all three operands; add_gbps is the same for the plain addition in the same rounds.
     to_add: median over the rounds of the kernel's time over the addition's.
     """
 
@@ -53,7 +55,10 @@ class Row(row.Row):
 
 
 def every_kernel() -> list[Kernel]:
-    """Every dtype with every reduction that it has; PREMUL_SUM is SUM by then, its factor was applied before."""
+    """Return every dtype with every reduction that it supports.
+
+    PREMUL_SUM is left out, because it is SUM once its factor has been applied.
+    """
     return [
         Kernel(dtype, op.lower())
         for dtype, number in _engine.DTYPES.items()
@@ -63,24 +68,24 @@ def every_kernel() -> list[Kernel]:
 
 
 class Operands:
-    """Two inputs and an output of `size` bytes each, used by every kernel in turn."""
+    """Two inputs and an output of `size` bytes each, which every kernel uses in turn."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.a, self.b, self.out = (case.aligned(size) for _ in range(OPERANDS))
 
     def time(self, kernel: Kernel, calls: int) -> float:
-        """Seconds per call."""
+        """Return seconds per call of the kernel."""
         count = self.size // pattern.storage(kernel.storage).itemsize
         dtype, op = _engine.DTYPES[kernel.dtype], _engine.OPS[kernel.op.upper()]
         return _engine.time_reduce(dtype, op, kernel.divisor, *self._addresses(), count, calls) / calls / 1e9
 
     def time_add(self, calls: int) -> float:
-        """Seconds per call of the yardstick."""
+        """Return seconds per call of the plain float32 addition."""
         return _engine.time_add(*self._addresses(), self.size // 4, calls) / calls / 1e9
 
     def load(self, kernel: Kernel) -> Array:
-        """Writes exact inputs; returns the period of what must come out."""
+        """Write exact inputs, and return one period of the expected result."""
         inputs = [pattern.contribution(rank, 2, kernel.dtype, _like(kernel.op), seed=1) for rank in range(2)]
         if kernel.dtype == "bool":
             inputs = [values & 1 for values in inputs]
@@ -89,14 +94,14 @@ class Operands:
         return pattern.encode(_combined(inputs, kernel), kernel.storage)
 
     def count_wrong(self, kernel: Kernel) -> int:
-        """Elements of one call's result that are wrong."""
+        """Return the number of wrong elements in the result of one call."""
         expected = self.load(kernel)
         self.out[:] = 0xA5
         self.time(kernel, 1)
         return pattern.count_wrong(self._view(self.out, kernel), expected)
 
     def clear(self) -> None:
-        """Zeros, on which no kernel is slow."""
+        """Fill the inputs with zeros, on which no kernel is slow."""
         self.a[:] = self.b[:] = 0
 
     def _addresses(self) -> tuple[int, int, int]:
@@ -107,7 +112,7 @@ class Operands:
 
 
 def measure(size: int, buffer: str, kernels: list[Kernel], rounds: int, progress: Callable[[str], None]) -> list[Row]:
-    """Checks each kernel, then times all in `rounds` rounds, each right after an addition."""
+    """Check each kernel, then time all of them in `rounds` rounds, each right after an addition."""
     operands = Operands(size)
     wrong = {}
     for kernel in kernels:

@@ -1,4 +1,4 @@
-"""`paceline bench named`: a model's gradients by name through Horovod's API, in Paceline and in Horovod itself."""
+"""`paceline bench named` reduces a model's gradients by name through Horovod's API, in Paceline and in Horovod."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.option import JSON, one_of
 from paceline.bench.row import records, write_json
-from paceline.bench.run import Request, run
+from paceline.bench.run import BenchRequest, run
 from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.terminal import show
 
 _BURST_SECONDS = 0.5
-"""Some steps in a row, as in a training."""
+"""Seconds of a burst: several steps in a row, as in a training."""
 
 
 def command(
@@ -34,22 +34,20 @@ def command(
     peers: Annotated[
         Path, typer.Option(help="The environment that holds Horovod, torch and NumPy.", show_default="this one")
     ] = Path(sys.prefix),
-    rounds: Annotated[int, typer.Option(min=3, help="Bursts per system, at most.")] = Effort.rounds,
-    seconds: Annotated[
-        float, typer.Option(callback=finite, min=0, help="Time for all; at least 3 rounds are made.")
-    ] = 30.0,
+    rounds: Annotated[int, typer.Option(min=3, help="Most bursts per system.")] = Effort.rounds,
+    seconds: Annotated[float, typer.Option(callback=finite, min=0, help="Time for all; at least 3 rounds run.")] = 30.0,
     timeout: Annotated[
         float, typer.Option(callback=finite, min=1, help="Seconds that a start or a burst may take.")
     ] = 120.0,
     json_file: JSON = None,
 ) -> None:
-    """Sum a model's gradients by name, all handed in at once and then waited for, with the same calls of Horovod's API.
+    """Sum a model's gradients by name, all submitted at once and then waited for, with the same calls of Horovod's API.
 
-    Both systems' ranks stay alive and are measured in turn, as `paceline bench all_reduce` does it; Horovod's, whose
-    background threads would go on in its millisecond's cycle, are stopped meanwhile. Sums are checked before and after.
-    time(us) and cpu(us) are of all gradients together.
+    Both systems' ranks stay alive and are measured in turn, as in `paceline bench all_reduce`; Horovod's ranks are
+    stopped in between, because their background threads would continue to wake every millisecond. Sums are checked
+    before and after. time(us) and cpu(us) are those of all gradients together.
 
-    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when a requested system cannot be measured.
     """
     out, err = Console(), Console(stderr=True)
     try:
@@ -58,10 +56,10 @@ def command(
         err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(REFUSED) from None
     found = gradients(model).gradients
-    told = {"gradients": json.dumps(list(found))}
-    chosen = [replace(system, options={**system.options, **told}) for system in chosen]
+    options = {"gradients": json.dumps(list(found))}
+    chosen = [replace(system, options={**system.options, **options}) for system in chosen]
     work = Work("all_reduce", "float32", "sum", sum(elements for _, elements in found))
-    request = Request(chosen, ranks, [work], effort=Effort(rounds, seconds, _BURST_SECONDS), timeout=timeout)
+    request = BenchRequest(chosen, ranks, [work], effort=Effort(rounds, seconds, _BURST_SECONDS), timeout=timeout)
     with ending(err) as complain, err.status("") as status:
         outcome = run(request, os.environ, complain, status.update)
     show(out, report.table(outcome.rows, root=0))

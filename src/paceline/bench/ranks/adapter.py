@@ -1,4 +1,4 @@
-"""What a system must offer to be measured."""
+"""The interface that a system must have to be measured."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Unsupported(Exception):
 
 
 class Adapter(Protocol):
-    """One system on one rank, made by ``Adapter(options, timeout)`` once the process group can form."""
+    """One system on one rank, made by `Adapter(options, timeout)` once the process group can form. timeout: seconds."""
 
     rank: int
     size: int
     about: str
-    """Name and version, for the reader."""
+    """Name and version of the system, for people."""
 
     def memory(self, size: int) -> Array:
-        """Where a case's data lie: uint8[size], aligned to 64 bytes."""
+        """Return memory for a case's data: uint8[size], aligned to 64 bytes."""
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
-        """A function without arguments that runs the case once, blocking; raises ``Unsupported``."""
+        """Return a function without arguments that runs the case once and blocks. Raises Unsupported."""
 
     def barrier(self) -> None:
-        """Returns when every rank has entered."""
+        """Wait until every rank has entered."""
 
     def algorithm(self) -> str:
-        """How the last call was done; "default" where the system does not say."""
+        """Return how the last call was carried out, "default" if the system does not report it."""
 
     def close(self) -> None:
-        """Leaves the process group."""
+        """Leave the process group."""

@@ -1,4 +1,4 @@
-"""A process that computes and does not communicate: what others have to share the CPUs with."""
+"""A process that computes and does not communicate, with which others share the CPUs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy as np
 from .wire import Message
 
 _FLOATS = 4096
+"""Elements of each array; they fit in the first-level cache."""
 _UNITS_PER_LOOK = 20
+"""Additions between two looks at the clock."""
 
 
 class Busy:
-    """Adds small arrays, which stay in the first-level cache, for as long as it is told."""
+    """Adds small arrays, which stay in the first-level cache, for as long as it is ordered to."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -23,7 +25,7 @@ class Busy:
         self._a, self._b, self._c = (np.ones(_FLOATS, np.float32) for _ in range(3))
 
     def do_work(self, seconds: float) -> Message:
-        """Works for `seconds`; returns additions per second."""
+        """Work for `seconds` and return the additions per second."""
         a, b, c = self._a, self._b, self._c
         done = 0
         begin = now = time.perf_counter()
@@ -35,4 +37,4 @@ class Busy:
         return {"rate": done / (now - begin)}
 
     def close(self) -> None:
-        """Nothing is left to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,6 +1,6 @@
-"""The gradients of a model by name through Horovod's API for PyTorch, which Paceline has as well: the same calls.
+"""Reduces a model's gradients by name through Horovod's API for PyTorch, with the same calls for Horovod and Paceline.
 
-Horovod itself comes from an environment of its own, where Paceline need not be installed.
+Horovod itself runs in an environment of its own, where Paceline need not be installed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOROVOD = "horovod.torch"
 
 
 class ByName:
-    """All ranks by the RANK, WORLD_SIZE and MASTER_* variables, in what `options["module"]` names."""
+    """All ranks, connected through the RANK, WORLD_SIZE and MASTER_* variables, in the module `options["module"]`."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         torch.set_num_threads(1)
@@ -36,9 +36,11 @@ class ByName:
         self.about = f"{options['module']} with torch {torch.__version__}"
 
     def memory(self, size: int) -> Array:
+        """Return ordinary memory, uint8[size]."""
         return aligned(size)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
+        """Return the call that reduces all gradients once."""
         hvd, whole = self._hvd, torch.from_numpy(source)
         parts = torch.split(whole, [elements for _, elements in self._gradients])
         named = [(name, part) for (name, _), part in zip(self._gradients, parts, strict=True)]
@@ -50,17 +52,20 @@ class ByName:
         return step
 
     def barrier(self) -> None:
+        """Wait until every rank has entered."""
         self._hvd.barrier()
 
     def algorithm(self) -> str:
+        """Return "default", because the systems do not report it."""
         return "default"
 
     def close(self) -> None:
+        """Leave the job."""
         self._hvd.shutdown()
 
 
 def _meet_as_horovod_does(rank: int, size: int, timeout: float) -> None:
-    """What horovodrun does for ranks on this machine, without its ssh and its search for interfaces."""
+    """Do what horovodrun does for ranks on this machine, without its ssh and its search for interfaces."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
@@ -79,7 +84,7 @@ def _meet_as_horovod_does(rank: int, size: int, timeout: float) -> None:
 
 
 def _wait_for(address: str, port: int, deadline: float) -> None:
-    """Until rank 0 listens: Horovod itself does not try again."""
+    """Wait until rank 0 listens, because Horovod itself does not try again."""
     while True:
         try:
             socket.create_connection((address, port), 1).close()

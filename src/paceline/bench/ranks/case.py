@@ -1,4 +1,4 @@
-"""One collective at one size on one rank: its buffers, its input, and what must come out."""
+"""One collective at one size on one rank: its buffers, its input, and the expected result."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .pattern import Array
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
 ALIGNMENT = 64
+"""Bytes to which buffers are aligned."""
 
 
 class Piece(NamedTuple):
-    """A contiguous part of a buffer: what `contributors` have as their part number `part`, combined."""
+    """A contiguous part of a buffer: part number `part` of the data of each of the `contributors`, combined."""
 
     contributors: list[int]
     part: int
@@ -26,7 +27,10 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """`elements` is nccl-tests' S in elements: the larger of a rank's two buffers, divisible where it is divided."""
+    """A collective on `elements` elements, which is S of nccl-tests.
+
+    S is the larger of a rank's two buffers; it is divisible by the ranks if the collective divides it.
+    """
 
     collective: str
     dtype: str
@@ -37,7 +41,7 @@ class Case:
     ranks: int
 
     def source(self) -> list[Piece]:
-        """What this rank puts in."""
+        """Return the pieces of this rank's input."""
         block = self.elements // self.ranks
         if self.collective == "barrier":
             return []
@@ -48,7 +52,7 @@ class Case:
         return [Piece([self.rank], 0, self.elements)]
 
     def target(self) -> list[Piece]:
-        """What must come out on this rank; nothing where the collective promises nothing."""
+        """Return the pieces of this rank's expected result; empty if the collective promises nothing here."""
         everybody, me, block = list(range(self.ranks)), self.rank, self.elements // self.ranks
         pieces = {
             "all_reduce": [Piece(everybody, 0, self.elements)],
@@ -63,7 +67,7 @@ class Case:
         return pieces[self.collective]
 
     def content(self, piece: Piece, seed: int) -> Array:
-        """One period of what `piece` holds, in the dtype's storage."""
+        """Return one period of the data in `piece`, in the dtype's storage."""
         op = self.op if self.collective in REDUCING else "sum"
         values = [
             pattern.contribution(rank, self.ranks, self.dtype, op, seed + 11 * piece.part)
@@ -73,9 +77,9 @@ class Case:
 
 
 class Buffers:
-    """The source and the target of a case on this rank; they are one array where the call works in place.
+    """The source and the target of a case on this rank; they are one array if the call works in place.
 
-    Both are NumPy arrays of the dtype's storage in what `memory` gives: uint8[size], aligned to 64 bytes.
+    Both are NumPy arrays of the dtype's storage in memory from `memory`: uint8[size], aligned to 64 bytes.
     """
 
     def __init__(self, case: Case, memory: Callable[[int], Array]) -> None:
@@ -84,7 +88,7 @@ class Buffers:
         self.target = self.source if case.collective in IN_PLACE else _room(case.target(), case.dtype, memory)
 
     def load(self, seed: int) -> None:
-        """Writes the input, and into a separate target what can't be right."""
+        """Write the input, and wrong data into a separate target."""
         self.target.view(np.uint8)[:] = 0xA5
         begin = 0
         for piece in self.case.source():
@@ -92,7 +96,9 @@ class Buffers:
             begin += piece.elements
 
     def count_wrong(self, seed: int) -> int:
-        """Elements of the target that differ from what `load(seed)` on all ranks must give."""
+        """Return the number of elements of the target that differ from the result that `load(seed)` on all ranks
+        implies.
+        """
         begin, wrong = 0, 0
         for piece in self.case.target():
             part = self.target[begin : begin + piece.elements]
@@ -101,13 +107,13 @@ class Buffers:
         return wrong
 
     def clear(self) -> None:
-        """Zeros: a fixed point of every op, so that repeated calls in place neither overflow nor slow down."""
+        """Fill both with zeros, a fixed point of every op, so that repeated calls neither overflow nor slow down."""
         self.source[:] = 0
         self.target[:] = 0
 
 
 def aligned(size: int) -> Array:
-    """Uninitialised bytes, uint8[size], aligned to `ALIGNMENT`."""
+    """Return uninitialised bytes, uint8[size], aligned to `ALIGNMENT`."""
     raw = np.empty(size + ALIGNMENT, dtype=np.uint8)
     begin = -raw.ctypes.data % ALIGNMENT
     return raw[begin : begin + size]

@@ -1,4 +1,4 @@
-"""An input worker: makes a batch whenever it is asked for one, as a data loader's process does."""
+"""An input worker, which makes a batch on request, as a data loader's process does."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import subprocess
 import sys
 from types import TracebackType
 
-from .load import Load
+from .load import ComputeLoad
 
 
 class InputWorker:
-    """A process of its own that makes batches, one at a time. A context manager; idle, it uses no CPU."""
+    """A process of its own that makes batches, one at a time. It is a context manager, and uses no CPU while idle."""
 
     def __init__(self, units: int) -> None:
-        """units: of `Load` that a batch takes."""
+        """Start the process. units: the work of a batch, in units of `ComputeLoad`."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import main; main({units})"],
             stdin=subprocess.PIPE,
@@ -26,23 +26,24 @@ class InputWorker:
 
     @property
     def pid(self) -> int:
+        """The pid of the process."""
         return self._process.pid
 
     def ask(self) -> None:
-        """Lets it begin the next batch. Raises ConnectionError if the process is gone."""
+        """Let it start the next batch. Raises ConnectionError if the process is gone."""
         assert self._process.stdin is not None
         self._process.stdin.write(b".")
         self._asked = True
 
     def wait(self) -> None:
-        """Until the batch asked for last is there, if there is one. Raises ConnectionError if the process is gone."""
+        """Wait for the batch that was asked for last, if any. Raises ConnectionError if the process is gone."""
         assert self._process.stdout is not None
         if self._asked and not self._process.stdout.read(1):
             raise ConnectionError(f"the input worker with pid {self._process.pid} is gone")
         self._asked = False
 
     def close(self) -> None:
-        """Ends the process."""
+        """End the process."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.kill()
@@ -59,8 +60,8 @@ class InputWorker:
 
 
 def main(units: int) -> None:
-    """Serves until standard input ends."""
-    load = Load()
+    """Make batches until standard input ends."""
+    load = ComputeLoad()
     while sys.stdin.buffer.raw.read(1):  # type: ignore[union-attr]
         load.work(units)
         sys.stdout.buffer.write(b".")

@@ -1,4 +1,4 @@
-"""Work for a CPU that computes: small matrix products, which stay in its first caches."""
+"""CPU work of a fixed amount: small matrix products, which stay in the first caches."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from itertools import repeat
 import numpy as np
 
 _EDGE = 96
+"""Rows and columns of the matrices."""
 _CALIBRATION_SECONDS = 0.2
+"""Seconds of work from which the time of a unit is measured."""
 
 
-class Load:
-    """Does units of work, all alike, some tens of microseconds each, without the GIL."""
+class ComputeLoad:
+    """Does equal units of work, some tens of microseconds each, without the GIL."""
 
     def __init__(self) -> None:
         self._a, self._b, self._c = (np.ones((_EDGE, _EDGE), np.float32) for _ in range(3))
 
     def work(self, units: int) -> None:
+        """Do this number of units of work."""
         a, b, c = self._a, self._b, self._c
         for _ in repeat(None, units):
             np.matmul(a, b, out=c)
 
     def seconds_per_unit(self) -> float:
-        """What a unit takes here and now."""
+        """Measure and return the seconds that a unit takes here and now."""
         self.work(100)
         done, begin = 0, time.perf_counter()
         while (elapsed := time.perf_counter() - begin) < _CALIBRATION_SECONDS:

@@ -1,4 +1,4 @@
-"""MPI through mpi4py: the raw calls on NumPy buffers, whichever MPI library the launcher's environment selects."""
+"""MPI through mpi4py: raw calls on NumPy buffers, with the MPI library that the launcher's environment selects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Mpi:
     """The world communicator, started with MPI_THREAD_MULTIPLE."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
-        # With MPI_THREAD_SINGLE, MPICH stalls where ranks outnumber cores.
+        # With MPI_THREAD_SINGLE, MPICH stalls if ranks outnumber cores.
         importlib.import_module("mpi4py").rc.thread_level = "multiple"
-        # Not an import statement: importing mpi4py.MPI initialises MPI.
+        # This is not an import statement because importing mpi4py.MPI initialises MPI.
         self._mpi: Any = importlib.import_module("mpi4py.MPI")
         self._world = self._mpi.COMM_WORLD
         self._algorithm = options.get("algorithm", "default")
@@ -38,6 +38,7 @@ class Mpi:
     memory = staticmethod(aligned)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
+        """Return the call that runs the case once. Raises Unsupported."""
         mpi, world, root = self._mpi, self._world, case.root
         dtype = getattr(mpi, DTYPES.get(case.dtype, ""), mpi.DATATYPE_NULL)
         if dtype == mpi.DATATYPE_NULL:
@@ -64,10 +65,13 @@ class Mpi:
         return calls[case.collective]
 
     def barrier(self) -> None:
+        """Wait until every rank has entered."""
         self._world.Barrier()
 
     def algorithm(self) -> str:
+        """Return the setting that the options name."""
         return self._algorithm
 
     def close(self) -> None:
+        """Finalize MPI."""
         self._mpi.Finalize()

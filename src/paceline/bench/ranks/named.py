@@ -1,7 +1,7 @@
-"""A rank whose backward pass hands in the gradients of a real model by name, while input workers load its cores.
+"""A rank whose backward pass submits the gradients of a real model by name, while input workers load its cores.
 
-The computation is work for the CPU of a fixed amount, the same in every step and on every rank; the gradients have the
-model's sizes. What happens to them is the way to be measured: a policy of coordination, or one of two references.
+The computation is a fixed amount of CPU work, the same in every step and on every rank; the gradients have the model's
+sizes. The method under test says what happens to them: a policy of coordination, or one of two references.
 """
 
 from __future__ import annotations
@@ -24,43 +24,52 @@ from paceline.order import Collective, order, parallel, scheme
 from paceline.runtime.process import runtime
 
 from .input_worker import InputWorker
-from .load import Load
+from .load import ComputeLoad
 from .pattern import Array
 from .wire import Message
 
 ALONE, KNOWN = _REFERENCES = "alone", "known"
 _FORWARD_SHARE = 1 / 3
+"""The share of a step's work that the forward pass takes."""
 _NEIGHBOURS = 3
-"""How far apart two gradients may be that a scheduler's threads hand in in the other order."""
+"""The distance in the order up to which two gradients may be submitted in reverse, as by a scheduler's threads."""
 
 
-class Way(Protocol):
-    """What happens to gradients: each is given once per step, in any order; `finish` returns when all are summed."""
+class Method(Protocol):
+    """What happens to the gradients: each is submitted once per step, in any order."""
 
-    def give(self, index: int) -> None: ...
-    def finish(self) -> None: ...
-    def figures(self) -> Message: ...
-    def close(self) -> None: ...
+    def submit(self, index: int) -> None:
+        """Submit a gradient of this step."""
+
+    def finish(self) -> None:
+        """Wait until all gradients of this step are summed."""
+
+    def figures(self) -> Message:
+        """Return what the method measured since the last call."""
+
+    def close(self) -> None:
+        """Release what the method holds."""
 
 
 class Alone:
-    """Nothing is exchanged."""
+    """A reference that exchanges nothing."""
 
-    def give(self, index: int) -> None:
-        pass
+    def submit(self, index: int) -> None:
+        """Do nothing."""
 
     def finish(self) -> None:
-        pass
+        """Do nothing."""
 
     def figures(self) -> Message:
+        """Return no figures."""
         return {}
 
     def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class Known:
-    """Everybody knows the order: when the last gradient is there, they go in full buffers, nothing is agreed on."""
+    """A reference in which all ranks know the order: once the last gradient is ready, all go in full buffers."""
 
     def __init__(self, group: Group, gradients: Sequence[Array], fusion_bytes: int) -> None:
         self._group = group
@@ -75,10 +84,11 @@ class Known:
         largest = max(sum(gradient.size for gradient in buffer) for buffer in self._buffers)
         self._memory = paceline.empty(largest, np.float32)
 
-    def give(self, index: int) -> None:
-        pass
+    def submit(self, index: int) -> None:
+        """Do nothing until all gradients are ready."""
 
     def finish(self) -> None:
+        """Reduce all gradients, buffer by buffer."""
         for buffer in self._buffers:
             end = 0
             for gradient in buffer:
@@ -91,10 +101,11 @@ class Known:
                 gradient[:] = self._memory[begin:end]
 
     def figures(self) -> Message:
+        """Return no figures."""
         return {}
 
     def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 class Negotiated:
@@ -105,21 +116,26 @@ class Negotiated:
         self._names = names
         number = _engine.DTYPES["float32"]
         self._spans = [Span(gradient.ctypes.data, gradient.size, number) for gradient in gradients]
-        self._under_way: list[Any] = []
+        self._in_flight: list[Any] = []
         self._before = self._coordinator.counters()
         if options.policy == "graph":
             self._coordinator.set_order(_buffers(names, gradients, options.fusion_bytes))
 
-    def give(self, index: int) -> None:
-        self._under_way.append(self._coordinator.all_reduce(self._names[index], self._spans[index]))
+    def submit(self, index: int) -> None:
+        """Submit the gradient as a named request."""
+        self._in_flight.append(self._coordinator.all_reduce(self._names[index], self._spans[index]))
 
     def finish(self) -> None:
-        for request in self._under_way:
+        """Wait for all requests of this step."""
+        for request in self._in_flight:
             request.wait()
-        self._under_way.clear()
+        self._in_flight.clear()
 
     def figures(self) -> Message:
-        """Since the last time: what the coordination used, and when requests of the last step were ready and issued."""
+        """Return what coordination used since the last call, and when the last step's requests were ready and issued.
+
+        Times are in ns; those of requests are CLOCK_MONOTONIC.
+        """
         before, now = self._before, self._coordinator.counters()
         self._before = now
         recent = self._coordinator.records()[-len(self._names) :]
@@ -131,56 +147,60 @@ class Negotiated:
         }
 
     def answers(self, count: int) -> list[tuple[int, int]]:
-        """The last requests of this rank: when each was handed in here and when it was issued here."""
+        """Return when each of this rank's last `count` requests was submitted and issued, CLOCK_MONOTONIC in ns."""
         return [(record.submitted_ns, record.negotiated_ns) for record in self._coordinator.records()[-count:]]
 
     def close(self) -> None:
+        """Close the coordinator."""
         self._coordinator.close()
 
 
 def _buffers(names: Sequence[str], gradients: Sequence[Array], fusion_bytes: int) -> Sequence[Sequence[str]]:
-    """No gradient needs another one; they come backwards."""
+    """Return the fusion buffers of gradients that do not depend on each other and come in reverse order."""
     backwards = zip(reversed(names), reversed(gradients), strict=True)
     graph = parallel(Collective(name, gradient.nbytes) for name, gradient in backwards)
     return scheme(graph, order(graph), fusion_bytes).buffers
 
 
 class Training:
-    """Steps of a training whose computation is known. Coordination exists only while steps are made: some policies
-    poll, and ranks that are not measured must be idle."""
+    """Steps of a training with a known amount of computation.
+
+    Coordination exists only while steps are made, because some policies poll and ranks that are not measured must be
+    idle.
+    """
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         self._group = group = paceline.init(timeout=timeout)
         self.rank, self.size = group.rank, group.size
-        self.about = f"{options['way']} {options['model']}"
+        self.about = f"{options['method']} {options['model']}"
         self._options = options
         gradients = json.loads(options["gradients"])
         self._names = [name for name, _ in gradients]
         self._gradients = [np.zeros(elements, np.float32) for _, elements in gradients]
         self._units, self._input_units = int(options["units"]), int(options["input_units"])
-        self._load = Load()
+        self._load = ComputeLoad()
         self._random = random.Random(self.rank)
         self._step_number = 0
 
     def do_train(self, warm_up: int, steps: int) -> Message:
-        """Some steps that aren't timed and `steps` that are: wall seconds and what the way has to tell of them."""
+        """Make `warm_up` untimed steps and `steps` timed ones; return wall and CPU seconds and the method's figures."""
         with ExitStack() as stack:
             worker = stack.enter_context(InputWorker(self._input_units))
             partition = runtime().partition
             if partition is not None and partition.parts.input:
                 os.sched_setaffinity(worker.pid, partition.parts.input)
-            way = self._way()
-            stack.callback(way.close)
-            wrong = sum(self._step(way, worker) for _ in range(warm_up))
-            way.figures()
+            method = self._method()
+            stack.callback(method.close)
+            wrong = sum(self._step(method, worker) for _ in range(warm_up))
+            method.figures()
             self._group.barrier()
             cpu, begin = time.process_time(), time.perf_counter()
             exposed = 0.0
             for _ in range(steps):
-                wrong += self._step(way, worker)
+                wrong += self._step(method, worker)
                 exposed += self._exposed
             seconds = time.perf_counter() - begin
-            figures = way.figures()
+            figures = method.figures()
             worker.wait()
             return {
                 "seconds": seconds,
@@ -191,36 +211,36 @@ class Training:
             }
 
     def do_answer(self, count: int) -> Message:
-        """One small tensor after the other, each waited for, and nothing else: when it was handed in and issued."""
-        if self._options["way"] in _REFERENCES:
+        """Submit one small tensor after the other and wait for each; return when each was submitted and issued."""
+        if self._options["method"] in _REFERENCES:
             return {}
-        way = Negotiated(self._group, [np.zeros(1, np.float32)], ["one"], self._wish())
+        method = Negotiated(self._group, [np.zeros(1, np.float32)], ["one"], self._coordination())
         try:
             for _ in range(count):
-                way.give(0)
-                way.finish()
-            return {"answers": way.answers(count)}
+                method.submit(0)
+                method.finish()
+            return {"answers": method.answers(count)}
         finally:
-            way.close()
+            method.close()
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the group."""
         self._group.close()
 
-    def _way(self) -> Way:
-        name, fusion_bytes = self._options["way"], int(self._options["fusion_bytes"])
+    def _method(self) -> Method:
+        name, fusion_bytes = self._options["method"], int(self._options["fusion_bytes"])
         if name == ALONE:
             return Alone()
         if name == KNOWN:
             return Known(self._group, self._gradients, fusion_bytes)
-        return Negotiated(self._group, self._gradients, self._names, self._wish())
+        return Negotiated(self._group, self._gradients, self._names, self._coordination())
 
-    def _wish(self) -> Options:
-        name, fusion_bytes = self._options["way"], int(self._options["fusion_bytes"])
+    def _coordination(self) -> Options:
+        name, fusion_bytes = self._options["method"], int(self._options["fusion_bytes"])
         return Options(policy=name, wait=self._options["wait"], fusion_bytes=fusion_bytes)
 
-    def _step(self, way: Way, worker: InputWorker) -> int:
-        """Elements that are wrong at the ends of the gradients."""
+    def _step(self, method: Method, worker: InputWorker) -> int:
+        """Make one step, and return the number of wrong elements at the ends and in the middle of the gradients."""
         worker.wait()
         worker.ask()
         self._step_number += 1
@@ -233,16 +253,16 @@ class Training:
             self._load.work(due - done)
             done = due
             self._gradients[index].fill(value)
-            way.give(index)
+            method.submit(index)
         begin = time.perf_counter()
-        way.finish()
+        method.finish()
         self._exposed = time.perf_counter() - begin
-        if isinstance(way, Alone):
+        if isinstance(method, Alone):
             return 0
         expected = float(self.size * (self._step_number % 8) + self.size * (self.size - 1) // 2)
         ends = (gradient[at] for gradient in self._gradients for at in (0, gradient.size // 2, -1))
         return sum(float(found) != expected for found in ends)
 
     def _order(self) -> list[int]:
-        """Backwards, but for neighbours that change places: on each rank, in each step, others."""
+        """Return the reverse order, except that some neighbours change places: others on each rank and in each step."""
         return sorted(range(len(self._gradients)), key=lambda i: -i + self._random.uniform(0, _NEIGHBOURS))

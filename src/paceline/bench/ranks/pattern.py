@@ -12,19 +12,19 @@ Array = NDArray[Any]
 DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
 OPS = ("sum", "product", "min", "max")
 
-# A prime period: no block of any chunking starts where another one does, so misplaced data can't look right.
+# The period in elements is prime, so blocks of any chunking start at different places and misplaced data looks wrong.
 PERIOD = 8191
 
 _LARGEST_EXACT = {"float16": 2048, "bfloat16": 256, "int8": 127, "uint8": 255}
 
 
 def storage(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype that holds `dtype`; bfloat16, which NumPy lacks, is held as its 16 bits."""
+    """Return the NumPy dtype that holds `dtype`; bfloat16, which NumPy lacks, is held as its 16 bits."""
     return np.dtype("uint16" if dtype == "bfloat16" else dtype)
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """Small integers as `dtype`, in its storage."""
+    """Return small integers as `dtype`, in its storage."""
     if dtype == "bfloat16":
         bits = values.astype(np.float32).view(np.uint32) >> np.uint32(16)
         return bits.astype(np.uint16)
@@ -32,10 +32,10 @@ def encode(values: Array, dtype: str) -> Array:
 
 
 def contribution(source: int, ranks: int, dtype: str, op: str, seed: int) -> Array:
-    """One period (int64[PERIOD]) of what `source` puts in; any number may stand for a source.
+    """Return one period (int64[PERIOD]) of the input of `source`; any number may stand for a source.
 
-    A product is 1 or 2 at each place, whatever the number of ranks; other values are below the dtype's exact limit
-    divided by the ranks.
+    For products each value is 1 or 2 and at most one rank has a 2 in a place; other values are below the dtype's exact
+    limit divided by the ranks.
     """
     index = np.arange(PERIOD, dtype=np.int64)
     if op == "product":
@@ -45,21 +45,21 @@ def contribution(source: int, ranks: int, dtype: str, op: str, seed: int) -> Arr
 
 
 def combine(contributions: list[Array], op: str) -> Array:
-    """What the ranks' contributions come to under `op`."""
+    """Return the result of `op` over the contributions."""
     functions = {"sum": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum}
     result: Array = functions[op].reduce(contributions)
     return result
 
 
 def fill(buffer: Array, period: Array) -> None:
-    """Repeats `period` over `buffer`."""
+    """Repeat `period` over `buffer`."""
     whole = len(buffer) // PERIOD * PERIOD
     buffer[:whole].reshape(-1, PERIOD)[:] = period
     buffer[whole:] = period[: len(buffer) - whole]
 
 
 def count_wrong(buffer: Array, period: Array) -> int:
-    """How many elements of `buffer` differ from the repeated `period`."""
+    """Return the number of elements of `buffer` that differ from the repeated `period`."""
     whole = len(buffer) // PERIOD * PERIOD
     wrong = np.count_nonzero(buffer[:whole].reshape(-1, PERIOD) != period)
     return int(wrong) + int(np.count_nonzero(buffer[whole:] != period[: len(buffer) - whole]))

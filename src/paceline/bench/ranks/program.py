@@ -1,6 +1,6 @@
-"""A measured rank: connects to the command, then does what it is told until it is told to stop.
+"""A measured rank, which connects to the command and carries out its orders until it is ordered to stop.
 
-Between two orders it is blocked reading a socket, outside the measured system, and uses no CPU.
+Between two orders it waits on a socket, outside the measured system, and uses no CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .wire import Closed, Lines, Message
 
 
 class Rank:
-    """Answers each order with one message: what was asked for, `unsupported`, or `error`."""
+    """Answers each order with one message: the result, `unsupported`, or `error`."""
 
     def __init__(self) -> None:
         self._adapter: Adapter | None = None
@@ -31,7 +31,7 @@ class Rank:
         self._call: Call | None = None
 
     def answer(self, order: Message) -> Message:
-        """Carries out one order; ``order["do"]`` names the method, here or, for orders of its own, in the adapter."""
+        """Carry out one order. `order["do"]` names the method, of this class or of the adapter."""
         try:
             name = f"do_{order.pop('do')}"
             method = getattr(self, name, None) or getattr(self._adapter, name)
@@ -44,7 +44,7 @@ class Rank:
         return reply
 
     def do_start(self, adapter: str, options: dict[str, str], timeout: float) -> Message:
-        """Imports the system and forms the process group."""
+        """Import the system and form the process group."""
         module, _, name = adapter.partition(":")
         if module.startswith("."):
             found = importlib.import_module(module, __package__)
@@ -56,7 +56,7 @@ class Rank:
         return {"rank": system.rank, "size": system.size, "host": os.uname().nodename, "about": system.about}
 
     def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int) -> Message:
-        """Allocates the buffers of one case; the previous case's are dropped first."""
+        """Allocate the buffers of one case; those of the previous case are freed first."""
         self._call = self._buffers = None
         assert self._adapter is not None
         case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size)
@@ -65,7 +65,10 @@ class Rank:
         return {}
 
     def do_verify(self, seeds: list[int]) -> Message:
-        """Runs the case once per seed on known data; leaves zeros for the timing."""
+        """Run the case once per seed on known data, and return the number of wrong elements.
+
+        The buffers are zero afterwards, for the timing.
+        """
         assert self._adapter is not None and self._buffers is not None and self._call is not None
         wrong = 0
         for seed in seeds:
@@ -77,9 +80,9 @@ class Rank:
         return {"wrong": wrong, "algorithm": algorithm}
 
     def do_burst(self, calls: int) -> Message:
-        """Times `calls` calls: wall seconds and this process's CPU seconds, both for all of them.
+        """Time `calls` calls, and return wall seconds and this process's CPU seconds for all of them.
 
-        "calls" are all that were made, with those before the clock: one, and a tenth of the others.
+        "calls" counts all calls made, with the untimed ones: one, and a tenth of the others.
         """
         assert self._adapter is not None and self._call is not None
         call, before = self._call, 1 + calls // 10
@@ -94,14 +97,14 @@ class Rank:
         return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu, "calls": before + calls}
 
     def do_pin(self, cpus: list[int]) -> Message:
-        """Binds every thread of rank r to the CPU `cpus[r]`."""
+        """Bind every thread of rank r to the CPU `cpus[r]`."""
         assert self._adapter is not None
         for thread in Path("/proc/self/task").iterdir():
             os.sched_setaffinity(int(thread.name), {cpus[self._adapter.rank]})
         return {}
 
     def do_meet(self, late: int, seconds: float) -> Message:
-        """One call, which the rank `late` begins so much later: wall and CPU seconds that it took this process."""
+        """Make one call, which the rank `late` starts `seconds` later; return its wall and CPU seconds here."""
         assert self._adapter is not None and self._call is not None
         if self._adapter.rank == late:
             time.sleep(seconds)
@@ -110,7 +113,7 @@ class Rank:
         return {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
 
     def do_stop(self) -> Message:
-        """Leaves the process group; the process ends after this answer."""
+        """Leave the process group; the process ends after this answer."""
         self._call = self._buffers = None
         if self._adapter is not None:
             self._adapter.close()
@@ -119,16 +122,16 @@ class Rank:
 
 
 def _exit_with(connection: socket.socket) -> None:
-    """Ends this process, even one stuck inside a collective, as soon as the command is gone."""
+    """End this process as soon as the command is gone, even if it is stuck in a collective."""
     poller = select.poll()
     poller.register(connection, select.POLLRDHUP)
     poller.poll()
-    segments.remove(segments.mapped([os.getpid()]))  # of this job alone, which ends
+    segments.remove(segments.mapped([os.getpid()]))  # these belong to this job, which ends
     os._exit(1)
 
 
 def main(address: str) -> None:
-    """Serves the command that listens at the Unix socket `address`."""
+    """Serve the command that listens at the Unix socket `address`."""
     connection = wire.connect(address)
     threading.Thread(target=_exit_with, args=(connection,), daemon=True).start()
     lines, rank, stopped = Lines(connection), Rank(), False

@@ -1,4 +1,4 @@
-"""Paceline's raw face: the calls that other frameworks stand on, on NumPy arrays, without torch."""
+"""Paceline's raw calls, on which the framework integrations are built, on NumPy arrays and without torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .ring import last_algorithm
 
 
 def memory(options: dict[str, str]) -> Callable[[int], Array]:
-    """Where Paceline's data lie: any memory, or its arena."""
+    """Return the allocator of Paceline's data: ordinary memory, or its arena. It takes a number of bytes."""
     return (lambda size: paceline.empty(size, np.uint8)) if options.get("buffer") == "arena" else aligned
 
 
 class Raw:
-    """The world group, met through the RANK, WORLD_SIZE and MASTER_* variables."""
+    """The world group, formed through the RANK, WORLD_SIZE and MASTER_* variables."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         self._group = group = paceline.init(timeout=timeout)
@@ -29,6 +29,7 @@ class Raw:
         self.memory = memory(options)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
+        """Return the call that runs the case once. Raises Unsupported, for bfloat16 for example, which NumPy lacks."""
         if case.dtype == "bfloat16":
             raise Unsupported("NumPy has no bfloat16; measure it with --paths torch")
         group, op, root = self._group, case.op, case.root
@@ -51,14 +52,17 @@ class Raw:
             "sendrecv": sendrecv,
         }
         if case.collective not in calls:
-            raise Unsupported(f"the raw face has no {case.collective}")
+            raise Unsupported(f"the raw interface has no {case.collective}")
         return calls[case.collective]
 
     def barrier(self) -> None:
+        """Wait until every rank has entered."""
         self._group.barrier()
 
     def algorithm(self) -> str:
+        """Return the algorithm of the last call."""
         return last_algorithm()
 
     def close(self) -> None:
+        """Leave the group."""
         self._group.close()

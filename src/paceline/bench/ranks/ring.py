@@ -1,4 +1,4 @@
-"""Paceline's event ring, asked how the last operation was done."""
+"""Reads from Paceline's event ring how the last operation was carried out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from paceline.trace.event import events
 
 
 def last_algorithm() -> str:
-    """The algorithm of this process's newest finished operation; "default" if none."""
+    """Return the algorithm of this process's newest finished operation, "default" if there is none."""
     done = [event for event in events(runtime().events()) if event.end_ns]
     if not done:
         return "default"

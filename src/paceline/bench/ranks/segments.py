@@ -1,4 +1,4 @@
-"""Shared memory that MPIs give a name in /dev/shm, and leave there when they are ended by force."""
+"""Shared memory to which MPIs give a name in /dev/shm, and which they leave there if they are killed."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NamedTuple
 
 FOLDER = Path("/dev/shm")
 NAMES = ("mpich_shm_", "sm_segment.", "Intel_MPI_")
-"""How the files of MPICH, Open MPI and Intel MPI begin."""
+"""The prefixes of the files of MPICH, Open MPI and Intel MPI."""
 
 
 class Segment(NamedTuple):
-    """A file, and which of those that had this name."""
+    """A file, identified by its inode among those that had this name."""
 
     path: Path
     inode: int
 
 
 def mapped(pids: Iterable[int]) -> set[Segment]:
-    """The segments that these processes have mapped now and that still have a name; processes that are gone have none.
+    """Return the segments that these processes have mapped now and that still have a name.
 
-    Only who made a segment, or was given its name by who did, maps it.
+    Only a process that made a segment, or got its name from that process, maps it. Processes that have ended have none.
     """
     found = set()
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
-        except OSError:  # gone, or another user's
+        except OSError:  # the process has ended or belongs to another user
             continue
         for line in lines:
             fields = line.split(maxsplit=5)
@@ -39,7 +39,7 @@ def mapped(pids: Iterable[int]) -> set[Segment]:
 
 
 def remove(segments: Iterable[Segment]) -> None:
-    """Take their names away; what processes have mapped they keep."""
+    """Remove the names of these segments; processes keep what they have mapped."""
     for path, inode in segments:
         with suppress(OSError):
             if path.stat().st_ino == inode:
@@ -47,17 +47,17 @@ def remove(segments: Iterable[Segment]) -> None:
 
 
 class Segments:
-    """Those that one job's processes were seen to map."""
+    """The segments that one job's processes were seen to map."""
 
     def __init__(self) -> None:
         self._seen: set[Segment] = set()
 
     def note(self, pids: Iterable[int]) -> None:
-        """Look at what these processes of the job have mapped."""
+        """Record what these processes of the job have mapped."""
         self._seen |= mapped(pids)
 
     def remove(self) -> None:
-        """The job's processes have ended: remove what nobody has mapped any more."""
+        """Remove the segments that no process maps any more; called after the job's processes have ended."""
         left = {segment for segment in self._seen if segment.path.exists()}
         self._seen.clear()
         if left:

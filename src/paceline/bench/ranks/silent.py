@@ -1,4 +1,4 @@
-"""A process group that does nothing: what DDP itself costs, without communication."""
+"""A process group that does nothing, to measure what DDP costs without communication."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ _work_from_future: Any = getattr(c10d, "_create_work_from_future")  # noqa: B009
 
 
 class SilentProcessGroup(_Base):  # type: ignore[misc]
-    """Every collective returns at once, done; each rank keeps what it has, as if all others had the same."""
+    """Every collective is done at once; each rank keeps its own data, as if all others had the same."""
 
     def getBackendName(self) -> str:
+        """Return the name that torch shows."""
         return "silent"
 
     def allreduce(self, tensors: list[Tensor], options: Any = None) -> Any:
+        """Leave the tensors unchanged."""
         return _done(tensors)
 
     def broadcast(self, tensors: list[Tensor], options: Any = None) -> Any:
+        """Leave the tensors unchanged."""
         return _done(tensors)
 
     def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], options: Any = None) -> Any:
+        """Copy each input into all of its outputs."""
         for received, sent in zip(outputs, inputs, strict=True):
             for output in received:
                 output.copy_(sent)

@@ -1,4 +1,4 @@
-"""Anything that torch.distributed offers: Paceline's and Gloo's backends are called in exactly the same way."""
+"""Measures backends of torch.distributed: Paceline's and Gloo's are called in exactly the same way."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPS = {
 
 
 class TorchDistributed:
-    """The default process group of `backend`, met through the RANK, WORLD_SIZE and MASTER_* variables."""
+    """The default process group of `backend`, formed through the RANK, WORLD_SIZE and MASTER_* variables."""
 
     def __init__(self, backend: str, timeout: float) -> None:
         torch.set_num_threads(1)
@@ -32,9 +32,11 @@ class TorchDistributed:
         self.about = f"{backend} through torch {torch.__version__}"
 
     def memory(self, size: int) -> Array:
+        """Return ordinary memory, uint8[size]."""
         return aligned(size)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
+        """Return the call that runs the case once. Raises Unsupported."""
         a, b = _tensor(source, case.dtype), _tensor(target, case.dtype)
         op, root = OPS[case.op], case.root
         following, previous = (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
@@ -60,12 +62,15 @@ class TorchDistributed:
         return calls[case.collective]
 
     def barrier(self) -> None:
+        """Wait until every rank has entered."""
         dist.barrier()
 
     def algorithm(self) -> str:
+        """Return "default", because the backend does not report it."""
         return "default"
 
     def close(self) -> None:
+        """Leave the process group."""
         dist.destroy_process_group()
 
 
@@ -87,15 +92,17 @@ class PacelineTorch(TorchDistributed):
         self._last_algorithm: Callable[[], str] = ring.last_algorithm
 
     def memory(self, size: int) -> Array:
+        """Return memory of the kind that the options name, uint8[size]."""
         memory: Array = self._memory(size)
         return memory
 
     def algorithm(self) -> str:
+        """Return the algorithm of the last call."""
         return self._last_algorithm()
 
 
 def _tensor(array: Array, dtype: str) -> Any:
-    # torch can't take uint16 apart from bfloat16's bits everywhere; int16 has the same bits.
+    # Not every torch version accepts uint16, so the bits of bfloat16 are passed as int16.
     if dtype == "bfloat16":
         return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
     return torch.from_numpy(array)

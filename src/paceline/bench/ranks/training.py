@@ -74,7 +74,7 @@ def _fsdp_paceline(module: nn.Module) -> nn.Module:
     return _sharded(module, dist.new_group(backend="paceline"))
 
 
-WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
+METHODS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "alone": _alone,
     "silent": _silent,
     "gloo": _gloo,
@@ -84,11 +84,13 @@ WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "fsdp_gloo": _fsdp_gloo,
     "fsdp_paceline": _fsdp_paceline,
 }
-"""How a module is trained: each makes of it what the training calls. A new way is a line here and in ddp/measure.py."""
+"""For each method the function that returns the module to train. A new method needs a line here and in
+ddp/measure.py.
+"""
 
 
 def network() -> nn.Module:
-    """A new ResNet-18, the same each time."""
+    """Return a new ResNet-18, the same each time."""
     torch.manual_seed(_SEED)
     return resnet(18, _CLASSES)
 
@@ -98,17 +100,17 @@ def _whole(tensor: Tensor) -> Tensor:
 
 
 class Training:
-    """One way to train. The default process group is Gloo's whatever the way: the ranks start each burst together."""
+    """One training method. The default process group is always Gloo's, so that the ranks start each burst together."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", timeout=timedelta(seconds=timeout))
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._way = options["way"]
-        self.about = f"{self._way} with torch {torch.__version__}"
-        self._module = WAYS[self._way](network())
+        self._method = options["method"]
+        self.about = f"{self._method} with torch {torch.__version__}"
+        self._module = METHODS[self._method](network())
         self._parameters = list(self._module.parameters())
-        fused = not isinstance(self._parameters[0], DTensor)  # torch has no fused SGD for shards
+        fused = not isinstance(self._parameters[0], DTensor)  # torch has no fused SGD for sharded parameters
         self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=fused)
         random = torch.Generator().manual_seed(100 + self.rank)
         batch, pixels = int(options["batch"]), int(options["pixels"])
@@ -116,11 +118,14 @@ class Training:
         self._labels = torch.randint(_CLASSES, (batch,), generator=random)
 
     def do_check(self) -> Message:
-        """Parameters whose gradient isn't the mean over the ranks or, where nothing is exchanged, this rank's share."""
+        """Return the number of parameters whose gradient is wrong, and the bytes of all gradients.
+
+        A gradient is right if it is the mean over the ranks or, if nothing is exchanged, this rank's share of it.
+        """
         local = self._gradients(network())
-        if self._way not in ("alone", "silent"):
+        if self._method not in ("alone", "silent"):
             dist.all_reduce(local)
-        if self._way != "alone":
+        if self._method != "alone":
             local /= self.size
         found = self._gradients(self._module)
         wrong, begin = 0, 0
@@ -132,7 +137,7 @@ class Training:
         return {"wrong": wrong, "bytes": 4 * begin}
 
     def do_train(self, steps: int) -> Message:
-        """One step that isn't timed and `steps` that are: wall and CPU seconds of this process."""
+        """Make one untimed step and `steps` timed ones; return wall and CPU seconds of this process."""
         self._step()
         dist.barrier()
         cpu, begin = time.process_time(), time.perf_counter()
@@ -141,7 +146,7 @@ class Training:
         return {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
 
     def close(self) -> None:
-        """Leaves the process group."""
+        """Leave the process group."""
         dist.destroy_process_group()
 
     def _step(self) -> None:

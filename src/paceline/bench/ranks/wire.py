@@ -1,4 +1,4 @@
-"""One JSON object per line over a Unix socket, between the command and its ranks."""
+"""Messages between the command and its ranks: one JSON object per line over a Unix socket."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ Message = dict[str, Any]
 
 
 class Closed(ConnectionError):
-    """The other side is gone."""
+    """The other side has closed the connection."""
 
 
 class Lines:
-    """A connected stream socket that carries messages; blocked in ``receive`` it uses no CPU."""
+    """A connected stream socket that carries messages. Waiting in `receive` uses no CPU."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self._pending = b""
 
     def fileno(self) -> int:
-        """The socket's descriptor, so that selectors accept this object."""
+        """Return the socket's descriptor, so that selectors accept this object."""
         return self.connection.fileno()
 
     def send(self, message: Message) -> None:
-        """Sends one message; raises ``Closed`` when nobody is there."""
+        """Send one message. Raises Closed if the other side is gone."""
         try:
             self.connection.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
             raise Closed(str(error)) from error
 
     def receive(self) -> Message:
-        """The next message; raises ``Closed`` at the end, ``TimeoutError`` after the socket's own timeout."""
+        """Return the next message. Raises Closed at the end, and TimeoutError after the socket's own timeout."""
         while b"\n" not in self._pending:
             try:
                 data = self.connection.recv(65536)
@@ -52,12 +52,12 @@ class Lines:
         return message
 
     def close(self) -> None:
-        """Closes the socket; the other side reads the end."""
+        """Close the socket; the other side then reads the end."""
         self.connection.close()
 
 
 def listen(address: str, connections: int) -> socket.socket:
-    """A Unix socket that listens at the file `address`, however long that path is."""
+    """Return a Unix socket that listens at the file `address`, however long that path is."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(address) as short:
         listener.bind(short)
@@ -66,7 +66,7 @@ def listen(address: str, connections: int) -> socket.socket:
 
 
 def connect(address: str) -> socket.socket:
-    """A Unix socket connected to the listener at the file `address`."""
+    """Return a Unix socket connected to the listener at the file `address`."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _short(address) as short:
         connection.connect(short)
@@ -75,7 +75,7 @@ def connect(address: str) -> socket.socket:
 
 @contextmanager
 def _short(address: str) -> Iterator[str]:
-    # The kernel takes 107 bytes at most; a temporary folder's path alone can be longer.
+    # The kernel takes at most 107 bytes, and the path of a temporary folder alone can be longer.
     path = Path(address)
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:

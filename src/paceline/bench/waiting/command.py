@@ -1,4 +1,4 @@
-"""`paceline bench waiting`: what waiting ranks cost others, and others them."""
+"""`paceline bench waiting` measures what waiting ranks cost other processes, and what those cost the ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.bench import collectives, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Interleaved, Work
 from paceline.bench.row import records, write_json
-from paceline.bench.run import Request, started
+from paceline.bench.run import BenchRequest, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
@@ -26,6 +26,7 @@ from paceline.cpu.budget import available
 from paceline.formats.terminal import show
 
 SIZES = (8, 1 << 20)
+"""Bytes of the all_reduce among computing processes."""
 
 
 def command(
@@ -41,14 +42,14 @@ def command(
     ] = 120.0,
     json_file: option.JSON = None,
 ) -> None:
-    """Measure what a waiting rank costs others, and what others cost the ranks.
+    """Measure what a waiting rank costs other processes, and what those cost the ranks.
 
-    First, with 2 ranks: one waits 100 ms in an all_reduce of 8 B for the other, bound to a CPU on which another process
-    adds small arrays. "loss" is the share of its throughput that this process loses, median over the rounds, against
-    right before and after; cpu(us) the CPU time of the waiting rank. Then all_reduce with RANKS ranks while processes
-    compute on the same CPUs, measured as `paceline bench all_reduce` does.
+    First, with 2 ranks, one waits 100 ms in an all_reduce of 8 B for the other, bound to a CPU on which another process
+    adds small arrays. "loss" is the share of its throughput that this process loses, median over the rounds, compared
+    with right before and after; cpu(us) is the CPU time of the waiting rank. Then all_reduce with RANKS ranks while
+    processes compute on the same CPUs, measured as `paceline bench all_reduce` does.
 
-    Exit code: 0, 1 when a result was wrong or a system failed, 2 when something that was asked for can't be measured.
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when a requested system cannot be measured.
     """
     out, err = Console(), Console(stderr=True)
     crowded = ranks + computing > available().cpus
@@ -74,13 +75,13 @@ def command(
 def _waits(
     chosen: Sequence[systems.System], rounds: int, timeout: float, complain: Callable[[str], None], status: Status
 ) -> list[Row]:
-    # How the ranks of a setting wait does not depend on the algorithm.
+    # A system's ranks wait in the same way with every setting of its algorithm.
     waiting = [system for system in chosen if not system.variant]
     first, *others = sorted(os.sched_getaffinity(0))
     cpus = (first, others[0] if others else first)
     with (
-        started(Request([measure.busy()], 1, timeout=timeout), os.environ, complain) as busy,
-        started(Request(waiting, 2, timeout=timeout), os.environ, complain) as sessions,
+        started(BenchRequest([measure.busy()], 1, timeout=timeout), os.environ, complain) as busy,
+        started(BenchRequest(waiting, 2, timeout=timeout), os.environ, complain) as sessions,
     ):
         if not busy:
             raise SessionFailed("the computing process did not start")
@@ -96,12 +97,12 @@ def _latencies(
 ) -> tuple[list[report.Row], bool]:
     ranks, computing, rounds = numbers
     rows: list[report.Row] = []
-    with started(Request(chosen, ranks, timeout=timeout), os.environ, complain) as sessions:
+    with started(BenchRequest(chosen, ranks, timeout=timeout), os.environ, complain) as sessions:
         interleaved = Interleaved(sessions, Effort(rounds=rounds), complain)
         interleaved.failed = len(sessions) < len(chosen)
-        with started(Request([measure.busy()], computing, timeout=timeout), os.environ, complain) as busy:
+        with started(BenchRequest([measure.busy()], computing, timeout=timeout), os.environ, complain) as busy:
             for session in busy:
-                session.tell(do="work", seconds=float("inf"))
+                session.send(do="work", seconds=float("inf"))
             for size in SIZES:
                 status.update(f"all_reduce {sizes.show(size)} among computing processes")
                 work = Work("all_reduce", "float32", "sum", sizes.elements(size, "float32", "all_reduce", ranks))
@@ -113,7 +114,7 @@ def _latencies(
 
 
 def table(rows: list[Row]) -> Table:
-    """One line per system."""
+    """Return a table with a row for each system."""
     words, titles = ("system", "path"), ("wait(ms)", "cpu(us)", "loss", "quartiles", "#wrong")
     result = report.columns(*words, *titles, left=words)
     for row in rows:

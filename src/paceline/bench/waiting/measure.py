@@ -13,7 +13,9 @@ from paceline.bench.session import Session
 from paceline.bench.systems import System
 
 WAIT_SECONDS = 0.1
+"""Seconds that the waiting rank waits."""
 _WORK_SECONDS = 0.09
+"""Seconds of computation whose rate is measured."""
 _WAITING, _LATE = 0, 1
 SMALL = Work("all_reduce", "float32", "sum", 2)
 
@@ -22,8 +24,9 @@ SMALL = Work("all_reduce", "float32", "sum", 2)
 class Row(row.Row):
     """What one system's waiting rank costs.
 
-    time_us: median of the call of the rank that waits; cpu_us: of its process's CPU time in it. loss_percent: median
-    over the rounds of the throughput that the computing process loses meanwhile, with its quartiles; below 0 it gained.
+    time_us: median time of the waiting rank's call. cpu_us: median CPU time of its process in that call. loss_percent:
+    median over the rounds of the throughput that the computing process loses meanwhile, with quartiles; a negative
+    value is a gain.
     """
 
     op: str
@@ -36,7 +39,7 @@ class Row(row.Row):
 
 @dataclass
 class Waited:
-    """What was seen of one system, one of each per round: seconds, CPU seconds, share of the throughput lost."""
+    """The measurements of one system, one of each per round: seconds, CPU seconds, share of the throughput lost."""
 
     session: Session
     algorithm: str
@@ -47,7 +50,7 @@ class Waited:
 
 
 def busy() -> System:
-    """Processes that compute."""
+    """Return processes that compute."""
     return System("busy", "numpy", ".busy:Busy")
 
 
@@ -58,9 +61,10 @@ def cost(
     rounds: int,
     progress: Callable[[str], None],
 ) -> list[Waited]:
-    """Rank 0 of each system in turn waits for rank 1 on the CPU `cpus[0]`, where `computing`'s only rank computes.
+    """Let rank 0 of each system in turn wait for rank 1 on the CPU `cpus[0]`, where the only rank of `computing`
+    computes.
 
-    Its throughput alone is measured right before and right after. Raises SessionFailed or Unsupported.
+    Its throughput without a waiting rank is measured right before and after. Raises SessionFailed or Unsupported.
     """
     computing.ask(do="pin", cpus=[cpus[0]])
     found = []
@@ -79,9 +83,9 @@ def cost(
 
 def _wait_once(one: Waited, computing: Session) -> None:
     before = _rate(computing)
-    one.session.tell(do="meet", late=_LATE, seconds=WAIT_SECONDS)
+    one.session.send(do="meet", late=_LATE, seconds=WAIT_SECONDS)
     during = _rate(computing)
-    reply = one.session.hear("meet")[_WAITING]
+    reply = one.session.receive("meet")[_WAITING]
     after = _rate(computing)
     one.times.append(reply["seconds"])
     one.cpu.append(reply["cpu_seconds"])
@@ -93,7 +97,7 @@ def _rate(computing: Session) -> float:
 
 
 def figures(one: Waited) -> Row:
-    """The figures of one system."""
+    """Return the row of one system."""
     system, seconds = one.session.system, median(one.times)
     size = SMALL.elements * pattern.storage(SMALL.dtype).itemsize
     speed = bandwidth.algorithm_bandwidth(size, seconds)

@@ -1,1 +1,1 @@
-"""The modules that scripts import from `horovod.common`: public names, at the places that Horovod has them."""
+"""The modules that scripts import from `horovod.common`: public names at the places where Horovod has them."""

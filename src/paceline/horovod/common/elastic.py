@@ -1,4 +1,4 @@
-"""State that survives a failure, where `horovod.common` has it."""
+"""Elastic state, at the place where `horovod.common` has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors that scripts for Horovod catch."""
+"""The errors that scripts written for Horovod catch."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = [
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """What HorovodVersionMismatchError says."""
-    return f"{name} is there in version {version}, and Horovod was built with version {installed_version}"
+    """Return the message of HorovodVersionMismatchError."""
+    return f"{name} is installed in version {version}, but Horovod was built with version {installed_version}"
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Never raised here, where nothing is built for one version of a framework."""
+    """Never raised here, because nothing is built for one version of a framework."""
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(get_version_mismatch_message(name, version, installed_version))

@@ -1,4 +1,4 @@
-"""Process sets, where `horovod.common` has them."""
+"""Process sets, at the place where `horovod.common` has them."""
 
 from __future__ import annotations
 

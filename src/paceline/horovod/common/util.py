@@ -1,4 +1,4 @@
-"""Small helpers that scripts take from `horovod.common.util`."""
+"""Small helpers that scripts import from `horovod.common.util`."""
 
 from __future__ import annotations
 
@@ -21,20 +21,23 @@ _RELEASE = re.compile(r"\s*v?(\d+(?:\.\d+)*)(?P<early>[._-]?(?:a|b|c|rc|alpha|be
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether this framework's API is there, and the framework itself."""
+    """Return whether both the framework and Paceline's API for it are installed."""
     ours = importlib.util.find_spec(f"paceline.horovod.{ext_base_name}")
     return ours is not None and importlib.util.find_spec(ext_base_name) is not None
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raises ImportError if the API `ext_name`, such as "horovod.torch", is not there. The rest means nothing here."""
+    """Raise ImportError if the API `ext_name`, such as "horovod.torch", is not available.
+
+    The other arguments are ignored.
+    """
     name = ext_name.removeprefix("horovod.")
     if not extension_available(name):
         raise ImportError(f"{ext_name} is not there: it needs {name}, and an API for it in Paceline")
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether this framework sees a GPU."""
+    """Return whether this framework sees a GPU."""
     if ext_base_name != "torch" or not extension_available("torch"):
         return False
     import torch
@@ -43,29 +46,33 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """False, like the others: Paceline has its own transports."""
+    """Return False: Paceline has its own transports."""
     return basics.mpi_built()
 
 
 def gloo_built(verbose: bool = False) -> bool:
+    """Return False: Paceline has its own transports."""
     return basics.gloo_built()
 
 
 def nccl_built(verbose: bool = False) -> bool:
+    """Return False: tensors on a GPU are staged through host memory."""
     return bool(basics.nccl_built())
 
 
 def ddl_built(verbose: bool = False) -> bool:
+    """Return False: Paceline has its own transports."""
     return basics.ddl_built()
 
 
 def ccl_built(verbose: bool = False) -> bool:
+    """Return False: Paceline has its own transports."""
     return basics.ccl_built()
 
 
 @contextmanager
 def env(**kwargs: str | None) -> Iterator[None]:
-    """These environment variables, but for those that are None, until the context ends."""
+    """Set these environment variables until the context ends; a value of None leaves its variable alone."""
     before = {name: os.environ.get(name) for name, value in kwargs.items() if value is not None}
     os.environ.update({name: value for name, value in kwargs.items() if value is not None})
     try:
@@ -79,31 +86,32 @@ def env(**kwargs: str | None) -> Iterator[None]:
 
 
 def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[int | None, bool | None], int]:
-    """What tells the reduction from the arguments `op` and `average`, of which older scripts give the second.
+    """Return the function that chooses the reduction from the arguments `op` and `average`; older scripts give
+    `average`.
 
-    reduce_ops: means nothing here, where all frameworks' reductions have the same numbers.
+    reduce_ops: ignored, because the reductions of all frameworks have the same numbers here.
     """
     return ops.chosen
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether this many ranks are a power of two. Adasum does not need it here."""
+    """Return whether this number of ranks is a power of two. Adasum does not require it here."""
     return num_rank > 0 and num_rank.bit_count() == 1
 
 
 def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
-    """`n` parts of the list, in its order, of which the first may be longer by one."""
+    """Split the list into `n` consecutive parts, the first of which may be longer by one."""
     size, longer = divmod(len(l), n)
     ends = [part * size + min(part, longer) for part in range(n + 1)]
     return [l[begin:end] for begin, end in pairwise(ends)]
 
 
 def check_installed_version(name: str, version: str, exception: Exception | None = None) -> None:
-    """Nothing: no version of a framework was built for."""
+    """Do nothing: Paceline is not built for one version of a framework."""
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether one can iterate over it."""
+    """Return whether `x` can be iterated over."""
     try:
         iter(x)
     except TypeError:
@@ -112,7 +120,10 @@ def is_iterable(x: Any) -> bool:
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether a version is this release, major.minor.patch, or a later one. ValueError for what is no version."""
+    """Return whether a version is at least this release, given as major.minor.patch.
+
+    Raises ValueError for invalid versions.
+    """
     for text in (ver, target):
         if not isinstance(text, str):
             raise ValueError(f"a version is a text such as '2.13.0', not {text!r}")

@@ -1,5 +1,5 @@
-"""The driver of an elastic job: it starts ranks, sees them end, and says who is in the next round.
+"""The driver of an elastic job: it starts ranks, notices when they end, and decides which ranks form the next round.
 
-`rounds` decides and knows no clock, process or socket; `job` does what it says; `hosts` asks which hosts there are;
-`board` is the store through which ranks hear of it.
+`rounds` decides, without a clock, a process or a socket; `job` carries out its decisions; `hosts` knows the usable
+hosts; `store` is the key-value store through which the driver and the ranks communicate.
 """

@@ -1,4 +1,4 @@
-"""From horovodrun's elastic options to the job that carries them out."""
+"""Turns horovodrun's elastic options into the job that carries them out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from paceline.errors import RendezvousError
-from paceline.horovod.driver.cooldown import Resting
+from paceline.horovod.driver.cooldown import Cooldown
 from paceline.horovod.driver.hosts import Discovery, FixedHosts
 from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.limits import PATIENCE, Limits
 from paceline.horovod.driver.rounds import Rounds
-from paceline.horovod.driver.store import Board
+from paceline.horovod.driver.store import DriverStore
 from paceline.horovod.hosts import Slots, is_here
 from paceline.horovod.options import output_folder
 from paceline.launch import tree
@@ -28,13 +28,15 @@ from paceline.settings.settings import Settings
 
 @contextmanager
 def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> Iterator[Callable[[Collector], Job]]:
-    """What makes the job that the options describe; leaving the context closes what it stood on.
+    """Yield a function that makes the job that the options describe. Leaving the context closes the job's driver.
 
-    Raises ValueError for what cannot be meant, RendezvousError if ranks elsewhere could not reach this machine.
+    env: the ranks' environment; a secret and the mark of an elastic job are added to it.
+
+    Raises ValueError for invalid options and RendezvousError if ranks on other hosts could not reach this machine.
     """
     settings = Settings.from_environment(env)
     limits = _limits(options, hosts, settings.elastic_timeout)
-    resting = Resting(tuple(options.cooldown) if options.cooldown else None)
+    cooldown = Cooldown(tuple(options.cooldown) if options.cooldown else None)
     secret = env.setdefault("PACELINE_SECRET", secrets.token_hex(32))
     env["HOROVOD_ELASTIC"] = "1"
     mark = new_mark()
@@ -44,25 +46,26 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
     else:
         source = FixedHosts(hosts or {"localhost": limits.ranks})
     try:
-        door, address = listen_tcp(_address(options, source.latest), settings.ports)
-        board = Board([door], secret.encode())
+        listener, address = listen_tcp(_address(options, source.latest), settings.ports)
+        store = DriverStore([listener], secret.encode())
         try:
             starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
             host = f"[{address.host}]" if ":" in address.host else address.host
 
             def command(worker: int, where: str, place: int) -> Command:
-                told = {
+                variables = {
                     "PACELINE_ELASTIC": f"{host}:{address.port}/{worker}",
                     "MASTER_ADDR": address.host,
                     "LOCAL_RANK": str(place),
                 }
-                return starter.command(where, told, f"worker {worker} on {where}", source.latest.get(where, place + 1))
+                ranks_there = source.latest.get(where, place + 1)
+                return starter.command(where, variables, f"worker {worker} on {where}", ranks_there)
 
-            rounds = Rounds(limits, resting)
+            rounds = Rounds(limits, cooldown)
             copies = output_folder(options)
-            yield lambda collector: ElasticJob(rounds, source, board, command, mark, collector, copies)
+            yield lambda collector: ElasticJob(rounds, source, store, command, mark, collector, copies)
         finally:
-            board.close()
+            store.close()
     finally:
         source.close()
 
@@ -70,7 +73,7 @@ def elastic(options: argparse.Namespace, hosts: Slots, env: dict[str, str]) -> I
 def _limits(options: argparse.Namespace, hosts: Slots, timeout: float | None) -> Limits:
     ranks: int | None = options.num_proc or sum(hosts.values()) or options.min_num_proc
     if ranks is None:
-        raise ValueError("say how many ranks to begin with, for example: -np 4 --min-np 2 python train.py")
+        raise ValueError("say how many ranks to start with, for example: -np 4 --min-np 2 python train.py")
     scripted = bool(options.host_discovery_script)
     if scripted and hosts:
         raise ValueError("the hosts come from --host-discovery-script or from -H and --hostfile, not from both")
@@ -82,7 +85,7 @@ def _limits(options: argparse.Namespace, hosts: Slots, timeout: float | None) ->
 
 
 def _address(options: argparse.Namespace, hosts: Slots) -> str:
-    """Where the driver listens: on this machine alone only if no other one can come."""
+    """Return the address to listen on; it is the loopback address only if no other machine can join."""
     from paceline.horovod.run import own_address
 
     if all(is_here(host) for host in hosts) and not options.host_discovery_script:

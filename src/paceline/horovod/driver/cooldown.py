@@ -1,4 +1,4 @@
-"""Hosts on which a rank failed get no new ranks, for ever or for some time: Horovod's blacklist."""
+"""Hosts on which a rank failed get no new ranks, for some time or for good: Horovod's blacklist."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from dataclasses import dataclass, field
 
 
 @dataclass
-class Resting:
-    """cooldown: the shortest and the longest rest in seconds, which doubles with each failure; None: for ever."""
+class Cooldown:
+    """Which hosts get no new ranks because a rank failed there.
+
+    cooldown: the shortest and the longest exclusion of a host, in seconds; it doubles with each failure. None excludes
+    a host for good.
+
+    Raises ValueError for a range outside 1 to 3600 s or in the wrong order.
+    """
 
     cooldown: tuple[float, float] | None = None
     _until: dict[str, float] = field(default_factory=dict)
@@ -20,9 +26,9 @@ class Resting:
                 f"not {self.cooldown[0]:g} {self.cooldown[1]:g}"
             )
 
-    def rest(self, host: str, now: float) -> None:
-        """A rank failed there. What fails while its host rests does not count again."""
-        if self.rests(host, now):
+    def record_failure(self, host: str, now: float) -> None:
+        """Exclude the host after a failure of a rank at `now`. A failure during an exclusion does not extend it."""
+        if self.excludes(host, now):
             return
         if self.cooldown is None:
             self._until[host] = float("inf")
@@ -31,10 +37,10 @@ class Resting:
         self._until[host] = now + min(longest, shortest * 2.0 ** self._times.get(host, 0))
         self._times[host] = self._times.get(host, 0) + 1
 
-    def rests(self, host: str, now: float) -> bool:
-        """Whether the host gets no new ranks at this moment."""
+    def excludes(self, host: str, now: float) -> bool:
+        """Return whether the host gets no new ranks at `now`."""
         return now < self._until.get(host, now)
 
-    def returning(self, now: float) -> bool:
-        """Whether some host that rests will be used again."""
+    def any_returns(self, now: float) -> bool:
+        """Return whether a host that is excluded at `now` will be used again."""
         return any(now < until < float("inf") for until in self._until.values())

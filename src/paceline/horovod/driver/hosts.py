@@ -1,4 +1,4 @@
-"""Which hosts an elastic job may use: the same ones all the time, or what a script prints."""
+"""The hosts that an elastic job may use: a fixed list, or what a script prints."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from paceline.horovod.hosts import Slots, from_lines
 from paceline.launch.run import say
 
 PERIOD = 1.0
-"""Seconds between two calls of the script, as Horovod has it."""
-_LONGEST_CALL = 30.0
-_LONGEST_OUTPUT = 1 << 20
+"""Seconds between two calls of the script, as in Horovod."""
+_CALL_TIMEOUT = 30.0
+"""Seconds that one call of the script may take."""
+_MAX_OUTPUT = 1 << 20
+"""Bytes of the script's output that are read."""
 
 
 class Discovery:
-    """Calls the script again and again in a thread of its own. `latest` is what it printed last.
+    """Calls the script periodically in a thread of its own. `latest` holds the hosts that it printed last.
 
-    command: the script and its arguments, as one would write them in a shell; none is used.
-    slots: of a host for which the script prints none. Raises ValueError if the first call fails.
+    command: the script and its arguments, split as a shell would; no shell runs them. slots: the slots of each host for
+    which the script prints no number.
+
+    Raises ValueError if the first call fails.
     """
 
     def __init__(self, command: str, slots: int | None, environment: Mapping[str, str]) -> None:
@@ -32,14 +36,14 @@ class Discovery:
         if not self._argv:
             raise ValueError("--host-discovery-script needs the path of a program")
         self.latest: Slots = self._call()
-        self._thread = threading.Thread(target=self._go_on, name="paceline-discovery", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="paceline-discovery", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more. A call that is under way ends within its own limit, or with this process."""
+        """Stop calling the script. A call in progress ends at its own timeout or with this process."""
         self._closing.set()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while not self._closing.wait(PERIOD):
             try:
                 self.latest = self._call()
@@ -56,17 +60,17 @@ class Discovery:
                 self._argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                timeout=_LONGEST_CALL,
+                timeout=_CALL_TIMEOUT,
                 env=self._environment,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise ValueError(f"{name} took longer than {_LONGEST_CALL:g} s") from None
+            raise ValueError(f"{name} took longer than {_CALL_TIMEOUT:g} s") from None
         except OSError as error:
             raise ValueError(f"cannot start {name}: {error.strerror}") from None
         if done.returncode:
             raise ValueError(f"{name} failed with code {done.returncode}")
-        text = done.stdout[:_LONGEST_OUTPUT].decode(errors="replace")
+        text = done.stdout[:_MAX_OUTPUT].decode(errors="replace")
         return from_lines(text.splitlines(), self._slots, f"{name} should print lines like host:2")
 
 
@@ -77,4 +81,4 @@ class FixedHosts:
         self.latest = hosts
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

@@ -1,4 +1,4 @@
-"""The processes of an elastic job: started, watched and ended as the rounds say."""
+"""The processes of an elastic job, which are started, watched and ended as `rounds` decides."""
 
 from __future__ import annotations
 
@@ -10,45 +10,53 @@ from typing import Protocol
 
 from paceline.horovod.driver.messages import Action, Broken, End, Form, Start, Stop, Tell, Wait
 from paceline.horovod.driver.rounds import Rounds
-from paceline.horovod.driver.store import Board, broken_key, change_key, round_prefix, seat_key, seats_prefix
+from paceline.horovod.driver.store import DriverStore, broken_key, change_key, round_prefix, seat_key, seats_prefix
 from paceline.horovod.hosts import Slots
 from paceline.launch import tree
 from paceline.launch.job import Command, Ended
-from paceline.launch.prefixed_output import HeardJob
+from paceline.launch.prefixed_output import PrefixedOutputJob
 from paceline.launch.run import say
 from paceline.launch.stderr import Collector
 
 _LEAVING_SECONDS = 2.0
+"""Seconds that the workers have to end after SIGTERM before they are killed."""
 
 
 class Source(Protocol):
-    """Where hosts come from."""
+    """Provides the hosts that can be used."""
 
     @property
-    def latest(self) -> Slots: ...
+    def latest(self) -> Slots:
+        """The hosts that can be used now, and their slots."""
+        ...
 
 
-class ElasticJob(HeardJob):
-    """Its processes come and go; `poll` moves it on. command: what starts a worker, by number, host and place there.
-    copies: see `HeardJob`; by the numbers of workers, which keep theirs.
+class ElasticJob(PrefixedOutputJob):
+    """A job whose processes come and go; `poll` advances it.
 
-    It ends when a rank has ended well and the others have ended, too, or when the rounds say that it cannot go on.
+    It ends when one rank has ended successfully and all others have ended too, or when `rounds` decides that it cannot
+    continue.
     """
 
     def __init__(
         self,
         rounds: Rounds,
         source: Source,
-        board: Board,
+        store: DriverStore,
         command: Callable[[int, str, int], Command],
         mark: str,
         collector: Collector,
         copies: Path | None = None,
     ) -> None:
+        """Prepare the job without starting anything.
+
+        command: returns the command of a worker, from its number, its host and its index among the workers there.
+        copies: the folder for copies of the workers' output, by worker number; see `PrefixedOutputJob`.
+        """
         super().__init__([], mark, collector, copies)
-        self._rounds, self._source, self._board = rounds, source, board
+        self._rounds, self._source, self._store = rounds, source, store
         self._command = command
-        self._alive: dict[int, int] = {}  # workers, and where their processes are in the list
+        self._alive: dict[int, int] = {}  # index in `self.processes` of each live worker
         self._ranks: dict[int, int] = {}
         self._closing = False
 
@@ -61,12 +69,15 @@ class ElasticJob(HeardJob):
             raise
 
     def poll(self) -> int | None:
-        """Take note of what happened, and act; the exit code once the job is over."""
+        """Handle what has happened since the last call, and act on it.
+
+        Returns the exit code once the job has ended, else None.
+        """
         now = time.monotonic()
         self._see_ends(now)
         if not self._closing:
-            self._hear(now)
-            self._rounds.found(self._source.latest)
+            self._receive(now)
+            self._rounds.set_hosts(self._source.latest)
             for action in self._rounds.step(now):
                 self._act(action)
         if self._rounds.stopped and not self._closing:
@@ -78,17 +89,20 @@ class ElasticJob(HeardJob):
         return self.failed.code if self.failed else 1 if self._rounds.stopped else 0
 
     def send_signal(self, number: int) -> None:
-        """As `Job.send_signal`; nobody is started any more."""
+        """Send the signal as `Job.send_signal` does; no further workers are started."""
         self._closing = True
         super().send_signal(number)
 
     def terminate(self, grace: float = _LEAVING_SECONDS) -> list[int]:
-        """As `Job.terminate`; nobody is started any more."""
+        """End the job as `Job.terminate` does; no further workers are started.
+
+        grace: seconds until the workers are killed.
+        """
         self._closing = True
         return super().terminate(grace)
 
     def mark_of(self, number: int) -> str:
-        """A mark of its own for each worker, which can end without the others."""
+        """Return a separate mark for each worker, because one worker can end without the others."""
         return f"{self.mark}:{number}"
 
     def _see_ends(self, now: float) -> None:
@@ -101,16 +115,16 @@ class ElasticJob(HeardJob):
             if code and not self._closing:
                 self.failures.append(ended)
                 say(f"elastic: {ended}")
-            tree.end(self.mark_of(worker), [], 0)  # what it started and left behind
+            tree.end(self.mark_of(worker), [], 0)  # ends processes that the worker started and left behind
             self._rounds.ended(worker, str(ended) if code else "", now)
 
-    def _hear(self, now: float) -> None:
+    def _receive(self, now: float) -> None:
         while True:
             try:
-                said = self._board.said.get_nowait()
+                message = self._store.inbox.get_nowait()
             except Empty:
                 return
-            self._rounds.heard(said, now)
+            self._rounds.receive(message, now)
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Start):
@@ -121,9 +135,9 @@ class ElasticJob(HeardJob):
         elif isinstance(action, Form):
             self._form(action)
         elif isinstance(action, Tell):
-            self._board.write(change_key(action.round), {"change": int(action.change)})
+            self._store.write(change_key(action.round), {"change": int(action.change)})
         elif isinstance(action, Broken):
-            self._board.write(broken_key(action.round), {"why": action.why[:1000]})
+            self._store.write(broken_key(action.round), {"why": action.why[:1000]})
         elif isinstance(action, Wait):
             say(f"elastic: waits for {action.what}; {action.seconds:.0f} s more at most")
         elif isinstance(action, Stop):
@@ -143,15 +157,15 @@ class ElasticJob(HeardJob):
             process.stdin.close()
 
     def _form(self, form: Form) -> None:
-        self.failures.clear()  # the job goes on without them
+        self.failures.clear()  # the job continues without these workers
         for seat in form.seats:
             self._ranks[seat.worker] = seat.rank
-            self.call(seat.worker, seat.rank)
+            self.set_rank(seat.worker, seat.rank)
             place = {"rank": seat.rank, "size": len(form.seats), "round": form.number, "sync": form.sync}
             local = {"local_rank": seat.local_rank, "local_size": seat.local_size}
-            self._board.drop(seats_prefix(seat.worker))
-            self._board.write(seat_key(seat.worker, seat.after), {**place, **local})
-        self._board.drop(round_prefix(form.number - 1))
+            self._store.drop(seats_prefix(seat.worker))
+            self._store.write(seat_key(seat.worker, seat.after), {**place, **local})
+        self._store.drop(round_prefix(form.number - 1))
         if form.number > 1:
             say(f"elastic: round {form.number} with {len(form.seats)} ranks")
 

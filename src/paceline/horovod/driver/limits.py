@@ -1,19 +1,22 @@
-"""What a job's elastic options allow."""
+"""The limits that a job's elastic options set."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 PATIENCE = 600.0
-"""Seconds, as in Horovod."""
+"""Seconds that a round may wait by default, as in Horovod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """As horovodrun takes them. ranks: to begin with; least, most: to go on with (most: None for any number).
+    """The limits of an elastic job, from horovodrun's options.
 
-    patience: seconds that a round may wait for ranks or slots. resets: rounds after the first (None: any number).
-    awaits_hosts: hosts may still come.
+    ranks: the number of ranks to start with. least, most: the fewest and the most ranks of a later round; a `most` of
+    None sets no maximum. patience: seconds that a round may wait for ranks or slots. resets: the number of rounds
+    allowed after the first; None sets no maximum. awaits_hosts: whether further hosts may appear.
+
+    Raises ValueError for limits that contradict each other.
     """
 
     ranks: int

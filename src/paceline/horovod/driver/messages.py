@@ -1,4 +1,4 @@
-"""What the rounds of an elastic job hear of its workers, and what they say is to be done."""
+"""The messages that workers send to the rounds of an elastic job, and the actions that the rounds ask for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from paceline.horovod.exceptions import HostUpdateResult
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A worker wants a round after `round`. behind: its state may be older than that of the others.
+    """A worker asks for a round after `round`.
 
-    problem: why it could not meet the others in that round, or empty.
+    behind: its state may be older than that of the others. problem: why it could not connect to the others in `round`;
+    "" if it could.
     """
 
     worker: int
@@ -22,14 +23,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """A worker has the job's state."""
+    """A worker has received the job's state."""
 
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A worker's place in a round. after: the round that it was in before, 0 for none."""
+    """A worker's position in a round. after: the number of the round it was in before, 0 if there was none."""
 
     worker: int
     after: int
@@ -40,7 +41,7 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start a worker on a host, as the one with this place among those there."""
+    """Start a worker on a host. place: its index among the workers there."""
 
     worker: int
     host: str
@@ -49,7 +50,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End a worker: it is not needed, or it is late."""
+    """End a worker, because it is not needed or is late."""
 
     worker: int
     why: str
@@ -66,7 +67,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Let the ranks of the round know that the hosts changed."""
+    """Notify the ranks of a round that the hosts changed."""
 
     round: int
     change: HostUpdateResult
@@ -74,7 +75,7 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """The ranks of this round cannot meet any more, because one of them ended."""
+    """The ranks of this round can no longer connect, because one of them ended."""
 
     round: int
     why: str
@@ -82,7 +83,10 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A round has been waited for so long that it should be said. what: needed for it. seconds: left at most."""
+    """Report that a round has been waiting for some time.
+
+    what: what it waits for. seconds: the longest time left to wait.
+    """
 
     what: str
     seconds: float
@@ -90,7 +94,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The job cannot go on."""
+    """End the job, because it cannot continue."""
 
     why: str
 

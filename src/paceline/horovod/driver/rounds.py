@@ -1,9 +1,9 @@
-"""Who is in which round of an elastic job: decided from what happens, without a clock, a process or a socket.
+"""Decides which workers form each round of an elastic job, from events alone: without a clock, a process or a socket.
 
 A worker is a process with a number for life. It asks for a round when it has started, and again when a collective
 failed or the hosts changed; it waits until the next round is formed and then has a rank there. A round is formed when
-all members of the one before have asked or ended. Whoever is new waits for that, too, and the others hear of it: they
-interrupt themselves at their next commit.
+every member of the previous one has asked or ended. New workers wait for that too, and the members are notified, so
+that they interrupt themselves at their next commit.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
-from paceline.horovod.driver.cooldown import Resting
+from paceline.horovod.driver.cooldown import Cooldown
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
 from paceline.horovod.exceptions import HostUpdateResult
 
 WORTH_SAYING = 5.0
-"""Seconds that a round may wait before that is said."""
+"""Seconds that a round may wait before the wait is reported."""
 _FUTILE = 3
-"""Rounds in a row in which nobody was lost and the ranks could not meet all the same."""
+"""Consecutive rounds without a lost worker after which the job gives up, if the ranks still cannot connect."""
 
 
 @dataclass(slots=True)
@@ -29,31 +29,35 @@ class _Worker:
     host: str
     round: int = 0
     joined: int = 0
-    """Its first round, 0 before."""
+    """The number of its first round, 0 before that."""
     rank: int = 0
     asks: bool = False
     synced: bool = False
-    """It has the state of the job."""
+    """Whether it has the state of the job."""
     behind: bool = False
-    """Of some moment, which need not be that of the others."""
+    """Whether its state may be older than that of the others."""
 
     @property
     def seniority(self) -> tuple[bool, int, int, int]:
-        """Who comes first has the state, and gives it to the others."""
+        """The sort key of a round's ranks: rank 0, which gives its state to the others, has the state itself."""
         return (not self.synced, self.joined or 1 << 62, self.rank, self.number)
 
 
 @dataclass
 class Rounds:
-    """`found`, `heard` and `ended` tell what happened, `step` says what to do. Times are seconds of one clock."""
+    """The rounds of an elastic job.
+
+    `set_hosts`, `receive` and `ended` report events; `step` returns the actions to take. All times are seconds of one
+    monotonic clock.
+    """
 
     limits: Limits
-    resting: Resting = field(default_factory=Resting)
+    cooldown: Cooldown = field(default_factory=Cooldown)
     finished: bool = False
-    """A rank ended well; nobody is started any more."""
+    """Whether a rank ended successfully; no further workers are started then."""
     stopped: bool = False
     number: int = 0
-    """Of the present round, 0 before the first."""
+    """The number of the present round, 0 before the first."""
 
     def __post_init__(self) -> None:
         self._hosts: dict[str, int] = {}
@@ -61,31 +65,31 @@ class Rounds:
         self._numbers = count()
         self._actions: list[Action] = []
         self._began: float | None = None
-        self._since: float | None = None  # when the first one asked for the next round
+        self._since: float | None = None  # when the first member asked for the next round
         self._told = HostUpdateResult.no_update
-        self._waits_for = ""  # as was said
+        self._waits_for = ""  # what was reported last
         self._lost: list[str] = []
         self._futile = 0
         self._unmet = ""
-        self._lost_here = False  # somebody of this round was lost
-        self._synced = False  # somebody ever had the state
+        self._lost_here = False  # whether a member of this round was lost
+        self._synced = False  # whether any worker ever had the state
 
-    def found(self, hosts: Mapping[str, int]) -> None:
-        """These hosts, with so many slots each, can be used from now on."""
+    def set_hosts(self, hosts: Mapping[str, int]) -> None:
+        """Use these hosts, with this number of slots each, from now on."""
         self._hosts = {host: self._hosts.get(host, 0) for host in self._hosts if host in hosts} | dict(hosts)
 
-    def heard(self, said: Asked | Synced, now: float) -> None:
-        """A worker says something."""
-        known = self._workers.get(said.worker)
+    def receive(self, message: Asked | Synced, now: float) -> None:
+        """Handle a message of a worker. Messages of unknown workers and of past rounds are ignored."""
+        known = self._workers.get(message.worker)
         if known is None:
             return
-        if isinstance(said, Synced):
+        if isinstance(message, Synced):
             known.synced = self._synced = True
-        elif known.round == said.round and not known.asks:
-            self._asks(known, said, now)
+        elif known.round == message.round and not known.asks:
+            self._asks(known, message, now)
 
     def ended(self, worker: int, problem: str, now: float) -> None:
-        """A worker's process ended. problem: how it failed, or empty."""
+        """Handle the end of a worker's process. problem: how it failed; "" if it ended successfully."""
         known = self._workers.get(worker)
         if known is None:
             return
@@ -96,7 +100,7 @@ class Rounds:
             self.finished = True
 
     def step(self, now: float) -> list[Action]:
-        """What is to be done now."""
+        """Return the actions to take at `now`."""
         if not self.stopped:
             self._began = now if self._began is None else self._began
             self._release()
@@ -123,14 +127,14 @@ class Rounds:
 
     def _lose(self, worker: _Worker, problem: str, now: float) -> None:
         del self._workers[worker.number]
-        self.resting.rest(worker.host, now)
+        self.cooldown.record_failure(worker.host, now)
         self._lost.append(problem)
         if worker.round and worker.round == self.number:
             self._lost_here = True
             self._actions.append(Broken(worker.round, problem))
 
     def _release(self) -> None:
-        """End those without a slot who are in no round."""
+        """End workers that have no slot and are in no round."""
         for worker in self._without_slot():
             if not worker.round:
                 self._end(worker, "its host has no slot for it any more")
@@ -143,7 +147,7 @@ class Rounds:
         if self.number == 0 and not self._workers and self._slots(now) < self.limits.ranks:
             return
         for host, slots in self._hosts.items():
-            if self.resting.rests(host, now):
+            if self.cooldown.excludes(host, now):
                 continue
             here = sum(worker.host == host for worker in self._workers.values())
             for place in range(here, slots):
@@ -154,7 +158,7 @@ class Rounds:
                 self._actions.append(Start(worker.number, host, place))
 
     def _slots(self, now: float) -> int:
-        return sum(slots for host, slots in self._hosts.items() if not self.resting.rests(host, now))
+        return sum(slots for host, slots in self._hosts.items() if not self.cooldown.excludes(host, now))
 
     def _begin(self, now: float) -> None:
         assert self._began is not None
@@ -178,7 +182,7 @@ class Rounds:
             return
         if self.finished:
             if members:
-                self._stop("a rank has ended well, and those that are left cannot go on without it", now)
+                self._stop("a rank has ended successfully, and the remaining ones cannot continue without it", now)
             for worker in [each for each in self._workers.values() if not each.round]:
                 self._end(worker, "the job is over")
             return
@@ -197,7 +201,7 @@ class Rounds:
         assert self._since is not None
         chosen = self._chosen()
         if self._synced and not any(worker.synced for worker in chosen):
-            self._stop("no rank is left that has the state", now)
+            self._stop("no remaining rank has the state", now)
         elif self._unmet and not self._lost_here and self._futile + 1 >= _FUTILE:
             self._stop(f"the ranks cannot meet: {self._unmet}", now)
         elif len(chosen) < self.limits.least:
@@ -208,30 +212,30 @@ class Rounds:
                 more = self._what_comes(self.limits.least - len(chosen), now)
                 self._wait(f"{more}, as {why}", self._since, now)
         elif self.limits.resets is not None and self.number > self.limits.resets:
-            self._stop(f"it has begun anew {self.limits.resets} times, as often as --reset-limit allows", now)
+            self._stop(f"it has been reset {self.limits.resets} times, as often as --reset-limit allows", now)
         else:
             self._futile = self._futile + 1 if self._unmet and not self._lost_here else 0
             self._form(chosen)
 
     def _hopeless(self, now: float, since: float) -> bool:
-        """Nobody is on the way, or has been for too long."""
+        """Return whether no worker can be expected any more, or the wait has taken too long."""
         return now - since >= self.limits.patience or not (self._starting() or self._may_come(now))
 
     def _starting(self) -> int:
         return sum(not worker.asks for worker in self._workers.values())
 
     def _may_come(self, now: float) -> bool:
-        return self.limits.awaits_hosts or self.resting.returning(now)
+        return self.limits.awaits_hosts or self.cooldown.any_returns(now)
 
     def _what_comes(self, needed: int, now: float) -> str:
-        """From where so many ranks more may come."""
+        """Describe from where `needed` further ranks may come."""
         starting = self._starting()
         if starting >= needed or not self._may_come(now):
             return f"{_ranks(starting)} that started"
         return "hosts with free slots" if self.limits.awaits_hosts else "hosts that rest after a failure"
 
     def _wait(self, what: str, since: float, now: float) -> None:
-        """Say so once it lasts."""
+        """Report the wait once it has lasted for some time."""
         if now - since >= WORTH_SAYING and what != self._waits_for:
             self._waits_for = what
             self._actions.append(Wait(what, self.limits.patience - (now - since)))
@@ -246,13 +250,13 @@ class Rounds:
         return without
 
     def _chosen(self) -> list[_Worker]:
-        """Of those who ask, the ones for the next round."""
+        """Return the workers for the next round, chosen among those that ask for it."""
         without = {worker.number for worker in self._without_slot()}
         able = [worker for worker in self._workers.values() if worker.asks and worker.number not in without]
         return sorted(able, key=lambda each: each.seniority)[: self.limits.most]
 
     def _tell(self) -> None:
-        """Somebody waits to come in, or has to leave."""
+        """Notify the members if a worker waits to join or has to leave."""
         without = {worker.number for worker in self._without_slot()}
         staying = [w for w in self._workers.values() if w.number not in without and (w.round or w.asks)]
         change = HostUpdateResult.no_update
@@ -286,8 +290,8 @@ class Rounds:
     def _stop(self, why: str, now: float) -> None:
         self.stopped = True
         lost = f" ({'; '.join(self._lost[-4:])})" if self._lost else ""
-        resting = [host for host in self._hosts if self.resting.rests(host, now)]
-        rest = f"; {', '.join(resting)} gets no new ranks after a failure" if resting else ""
+        excluded = [host for host in self._hosts if self.cooldown.excludes(host, now)]
+        rest = f"; {', '.join(excluded)} gets no new ranks after a failure" if excluded else ""
         self._actions.append(Stop(f"{why}{lost}{rest}"))
 
 

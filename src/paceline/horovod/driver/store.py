@@ -1,10 +1,11 @@
-"""What the driver and its workers tell each other, as keys of one store; and who serves it.
+"""The driver's key-value store, and the keys by which the driver and its workers exchange messages.
 
 ask/WORKER        worker: I want a round after this one
-seat/WORKER/ROUND driver: your place in the round after that one
+synced/WORKER     worker: I have the job's state
+seat/WORKER/ROUND driver: your position in the round after that one
 ROUND/change      driver: the hosts changed
-ROUND/broken      driver: this round's ranks cannot meet any more
-ROUND/...         ranks of that round, while they meet
+ROUND/broken      driver: this round's ranks can no longer connect
+ROUND/...         the ranks of that round, while they connect
 """
 
 from __future__ import annotations
@@ -21,68 +22,79 @@ from paceline.rendezvous.member import decode
 from paceline.rendezvous.store import OK, WRONG
 from paceline.rendezvous.store_server import SharedStore
 
-LONGEST = 4096
+MAX_MESSAGE_BYTES = 4096
+"""The size in bytes of the longest value that either side accepts."""
 WORKERS = 0
-"""In place of the size of a job, which has none for life: a worker is who calls."""
+"""Stands for the size of the job in the handshake: an elastic job has no fixed size, and its callers are workers."""
 
 
 def ask_key(worker: int) -> str:
+    """Return the key under which a worker asks for a round."""
     return f"ask/{worker}"
 
 
 def synced_key(worker: int) -> str:
+    """Return the key under which a worker reports that it has the job's state."""
     return f"synced/{worker}"
 
 
 def seats_prefix(worker: int) -> str:
+    """Return the prefix of the keys of all positions of a worker."""
     return f"seat/{worker}/"
 
 
 def seat_key(worker: int, after: int) -> str:
+    """Return the key of a worker's position in the round that follows round `after`."""
     return f"{seats_prefix(worker)}{after}"
 
 
 def round_prefix(round_: int) -> str:
+    """Return the prefix of the keys of a round."""
     return f"{round_}/"
 
 
 def change_key(round_: int) -> str:
+    """Return the key under which the driver notifies a round that the hosts changed."""
     return f"{round_}/change"
 
 
 def broken_key(round_: int) -> str:
+    """Return the key under which the driver reports that a round's ranks can no longer connect."""
     return f"{round_}/broken"
 
 
-class Board(SharedStore):
-    """The driver's store. `said` holds what workers said to it, in that order."""
+class DriverStore(SharedStore):
+    """The driver's store. `inbox` holds the messages of the workers in the order of their arrival."""
 
-    def __init__(self, doors: Sequence[socket.socket], key: bytes) -> None:
-        self.said: queue.SimpleQueue[Asked | Synced] = queue.SimpleQueue()
-        super().__init__(doors, key)
+    def __init__(self, listeners: Sequence[socket.socket], key: bytes) -> None:
+        self.inbox: queue.SimpleQueue[Asked | Synced] = queue.SimpleQueue()
+        super().__init__(listeners, key)
 
     def admit(self, number: int, size: int) -> tuple[int, str]:
-        """Every worker, as often as it comes."""
+        """Admit every worker, as often as it connects, and no rank of an ordinary job."""
         if size != WORKERS:
-            return WRONG, "an elastic job's driver is here, which no rank of another job needs"
+            return WRONG, "this is the driver of an elastic job, and the caller is a rank of another job"
         return OK, ""
 
     def set(self, key: str, value: bytes) -> None:
-        """As any store; what is said to the driver is noted. Raises RendezvousError for what cannot be meant."""
+        """Set a key as any store does, or put a worker's message into `inbox`.
+
+        Raises RendezvousError for a malformed message.
+        """
         kind, _, worker = key.partition("/")
         if kind == "ask":
-            said = decode(value, LONGEST, "what a worker asks")
-            problem, behind = said.get("problem"), said.get("behind")
+            fields = decode(value, MAX_MESSAGE_BYTES, "a worker's request for a round")
+            problem, behind = fields.get("problem"), fields.get("behind")
             if not isinstance(problem, str) or not isinstance(behind, bool):
-                raise RendezvousError("what a worker asks is malformed")
-            self.said.put(Asked(_number(worker), _number(said.get("round")), behind, problem))
+                raise RendezvousError("a worker's request for a round is malformed")
+            self.inbox.put(Asked(_number(worker), _number(fields.get("round")), behind, problem))
         elif kind == "synced":
-            self.said.put(Synced(_number(worker)))
+            self.inbox.put(Synced(_number(worker)))
         else:
             super().set(key, value)
 
     def write(self, key: str, value: dict[str, Any]) -> None:
-        """Tell the workers."""
+        """Set a key to a JSON object, for the workers to read."""
         super().set(key, json.dumps(value).encode())
 
 
@@ -91,4 +103,4 @@ def _number(value: Any) -> int:
         return int(value)
     if type(value) is int and 0 <= value < 1 << 31:
         return value
-    raise RendezvousError("what a worker asks is malformed")
+    raise RendezvousError("a number in a worker's message is malformed")

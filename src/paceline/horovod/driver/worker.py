@@ -1,4 +1,4 @@
-"""A worker's side of an elastic job: it asks the driver for a round, and learns who it is in it."""
+"""A worker's side of an elastic job: it asks the driver for a round and learns its rank there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from paceline.errors import RendezvousError
 from paceline.horovod.driver.store import (
-    LONGEST,
+    MAX_MESSAGE_BYTES,
     WORKERS,
     ask_key,
     broken_key,
@@ -24,14 +24,16 @@ from paceline.rendezvous.member import decode
 from paceline.rendezvous.store import StoreClient
 from paceline.settings.settings import ConfigurationError, Settings
 
-_PAUSE = 0.02
-_LOOK = 0.1
+_POLL_INTERVAL = 0.02
+"""Seconds between two checks for the next round."""
+_BROKEN_CHECK_INTERVAL = 0.1
+"""Seconds between two checks whether the round can still form."""
 _OWNER = "the elastic driver"
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Who this worker is in one round. sync: its ranks do not all have the same state."""
+    """A worker's position in one round. sync: the round's ranks do not all have the same state."""
 
     number: int
     rank: int
@@ -41,7 +43,7 @@ class Round:
     sync: bool
 
     def environment(self) -> dict[str, str]:
-        """As torchrun would say it."""
+        """Return the position as the variables that torchrun sets."""
         return {
             "RANK": str(self.rank),
             "WORLD_SIZE": str(self.size),
@@ -51,9 +53,10 @@ class Round:
 
 
 class RoundStore:
-    """What the ranks of one round meet through: the driver's store, under keys of their own.
+    """The store through which the ranks of one round connect: the driver's store, with a prefix before each key.
 
-    Raises RendezvousError once the driver knows that they cannot all come. It is the driver's to close.
+    Its methods raise RendezvousError once the driver knows that some ranks of the round cannot come. The driver closes
+    the store.
     """
 
     def __init__(self, client: StoreClient, number: int) -> None:
@@ -63,31 +66,43 @@ class RoundStore:
         self._looked = time.monotonic()
 
     def set(self, key: str, value: bytes) -> None:
+        """Set a key of this round."""
         self._client.set(self._prefix + key, value)
 
     def get(self, key: str) -> bytes:
+        """Return the value of a key of this round; waits until it is set."""
         return self._client.get(self._prefix + key)
 
     def check(self, keys: Sequence[str]) -> bool:
+        """Return whether all these keys of this round are set.
+
+        Raises RendezvousError if a rank of this round ended meanwhile.
+        """
         if self._client.check([self._prefix + key for key in keys]):
             return True
-        if time.monotonic() - self._looked > _LOOK:
+        if time.monotonic() - self._looked > _BROKEN_CHECK_INTERVAL:
             self._looked = time.monotonic()
             if self._client.check([self._broken]):
-                why = decode(self._client.get(self._broken), LONGEST, "why a round is over").get("why")
+                why = decode(self._client.get(self._broken), MAX_MESSAGE_BYTES, "why a round is over").get("why")
                 raise RendezvousError(f"a rank ended while the ranks met: {why}")
         return False
 
     def close(self, deadline: Deadline | None = None) -> None:
-        """Nothing to close."""
+        """Do nothing: the connection belongs to the worker."""
 
 
 class Worker:
-    """This process as one of the driver's workers. Raises RendezvousError if the driver cannot be reached."""
+    """This process as one of the driver's workers.
+
+    timeout: seconds to connect to the driver.
+
+    Raises RendezvousError if the driver cannot be reached and ConfigurationError if settings of the launcher are
+    missing.
+    """
 
     def __init__(self, settings: Settings, timeout: float) -> None:
         if settings.elastic is None or settings.secret is None:
-            raise ConfigurationError("PACELINE_ELASTIC comes with PACELINE_SECRET, from the launcher")
+            raise ConfigurationError("PACELINE_ELASTIC and PACELINE_SECRET must both be set, as the launcher sets them")
         seat = settings.elastic
         self._number = seat.worker
         driver = [TcpAddress(seat.host, seat.port)]
@@ -97,34 +112,37 @@ class Worker:
         """Whether this process's state may be older than the others'."""
 
     def next_round(self, problem: str = "") -> Round:
-        """Ask for a round and wait for it; how long that may take is the driver's affair.
+        """Ask for a round and wait for it without a time limit; the driver limits the wait.
 
-        problem: why the ranks could not meet in the one before. Raises RendezvousError if the driver is gone.
+        problem: why the ranks could not connect in the previous round.
+
+        Raises RendezvousError if the driver is gone.
         """
         before = self.round.number if self.round is not None else 0
-        said = {"round": before, "behind": self.behind, "problem": problem[:500]}
-        self._client.set(ask_key(self._number), json.dumps(said).encode())
+        request = {"round": before, "behind": self.behind, "problem": problem[:500]}
+        self._client.set(ask_key(self._number), json.dumps(request).encode())
         key = seat_key(self._number, before)
         while not self._client.check([key]):
-            time.sleep(_PAUSE)
-        self.round = _round(decode(self._client.get(key), LONGEST, "a place in a round"))
+            time.sleep(_POLL_INTERVAL)
+        self.round = _round(decode(self._client.get(key), MAX_MESSAGE_BYTES, "a place in a round"))
         return self.round
 
     def synced(self) -> None:
-        """This process has the state of the job now."""
+        """Report that this process has the state of the job."""
         self.behind = False
         self._client.set(synced_key(self._number), b"")
 
     def store(self) -> RoundStore:
-        """What the ranks of the present round meet through."""
+        """Return the store through which the ranks of the present round connect."""
         assert self.round is not None
         return RoundStore(self._client, self.round.number)
 
     def change(self) -> int:
-        """What the driver says of the hosts since this round began: 0, or flags of HostUpdateResult."""
+        """Return how the hosts changed since this round began: 0, or flags of HostUpdateResult."""
         if self.round is None or not self._client.check([change_key(self.round.number)]):
             return 0
-        change = decode(self._client.get(change_key(self.round.number)), LONGEST, "a change of the hosts").get("change")
+        value = self._client.get(change_key(self.round.number))
+        change = decode(value, MAX_MESSAGE_BYTES, "a change of the hosts").get("change")
         return change if change in (1, 2, 3) else 0
 
 
@@ -138,4 +156,4 @@ def _round(value: dict[str, object]) -> Round:
 def _number(value: object) -> int:
     if type(value) is int and 0 <= value < 1 << 31:
         return value
-    raise RendezvousError("the place that the driver gives is malformed")
+    raise RendezvousError("the position that the driver sent is malformed")

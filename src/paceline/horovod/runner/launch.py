@@ -1,4 +1,4 @@
-"""horovodrun's own entry, for scripts that call it."""
+"""horovodrun's entry point, for scripts that call it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["run_commandline"]
 
 
 def run_commandline() -> None:
-    """Run the job that the command line asks for. Raises SystemExit with the code of the rank that failed first."""
+    """Run the job that the command line describes. Raises SystemExit with the code of the rank that failed first."""
     code = main()
     if code:
         sys.exit(code)

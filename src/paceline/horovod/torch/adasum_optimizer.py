@@ -1,6 +1,6 @@
-"""The optimizer for op=Adasum: every rank does its own step, and the steps are combined.
+"""The optimizer for op=Adasum: each rank takes its own step, and Adasum combines the steps.
 
-As S. Maleki et al. (2020) have it (section 4.1): Adasum of what the optimizer makes of the gradients, not of them.
+S. Maleki et al. (2020), section 4.1, apply Adasum to the optimizer's changes of the parameters, not to the gradients.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN
 
 
 class AdasumOptimizer(torch.optim.Optimizer):
-    """What stands before the optimizer's own class."""
+    """A base class that is put before the optimizer's own class."""
 
     def attach(
         self, names: dict[Parameter, str], compression: type[Compressor], passes: int, process_set: ProcessSet
     ) -> None:
-        """Begin to count the parameters' gradients."""
+        """Start to count the parameters' gradients.
+
+        names: the name under which each parameter's change is combined. passes: the number of backward passes between
+        two steps.
+        """
         self._parameter_names, self._compression, self._process_set = names, compression, process_set
         self._trained = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
         self.set_backward_passes_per_step(passes)
@@ -33,7 +37,7 @@ class AdasumOptimizer(torch.optim.Optimizer):
             parameter.register_post_accumulate_grad_hook(self._arrived)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Add up gradients over so many backward passes from here on."""
+        """Accumulate gradients over this number of backward passes from now on."""
         self.backward_passes_per_step = passes
         self._left: dict[Tensor, int] = dict.fromkeys(self._trained, passes)
         self._fresh = False
@@ -45,14 +49,17 @@ class AdasumOptimizer(torch.optim.Optimizer):
         self._fresh = True
 
     def synchronize(self) -> None:
-        """Nothing: gradients stay this rank's own."""
+        """Do nothing: each rank keeps its own gradients."""
 
     def skip_synchronize(self) -> NoReturn:
-        """Raises AssertionError: steps are combined, which cannot be left out."""
+        """Always raises AssertionError: combining the steps cannot be skipped."""
         raise AssertionError("Skipping synchronization is not supported when using Adasum optimizer.")
 
     def step(self, closure: Any = None) -> Any:
-        """Do the optimizer's own step, then replace what it changed by the combination of all ranks' changes."""
+        """Take the optimizer's own step, then replace its changes by the combination of all ranks' changes.
+
+        Returns the closure's loss. Raises HorovodInternalError if a collective fails.
+        """
         before = {parameter: parameter.detach().clone() for parameter in self._trained}
         loss = super().step(closure)
         with torch.no_grad():
@@ -68,6 +75,7 @@ class AdasumOptimizer(torch.optim.Optimizer):
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients. Raises AssertionError between a backward pass and the step that uses it."""
         if self._fresh:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(set_to_none)

@@ -1,4 +1,4 @@
-"""allgather: the ranks' tensors one after the other, along their first dimension, in which they may differ."""
+"""allgather concatenates the ranks' tensors along their first dimension, in which they may differ."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Start to gather the ranks' tensors; `synchronize` of the returned handle gives all their rows in rank order.
 
-    The ranks' tensors agree in dtype and in all dimensions but the first. Raises ValueError for a scalar, and for a
-    name that is still under way.
+    The ranks' tensors have the same dtype and shape except for the first dimension. Raises ValueError for a scalar and
+    for a name that is in flight.
     """
     return _start([tensor], name, process_set, lambda gathered: gathered[0][0])
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
-    """Gather the ranks' tensors; see `allgather_async`. The gradient is the average over the ranks of theirs."""
+    """Gather the ranks' tensors; see `allgather_async`. The gradient is the average of the ranks' gradients."""
     (result,) = _Allgather.apply(name, process_set, False, tensor)
     gathered: Tensor = result
     return gathered
@@ -38,7 +38,7 @@ def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet =
 def grouped_allgather_async(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """As `allgather_async` for several tensors; `synchronize` gives a list."""
+    """Start to gather several tensors, each as `allgather_async` does; `synchronize` gives a list."""
     return _start(tensors, name, process_set, lambda gathered: [rows for rows, _ in gathered], True)
 
 
@@ -52,7 +52,7 @@ def grouped_allgather(
 def allgather_with_counts(
     tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> tuple[Tensor, list[int]]:
-    """What `allgather` gives, and how many rows of it are each rank's."""
+    """Return what `allgather` returns, and the number of rows that came from each rank."""
     (gathered,) = synchronize(_start([tensor], name, process_set, list))
     pair: tuple[Tensor, list[int]] = gathered
     return pair
@@ -77,7 +77,7 @@ class _Allgather(torch.autograd.Function):
 def _start(
     tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, result: Any, grouped: bool = False
 ) -> int:
-    """`result` makes the call's result of a list with, for each tensor, what was gathered and each rank's rows."""
+    """Start the call. `result` makes its result from a list of pairs: gathered rows, number of rows of each rank."""
     if not tensors:
         raise ValueError("a grouped allgather needs at least one tensor")
     for tensor in tensors:

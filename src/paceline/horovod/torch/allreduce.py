@@ -1,4 +1,4 @@
-"""allreduce: tensors combined over all ranks."""
+"""allreduce combines tensors over all ranks."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ def allreduce_async(
 ) -> int:
     """Start to combine `tensor` over the ranks; `synchronize` of the returned handle gives a new tensor.
 
-    The ranks' calls with one name meet, in whatever order each rank makes them; tensors without a name meet in their
-    order. op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its older form. Every rank's tensor is
-    multiplied by `prescale_factor` before and by `postscale_factor` after. Ranks whose shapes, dtypes or operations
-    differ get a HorovodInternalError from `synchronize`. Raises ValueError for a dtype that cannot be combined, and
-    for a name that is still under way.
+    Calls of different ranks are matched by name, in whatever order each rank makes them; calls without a name are
+    matched in their order. All ranks pass the same shape, dtype and operation.
+
+    op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its older form. prescale_factor,
+    postscale_factor: factors by which every rank's tensor is multiplied before and after.
+
+    Raises ValueError for a dtype that cannot be reduced and for a name that is in flight. If the ranks' shapes, dtypes
+    or operations differ, `synchronize` raises HorovodInternalError.
     """
     return start([tensor], False, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set)
 
@@ -45,7 +48,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As `allreduce_async`, in place."""
+    """Start to combine `tensor` over the ranks in place; see `allreduce_async`."""
     return start([tensor], True, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set)
 
 
@@ -59,7 +62,10 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Combine `tensor` over the ranks into a new tensor; see `allreduce_async`. Gradients go back the same way."""
+    """Combine `tensor` over the ranks into a new tensor; see `allreduce_async`.
+
+    Its gradient is combined in the same way.
+    """
     compressed, context = compression.compress(tensor)
     chosen = ops.chosen(op, average)
     result = _Allreduce.apply(compressed, name, chosen, prescale_factor, postscale_factor, process_set)
@@ -75,7 +81,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Tensor:
-    """Combine `tensor` over the ranks in place, and return it; see `allreduce_async`."""
+    """Combine `tensor` over the ranks in place and return it; see `allreduce_async`."""
     chosen = ops.chosen(op, average)
     handle = start([tensor], True, chosen, name, prescale_factor, postscale_factor, process_set)
     result: Tensor = synchronize(handle)
@@ -91,7 +97,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As `allreduce_async` for several tensors, which are combined together; `synchronize` gives a list."""
+    """Start to combine several tensors together, each as `allreduce_async` does; `synchronize` gives a list."""
     return start(tensors, False, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set, True)
 
 
@@ -104,7 +110,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """As `grouped_allreduce_async`, in place."""
+    """Start to combine several tensors together and in place; see `grouped_allreduce_async`."""
     return start(tensors, True, ops.chosen(op, average), name, prescale_factor, postscale_factor, process_set, True)
 
 
@@ -134,7 +140,7 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
-    """Combine several tensors over the ranks, together and in place, and return them."""
+    """Combine several tensors over the ranks, together and in place, and return them; see `allreduce_async`."""
     chosen = ops.chosen(op, average)
     handle = start(tensors, True, chosen, name, prescale_factor, postscale_factor, process_set, True)
     results: list[Tensor] = synchronize(handle)
@@ -144,10 +150,14 @@ def grouped_allreduce_(
 def sparse_allreduce_async(
     tensor: Tensor, name: str, op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
-    """Start to add up (Sum) or average a sparse COO tensor; calling what is returned gives the sum, not coalesced."""
+    """Start to sum (op=Sum) or average (op=Average) a sparse COO tensor over the ranks.
+
+    Returns a function that waits for the result, an uncoalesced COO tensor, and returns it. Raises ValueError for
+    another op.
+    """
     if op not in (ops.Sum, ops.Average):
         raise ValueError("sparse_allreduce_async takes op=hvd.Sum or hvd.Average")
-    # Two names, as every rank hands in both at once and neither waits for the other.
+    # Every rank submits both at once and neither waits for the other, so each needs its own name.
     indices = allgather_async(tensor._indices().t().contiguous(), f"{name}.indices", process_set)
     values = allgather_async(tensor._values(), f"{name}.values", process_set)
     share = job.current().channel(process_set.process_set_id).size if op == ops.Average else 1

@@ -1,4 +1,4 @@
-"""How an allreduce becomes requests to the coordinator: an all-reduce each, or for Adasum the steps of an exchange."""
+"""Turns an allreduce into requests to the coordinator: one all-reduce per tensor, or the steps of Adasum's exchange."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _GATHERED_BYTES = 1 << 19
-"""Of all ranks' gradients for one tensor: so many are rather gathered everywhere, in one step."""
+"""Bytes of all ranks' gradients of one tensor up to which Adasum gathers them on every rank, in a single step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,11 @@ def start(
     process_set: ProcessSet,
     grouped: bool = False,
 ) -> int:
-    """Start to combine the tensors; returns the handle. The result is a list if they are `grouped`."""
+    """Start to combine the tensors and return the handle. The call's result is a list if the tensors are `grouped`.
+
+    Raises ValueError for no tensors, for a dtype that cannot be reduced, for Adasum of integers, and for a name in
+    flight.
+    """
     if not tensors:
         raise ValueError("a grouped allreduce needs at least one tensor")
     for tensor in tensors:
@@ -112,14 +116,14 @@ def _adasum(request: Request | Course, row: Tensor) -> Tensor:
         return torch.tensor(request.outcome).to(row.dtype)
     if not row.numel():
         return row.clone()
-    # All ranks combine the same rows in the same way. A rank that has joined gave none, which is as good as zeros.
+    # All ranks combine the same rows in the same way. A rank that has joined sent none, which has the effect of zeros.
     rows, _ = from_rows(request.output, request.counts, row)
     return torch.from_numpy(adasum(list(_plain(rows).numpy()))).to(row.dtype)
 
 
 def _exchange(coordinator: Coordinator, name: str, row: Tensor) -> Course:
     vector = widened(_plain(row).numpy().reshape(-1))
-    # The first request checks that ranks agree, and tells which have joined and take no further part.
+    # The first request checks that the ranks agree, and shows which ranks have joined and take no further part.
     first = coordinator.all_gather(name, span_of(row[:, :1]), shape=tuple(row.shape))
 
     def begin(request: Request) -> Exchange:
@@ -134,9 +138,9 @@ def _gathered(row: Tensor, size: int) -> bool:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no such type
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no bfloat16
 
 
 def _number(name: str) -> int:
-    """The same number on all ranks for a group's name; never 0."""
+    """Return a number for a group's name that is the same on all ranks and never 0."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") | 1

@@ -1,4 +1,4 @@
-"""alltoall: some rows of each rank's tensor for each other rank."""
+"""alltoall sends some rows of each rank's tensor to each other rank."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ Splits = Tensor | Sequence[int] | None
 def alltoall_async(
     tensor: Tensor, splits: Splits = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start to send the first `splits[0]` rows to rank 0, the next `splits[1]` to rank 1, and so on.
+    """Start to send the first `splits[0]` rows to rank 0, the next `splits[1]` rows to rank 1, and so on.
 
-    `synchronize` of the returned handle gives the rows received, in rank order, and how many came from each rank, as
-    integers of the kind of `splits`. Without splits all ranks get equally many. The ranks' tensors agree in dtype and
-    in all dimensions but the first. Raises ValueError for splits that do not fit, and for a name still under way.
+    `synchronize` of the returned handle gives the rows received, in rank order, and the number of rows from each rank
+    as a tensor with the dtype and device of `splits` (int32 for a list). Without splits all ranks get equal shares. The
+    ranks' tensors have the same dtype and shape except for the first dimension. Raises ValueError for splits that do
+    not fit the tensor, and for a name that is in flight.
     """
     rows = rows_of(tensor, "alltoall")
     here = job.current()
@@ -53,9 +54,9 @@ def alltoall_async(
 def alltoall(
     tensor: Tensor, splits: Splits = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The rows received, and if `splits` is given how many came from each rank; see `alltoall_async`.
+    """Return the rows received and, if `splits` is given, the number of rows from each rank; see `alltoall_async`.
 
-    Gradients go back to where the rows came from.
+    Gradients are sent back to the ranks that the rows came from.
     """
     received, counts = _Alltoall.apply(tensor, splits, name, process_set)
     return received if splits is None else (received, counts)
@@ -76,7 +77,7 @@ class _Alltoall(torch.autograd.Function):
 
 
 def _shares(splits: Splits, rows: int, size: int) -> list[int]:
-    """How many rows each rank gets."""
+    """Return the number of rows that each rank gets."""
     if splits is None:
         if rows % size:
             raise ValueError(f"alltoall without splits cannot share {rows} rows equally among {size} ranks")

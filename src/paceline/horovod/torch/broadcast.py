@@ -1,4 +1,4 @@
-"""broadcast: one rank's tensor for all."""
+"""broadcast gives one rank's tensor to all ranks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from paceline.horovod.torch.waiting import synchronize
 def broadcast_async(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Start to give every rank the tensor of `root_rank` (a rank of the job); `synchronize` gives a new tensor.
+    """Start to give every rank the tensor of `root_rank`, a rank of the job; `synchronize` gives a new tensor.
 
-    Raises ValueError if the root is not in the process set, and for a name that is still under way.
+    All ranks pass a tensor of the same shape and dtype. Raises ValueError if the root is not in the process set, and
+    for a name that is in flight.
     """
     return _start(tensor, False, root_rank, name, process_set)
 
@@ -28,14 +29,17 @@ def broadcast_async(
 def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """As `broadcast_async`, in place."""
+    """Start to give every rank the tensor of `root_rank`, in place; see `broadcast_async`."""
     return _start(tensor, True, root_rank, name, process_set)
 
 
 def broadcast(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """The tensor of `root_rank`, on every rank. The root's gradient is the average of all, the others' is zero."""
+    """Return the tensor of `root_rank` on every rank.
+
+    The root's gradient is the average of all ranks'; others get zeros.
+    """
     result: Tensor = _Broadcast.apply(tensor, root_rank, name, process_set)
     return result
 
@@ -43,7 +47,7 @@ def broadcast(
 def broadcast_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
-    """Give every rank the tensor of `root_rank`, in place, and return it."""
+    """Give every rank the tensor of `root_rank`, in place, and return it; see `broadcast_async`."""
     result: Tensor = synchronize(_start(tensor, True, root_rank, name, process_set))
     return result
 

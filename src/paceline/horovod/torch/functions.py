@@ -1,4 +1,4 @@
-"""Horovod's `horovod.torch.functions`, from which scripts import too: the same state and objects on all ranks."""
+"""Horovod's `horovod.torch.functions`, which scripts import too: broadcasting state and exchanging objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which gradients are handed in together."""
+"""Decides which gradients are submitted together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch.nn import Parameter
 
 Groups = int | Sequence[Sequence[torch.Tensor]] | None
-"""So many groups of neighbours, or the groups themselves; none: each gradient alone."""
+"""A number of groups of consecutive parameters, or the groups themselves; None submits each gradient alone."""
 
 
 def check_groups(groups: Groups) -> None:
-    """Raise ValueError unless `groups` can be meant."""
+    """Raise ValueError unless `groups` is valid."""
     if groups is None:
         return
     if isinstance(groups, int):
@@ -30,7 +30,10 @@ def check_groups(groups: Groups) -> None:
 
 
 def units(parameters: Sequence[Parameter], groups: Groups) -> list[tuple[Parameter, ...]]:
-    """The parameters, each in one unit. Parameters that no given group holds are alone; order is kept."""
+    """Return the parameters in units that are submitted together; each parameter is in exactly one unit.
+
+    Parameters that are in none of the given groups form units of their own. The order of parameters is kept.
+    """
     if not groups:
         return [(parameter,) for parameter in parameters]
     if isinstance(groups, int):

@@ -1,4 +1,4 @@
-"""Policy `graph`: the order of an optimizer's gradients is told to the coordinator beforehand."""
+"""For the policy `graph`: announces the order of an optimizer's gradients to the coordinator in advance."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from paceline.coordinate import Coordinator
 from paceline.order import Collective, order, parallel, scheme
 
 
-def tell_order(coordinator: Coordinator, gradients: Iterable[tuple[str, Tensor]]) -> None:
-    """Every rank tells the same: gradients, by the names of their requests, come in the reverse of this order.
+def announce_order(coordinator: Coordinator, gradients: Iterable[tuple[str, Tensor]]) -> None:
+    """Announce that the gradients come in the reverse of the given order. Collective: every rank announces the same.
 
-    No gradient waits for another rank's, so the graph has no edges and any order is right; this one is about that of a
-    backward pass, in which the last layers come first.
+    gradients: pairs of a request name and a tensor.
+
+    No gradient waits for another rank's, so the graph has no edges and any order is valid. The reverse order
+    approximates a backward pass, which computes the last layers first.
     """
     graph = parallel(
         Collective(name, tensor.nbytes, str(tensor.dtype).removeprefix("torch."))

@@ -1,4 +1,4 @@
-"""Horovod's `horovod.torch.mpi_ops`, from which scripts import too: who a rank is, collectives, process sets."""
+"""Horovod's `horovod.torch.mpi_ops`, which scripts import too: ranks and sizes, collectives, process sets."""
 
 from __future__ import annotations
 

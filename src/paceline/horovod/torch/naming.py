@@ -1,4 +1,4 @@
-"""The names of an optimizer's parameters, by which the ranks' gradients meet."""
+"""The names of an optimizer's parameters, by which the ranks' gradients are matched."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from torch.nn import Parameter
 def parameter_names(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, Parameter]] | None
 ) -> dict[Parameter, str]:
-    """A name for every parameter of the optimizer: the given ones, else its place.
+    """Return a name for every parameter of the optimizer: the given name, or one made of its position if none are
+    given.
 
-    Raises ValueError for a name given twice, and if some parameters of the optimizer have none.
+    Raises ValueError for entries that are not tuples, for a repeated name, and if a parameter of the optimizer has no
+    name.
     """
     own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     if named_parameters is None:

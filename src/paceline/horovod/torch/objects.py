@@ -1,4 +1,4 @@
-"""Python objects for all ranks: plain data, NumPy arrays and tensors."""
+"""Exchanges Python objects between ranks: plain data, NumPy arrays and tensors."""
 
 from __future__ import annotations
 
@@ -57,15 +57,16 @@ KINDS = (
     Kind("dtype", torch.dtype, lambda dtype: (str(dtype).removeprefix("torch."), _nothing()), _dtype),
     Kind("device", torch.device, lambda device: (str(device), _nothing()), lambda meta, _: torch.device(meta)),
 )
+"""How torch's types are serialised; see `plain_data.Kind`."""
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's object, on every rank; the root gets its own back.
+    """Return the root's object on every rank; the root gets its own object back.
 
-    It may hold plain data, NumPy arrays and tensors, see `plain_data.pack`; tensors come back on the kind of device
-    that they were on. Nothing is unpickled: anything else raises TypeError on every rank.
+    The object may hold plain data, NumPy arrays and tensors, see `plain_data.pack`; tensors return on the type of
+    device that they were on. Nothing is unpickled: anything else raises TypeError on every rank.
     """
     base = name or "object"
     is_root = job.current().rank == root_rank
@@ -91,7 +92,10 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> list[Any]:
-    """Every rank's object, in rank order; what it may hold: see `broadcast_object`."""
+    """Return every rank's object, in rank order; `broadcast_object` says what an object may hold.
+
+    Raises TypeError on every rank if one rank's object cannot be sent.
+    """
     refusal, header, blobs = _pack(obj)
     length = (-len(header) if refusal else len(header)).to_bytes(8, "little", signed=True)
     mine = np.concatenate([np.frombuffer(length + header, np.uint8), *blobs])
@@ -101,7 +105,7 @@ def allgather_object(obj: Any, name: str | None = None, process_set: ProcessSet 
 
 
 def _pack(obj: Any) -> tuple[str, bytes, list[Blob]]:
-    """Header and blobs, or why there are none, with that as the header: the other ranks have to know it too."""
+    """Return "", the header and the blobs; or the refusal, as text and as header, so that other ranks see it too."""
     try:
         return "", *pack(obj, KINDS)
     except TypeError as error:
@@ -116,7 +120,9 @@ def _read(memory: Blob, rank: int) -> Any:
         raise TypeError(f"rank {rank} of the process set: {header.decode()}")
     blobs = []
     for size in sizes(header):
-        blobs.append(memory[start : start + size].copy())  # aligned, whatever its dtype, and free of the rest
+        blobs.append(
+            memory[start : start + size].copy()
+        )  # a copy is aligned for any dtype and does not keep the rest alive
         start += size
     return unpack(header, blobs, KINDS)
 

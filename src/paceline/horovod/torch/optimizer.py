@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer whose gradients are those of all ranks."""
+"""DistributedOptimizer wraps an optimizer so that its gradients are combined over all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
 from paceline.horovod.torch.allreduce import allreduce_async_, grouped_allreduce_async_, sparse_allreduce_async
 from paceline.horovod.torch.compression import Compression, Compressor
 from paceline.horovod.torch.gradient_groups import Groups, check_groups, units
-from paceline.horovod.torch.known_order import tell_order
+from paceline.horovod.torch.known_order import announce_order
 from paceline.horovod.torch.naming import parameter_names
 from paceline.horovod.torch.objects import broadcast_object
 from paceline.horovod.torch.waiting import synchronize
@@ -39,17 +39,20 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> torch.optim.Optimizer:
-    """An optimizer of the same class, whose `step` combines the gradients of all ranks first.
+    """Return an optimizer of the same class whose `step` first combines the gradients of all ranks.
 
-    A gradient is handed in when the backward pass has made it, while others are still to come. With
-    `backward_passes_per_step` it is added up over so many passes before. It has `synchronize()`, which waits for the
-    gradients, and `skip_synchronize()`, a context in which `step` does not do so again.
+    Each gradient is submitted as soon as the backward pass has computed it, while others are still being computed. The
+    optimizer has `synchronize()`, which waits for the gradients, and `skip_synchronize()`, a context in which `step`
+    does not wait for them again.
 
-    named_parameters: names by which gradients meet, `model.named_parameters()`; else their places in the optimizer.
-    gradient_predivide_factor: part of the average's division to be done before the sum; Average only.
-    groups: so many groups, or lists of parameters, whose gradients are combined together; `num_groups` is its older
-    name. sparse_as_dense: combine sparse gradients as dense ones. op: with Adasum, whole steps are combined.
-    Raises ValueError for what cannot be meant.
+    named_parameters: the names by which gradients are matched, usually `model.named_parameters()`; by default their
+    positions in the optimizer. backward_passes_per_step: the number of backward passes over which gradients are
+    accumulated before they are combined. op: the reduction; with Adasum, whole steps are combined instead of gradients.
+    gradient_predivide_factor: the part of the average's division that is done before the sum; for Average only. groups:
+    a number of groups, or lists of parameters, whose gradients are combined together; `num_groups` is its older name.
+    sparse_as_dense: whether sparse gradients are combined as dense ones.
+
+    Raises ValueError for invalid arguments.
     """
     if gradient_predivide_factor != 1.0 and op != ops.Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
@@ -79,7 +82,7 @@ def DistributedOptimizer(
 
 
 class GradientOptimizer(torch.optim.Optimizer):
-    """What stands before the optimizer's own class: hooks that hand in gradients, and a `step` that waits for them."""
+    """A base class, put before the optimizer's own, whose hooks submit gradients and whose `step` waits for them."""
 
     def attach(
         self,
@@ -92,7 +95,11 @@ class GradientOptimizer(torch.optim.Optimizer):
         sparse_as_dense: bool,
         process_set: ProcessSet,
     ) -> None:
-        """Begin to watch the parameters' gradients."""
+        """Start to submit the parameters' gradients.
+
+        names: the name under which each gradient is combined. passes: the number of backward passes between two steps.
+        predivide: see `gradient_predivide_factor` of DistributedOptimizer.
+        """
         self._parameter_names, self._compression, self._op = names, compression, op
         self._scales = (1.0 / predivide, predivide)
         self._sparse_as_dense, self._process_set = sparse_as_dense, process_set
@@ -100,20 +107,20 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._unit_of: dict[Parameter, Unit] = {}
         self._skip = False
         self._reset()
-        # In an elastic job there may be more ranks later; and who comes then is the only one to make an optimizer.
+        # An elastic job may have more ranks later, and a rank that joins then is the only one that makes an optimizer.
         elastic = job.worker() is not None
         if not process_set.included() or (len(process_set.ranks or ()) == 1 and not elastic):
             return
         channel = job.current().channel(process_set.process_set_id)
-        told = channel.coordinator.options.policy == "graph" and not elastic
-        alike = told or (groups and not elastic)
-        for unit in units(self._ordered() if alike else self._wanted(), groups):
+        order_known = channel.coordinator.options.policy == "graph" and not elastic
+        same_order = order_known or (groups and not elastic)
+        for unit in units(self._ordered() if same_order else self._wanted(), groups):
             for parameter in unit:
                 self._unit_of[parameter] = unit
                 parameter.register_post_accumulate_grad_hook(self._arrived)
-        if told:
+        if order_known:
             alone = (unit[0] for unit in dict.fromkeys(self._unit_of.values()) if len(unit) == 1)
-            tell_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
+            announce_order(channel.coordinator, ((channel.name("allreduce", names[one]), one) for one in alone))
         self._reset()
 
     def _reset(self) -> None:
@@ -125,11 +132,14 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._synchronized = False
 
     def _wanted(self) -> list[Parameter]:
-        """The parameters that want gradients."""
+        """Return the parameters that require gradients."""
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def _ordered(self) -> list[Parameter]:
-        """These, in the order of the process set's first rank: groups and orders must be the same everywhere."""
+        """Return the parameters that require gradients, in the order of the process set's first rank.
+
+        Groups and announced orders must be the same on all ranks.
+        """
         own = self._wanted()
         first = (self._process_set.ranks or [0])[0]
         names = broadcast_object([self._parameter_names[p] for p in own], first, "optimizer.order", self._process_set)
@@ -150,7 +160,7 @@ class GradientOptimizer(torch.optim.Optimizer):
             self._hand_in(unit)
 
     def _hand_in(self, unit: Unit) -> None:
-        """Start to combine these gradients. A rank that computed none gives zeros, as others may have computed one."""
+        """Start to combine these gradients. A rank without one sends zeros, because others may have computed one."""
         for parameter in unit:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
@@ -190,7 +200,11 @@ class GradientOptimizer(torch.optim.Optimizer):
         return lambda: _take(parameter, result())
 
     def synchronize(self) -> None:
-        """Wait until the gradients are those of all ranks. Once is enough: a second call changes nothing."""
+        """Wait until the gradients of all ranks are combined. A second call before the next backward pass changes
+        nothing.
+
+        Raises HorovodInternalError if a collective fails.
+        """
         if self._synchronized:
             return
         for unit in dict.fromkeys(self._unit_of.values()):
@@ -206,7 +220,7 @@ class GradientOptimizer(torch.optim.Optimizer):
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Inside it, `step` takes the gradients as they are: for after `synchronize()`, and clipping, for example."""
+        """A context in which `step` does not wait for gradients, for example to clip them after `synchronize()`."""
         self._skip = True
         try:
             yield
@@ -214,12 +228,15 @@ class GradientOptimizer(torch.optim.Optimizer):
             self._skip = False
 
     def step(self, closure: Any = None) -> Any:
-        """Wait for the gradients of all ranks, then do the optimizer's own step."""
+        """Wait for the combined gradients, then take the optimizer's own step and return the closure's loss.
+
+        Raises HorovodInternalError if a collective fails.
+        """
         if not self._skip:
             if self._synchronized:
                 warnings.warn(
                     "optimizer.step() called without optimizer.skip_synchronize() context after "
-                    "optimizer.synchronize(). The gradients were synchronized already and are taken as they are.",
+                    "optimizer.synchronize(). The gradients were synchronized already and are used unchanged.",
                     stacklevel=2,
                 )
             self.synchronize()
@@ -227,16 +244,18 @@ class GradientOptimizer(torch.optim.Optimizer):
         return super().step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients. Raises AssertionError between a backward pass and the step that uses it."""
         if self._fresh:
             raise AssertionError(TOO_EARLY)
         super().zero_grad(set_to_none)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Add up gradients over so many backward passes from here on."""
+        """Accumulate gradients over this number of backward passes from now on."""
         self.backward_passes_per_step = passes
         self._left = dict.fromkeys(self._unit_of, passes)
 
     def load_state_dict(self, state_dict: Any) -> None:
+        """Load the optimizer's state and forget gradients that were counted."""
         self._reset()
         self._skip = False
         super().load_state_dict(state_dict)
@@ -248,7 +267,7 @@ def _gradient(parameter: Parameter) -> Tensor:
 
 
 def _take(parameter: Parameter, result: Tensor) -> None:
-    """Make `result` the gradient."""
+    """Store `result` as the parameter's gradient."""
     gradient = _gradient(parameter)
     if result is gradient:
         return

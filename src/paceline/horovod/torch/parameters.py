@@ -1,4 +1,4 @@
-"""The same model and optimizer on every rank, before training begins or goes on."""
+"""Gives every rank the same model and optimizer state before training starts or continues."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from paceline.horovod.torch.waiting import synchronize
 
 
 def broadcast_parameters(params: Mapping[str, Tensor] | Iterable[Any], root_rank: int) -> None:
-    """Give every rank the root's values of `params`, in place.
+    """Give every rank the root's values of `params`, in place. Collective.
 
-    params: `model.state_dict()`, `model.named_parameters()`, or tensors alone, equally many in the same order on all
-    ranks. Raises ValueError for anything else.
+    params: `model.state_dict()`, `model.named_parameters()`, or tensors alone; the same number in the same order on all
+    ranks.
+
+    Raises ValueError for anything else.
     """
     if isinstance(params, Mapping):
         named: list[Any] = sorted(params.items())
@@ -35,9 +37,11 @@ def broadcast_parameters(params: Mapping[str, Tensor] | Iterable[Any], root_rank
 def broadcast_optimizer_state(
     optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
-    """Give every rank the root's optimizer state, and its options such as the learning rate.
+    """Give every rank the root's optimizer state and options such as the learning rate. Collective.
 
-    Ranks whose optimizer has no state yet get the root's. `model` is accepted and not needed.
+    A rank whose optimizer has no state yet gets the root's. `model` is accepted and ignored.
     """
     state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer_state")
-    optimizer.load_state_dict(state)  # on the root too: loading changes some dtypes, which must be the same everywhere
+    optimizer.load_state_dict(
+        state
+    )  # the root loads it too, because loading changes some dtypes, which must be the same on all ranks

@@ -1,4 +1,4 @@
-"""reducescatter: tensors combined over all ranks, and each rank gets some rows of the result."""
+"""reducescatter combines tensors over all ranks and gives each rank some rows of the result."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Start to combine `tensor` over the ranks; `synchronize` of the returned handle gives this rank's rows of it.
+    """Start to combine `tensor` over the ranks; `synchronize` of the returned handle gives this rank's rows of the
+    result.
 
-    The rows are shared equally; if that leaves some over, the first ranks get one more each. op: Average or Sum.
-    Raises ValueError for a scalar or a dtype that cannot be combined, HorovodInternalError for another op.
+    The rows are shared equally; if the number does not divide, the first ranks get one more each. All ranks pass the
+    same shape and dtype. op: Average or Sum. Raises ValueError for a scalar or a dtype that cannot be reduced, and
+    HorovodInternalError for another op.
     """
     return _start([tensor], False, name, op, process_set, prescale_factor, postscale_factor)
 
@@ -46,9 +48,9 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Tensor:
-    """This rank's rows of the combined tensor; see `reducescatter_async`.
+    """Return this rank's rows of the combined tensor; see `reducescatter_async`.
 
-    The gradient is gathered from all ranks, times their number for Sum, and times both factors.
+    The gradient is gathered from all ranks and multiplied by both factors and, for Sum, by the number of ranks.
     """
     compressed, context = compression.compress(tensor)
     (part,) = _Reducescatter.apply(False, name, op, process_set, prescale_factor, postscale_factor, compressed)
@@ -63,7 +65,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """As `reducescatter_async` for several tensors; `synchronize` gives a list."""
+    """Start to combine several tensors, each as `reducescatter_async` does; `synchronize` gives a list."""
     return _start(tensors, True, name, op, process_set, prescale_factor, postscale_factor)
 
 
@@ -76,7 +78,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
-    """This rank's rows of several combined tensors; see `reducescatter`."""
+    """Return this rank's rows of several combined tensors; see `reducescatter`."""
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
     parts = _Reducescatter.apply(True, name, op, process_set, prescale_factor, postscale_factor, *compressed)
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
@@ -156,6 +158,6 @@ def _start(
 
 
 def _rows(rows: int, size: int) -> list[int]:
-    """Each rank's share of the rows."""
+    """Return each rank's number of rows."""
     share, left = divmod(rows, size)
     return [share + (rank < left) for rank in range(size)]

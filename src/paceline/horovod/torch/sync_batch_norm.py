@@ -17,9 +17,10 @@ from paceline.horovod.torch.waiting import synchronize
 
 
 class SyncBatchNorm(_BatchNorm):
-    """As `torch.nn.BatchNorm1d` to 3d, with the mean and variance of all ranks' batches, which may differ in size.
+    """Like `torch.nn.BatchNorm1d` to `BatchNorm3d`, with the mean and variance of all ranks' batches.
 
-    The batch is the first dimension, channels are the second. On CPU and GPU. Evaluation needs no other rank.
+    The batch is the first dimension, which may differ between ranks; the channels are the second. It works on CPU and
+    GPU. Evaluation involves no other rank.
     """
 
     def __init__(
@@ -37,6 +38,11 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
 
     def forward(self, input: Tensor) -> Tensor:
+        """Normalise `input`, of shape [batch, channels, ...], and update the running statistics. Collective in
+        training.
+
+        Raises ValueError for an input with fewer than two dimensions, and if no rank has a sample.
+        """
         self._check_input_dim(input)
         training = self.training or not self.track_running_stats
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:

@@ -1,4 +1,4 @@
-"""Waiting: for calls under way, and for the other ranks."""
+"""Waits for calls in flight and for the other ranks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 
 
 def poll(handle: int) -> bool:
-    """Whether the call behind `handle` is over; `synchronize` then returns at once. ValueError for no such call."""
+    """Return whether the call behind `handle` has ended, so that `synchronize` returns at once.
+
+    Raises ValueError for a handle that is unknown or was already synchronized.
+    """
     return job.current().handles.poll(handle)
 
 
 def synchronize(handle: int) -> Any:
-    """Wait for the call behind `handle`; returns its result, or None if that was returned before.
+    """Wait for the call behind `handle` and return its result, or None if it was returned before.
 
     Raises HorovodInternalError, on all ranks, if the call failed.
     """
@@ -24,10 +27,11 @@ def synchronize(handle: int) -> Any:
 
 
 def join(device: int = -1) -> int:
-    """This rank has no more data. Waits until all ranks have called it; returns the rank that was the last to.
+    """Announce that this rank has no more data, and wait until all ranks have done so. Returns the last rank to join.
 
-    Until then the calls of other ranks go on: this one gives zeros to an allreduce and no rows to an allgather; a
-    broadcast, alltoall or reducescatter fails. `device` is accepted and not needed.
+    Meanwhile the calls of other ranks continue: this rank contributes zeros to an allreduce and no rows to an
+    allgather; a broadcast, alltoall or reducescatter fails. `device` is accepted and ignored. Raises
+    HorovodInternalError if the wait fails.
     """
     channel = job.current().channel(job.GLOBAL)
     request = channel.coordinator.join()
@@ -40,7 +44,7 @@ def _joined(channel: Channel, last: int) -> int:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks of the process set have called it."""
+    """Wait until all ranks of the process set have called it. Raises HorovodInternalError if the wait fails."""
     channel = job.current().channel(process_set.process_set_id, "Barrier")
     names = [channel.name("barrier", None)]
     Pending(

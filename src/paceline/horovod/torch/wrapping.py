@@ -1,4 +1,4 @@
-"""How an optimizer becomes one of the same class with more to it."""
+"""Turns an optimizer into one of a derived class."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ TOO_OFTEN = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). Increase "
     "backward_passes_per_step to accumulate gradients locally."
 )
+"""The error for more backward passes than `backward_passes_per_step`."""
 TOO_EARLY = (
     "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(). "
     "This is prohibited as it can cause a race condition."
 )
+"""The error for `zero_grad` between a backward pass and its step."""
 
 
 def wrapped(optimizer: torch.optim.Optimizer, front: type) -> Any:
-    """An optimizer of a new class, `front` before `optimizer`'s own, that shares its parameter groups and state.
+    """Return an optimizer that shares its parameter groups and state; its class has `front` before the optimizer's
+    class.
 
-    What somebody put on the instance, as a scheduler does with `step`, stays with the first optimizer.
+    Attributes `step` and `zero_grad` set on the instance, for example by a scheduler, stay with the first optimizer.
     """
     own = type(optimizer)
     made: Any = object.__new__(type(own.__name__, (front, own), {"__module__": own.__module__}))

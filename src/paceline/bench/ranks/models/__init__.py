@@ -1,4 +1,4 @@
-"""Networks for benchmarks, with the layers and weights of torchvision's of the same names."""
+"""Networks for benchmarks, with the same layers and numbers of weights as torchvision's of the same names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "Inception-v3": inception_v3,
     "VGG16": vgg16,
 }
-"""By name: each makes a new network of 1000 classes."""
+"""For each name, a function that makes a new network of 1000 classes."""
 
 
 def pixels(name: str) -> int:
-    """Width and height of the images that a network is meant for."""
+    """Return the width and height of the images that a network is meant for."""
     return 299 if name == "Inception-v3" else 224

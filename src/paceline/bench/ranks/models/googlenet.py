@@ -22,7 +22,9 @@ _BLOCKS = (
     (832, 256, 160, 320, 32, 128, 128),
     (832, 384, 192, 384, 48, 128, 128),
 )
-"""Inputs; 1×1; before 3×3, 3×3; before "5×5", "5×5"; behind the pool. A number is such a pool, with stride 2."""
+"""Per block: input channels; outputs of 1×1; of the reduction before 3×3, of 3×3; of the reduction before "5×5", of
+"5×5"; of the projection after the pool. A single number is the kernel size of a pool with stride 2.
+"""
 
 
 def googlenet(classes: int = 1000) -> nn.Module:

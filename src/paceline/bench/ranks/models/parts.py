@@ -1,4 +1,4 @@
-"""What several networks are made of."""
+"""Layers that several networks share."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Pair = int | tuple[int, int]
 
 
 def normalised(inputs: int, outputs: int, kernel: Pair, stride: int = 1, padding: Pair = 0) -> nn.Module:
-    """A convolution without bias, then batch normalisation."""
+    """Return a convolution without bias, followed by batch normalisation."""
     return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False), nn.BatchNorm2d(outputs))
 
 
 def convolution(inputs: int, outputs: int, kernel: Pair, stride: int = 1, padding: Pair = 0) -> nn.Module:
-    """The same, then ReLU."""
+    """Return a convolution without bias, followed by batch normalisation and ReLU."""
     return nn.Sequential(normalised(inputs, outputs, kernel, stride, padding), nn.ReLU())
 
 
 class Beside(nn.Module):
-    """Branches over the same images, their channels one after the other."""
+    """Branches over the same images, whose channels are concatenated."""
 
     def __init__(self, branches: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -33,5 +33,5 @@ class Beside(nn.Module):
 
 
 def scores(inputs: int, classes: int, drop: float = 0.0) -> list[nn.Module]:
-    """The end of a network: the mean over each image, and one score per class."""
+    """Return the last layers of a network: the mean over each image, dropout, and one score per class."""
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(drop), nn.Linear(inputs, classes)]

@@ -1,10 +1,11 @@
-"""Networks in one line: AlexNet (Krizhevsky's "One weird trick", 2014) and VGG16 (Simonyan and Zisserman, 2014)."""
+"""Sequential networks: AlexNet (Krizhevsky's "One weird trick", 2014) and VGG16 (Simonyan and Zisserman, 2014)."""
 
 from __future__ import annotations
 
 from torch import nn
 
 _VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
+"""Channels and number of convolutions of each block."""
 
 
 def alexnet(classes: int = 1000) -> nn.Module:

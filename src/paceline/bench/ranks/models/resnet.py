@@ -1,6 +1,6 @@
-"""Residual networks (He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", table 1), ImageNet's.
+"""Residual networks for ImageNet (He, Zhang, Ren, Sun, "Deep Residual Learning for Image Recognition", table 1).
 
-The stride of a bottleneck is in its 3×3 convolution, as torchvision and most others have it.
+The stride of a bottleneck is in its 3×3 convolution, as in torchvision and most other implementations.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch.nn.functional import relu
 from .parts import convolution, normalised, scores
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-"""Residual blocks of each width, by the number of layers."""
+"""The number of residual blocks of each width, by the number of layers."""
 _WIDTHS = (64, 128, 256, 512)
 _BOTTLENECKS_FROM = 50
 _EXPANSION = 4
@@ -35,13 +35,13 @@ class Residual(nn.Module):
         self.shortcut = nn.Identity() if same_shape else normalised(inputs, outputs, 1, stride)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Float images to float images of the shape above."""
+        """Map float images to float images of the shape above."""
         added: Tensor = self.layers(images) + self.shortcut(images)
         return relu(added)
 
 
 def resnet(layers: int, classes: int = 1000) -> nn.Module:
-    """A network of so many layers, a key of BLOCKS: float32 [n, 3, h, w] to one score per class."""
+    """Return a network of `layers` layers, a key of BLOCKS: float32 [n, 3, h, w] to one score per class."""
     bottleneck = layers >= _BOTTLENECKS_FROM
     inputs = _WIDTHS[0]
     blocks: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""`hvd.elastic`: training that goes on from its last commit."""
+"""`hvd.elastic`: training that continues from its last commit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ T = TypeVar("T")
 
 
 def run(func: Callable[..., T]) -> Callable[..., T]:
-    """Decorate `func(state, ...)`: first all ranks get rank 0's state, and after a failed collective all go on from
-    their last commit. See `paceline.horovod.elastic` for what that takes.
+    """Decorate `func(state, ...)` so that all ranks start with rank 0's state, and continue from their last commit
+    after a failed collective.
+
+    `paceline.horovod.elastic` says what this requires.
     """
     return run_fn(func, _reset)
 

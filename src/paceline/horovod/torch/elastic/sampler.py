@@ -1,4 +1,4 @@
-"""ElasticSampler: each rank's share of a data set, of what is left of the epoch."""
+"""ElasticSampler gives each rank its share of what is left of an epoch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from paceline.horovod import job
 
 
 class ElasticSampler(Sampler[int]):
-    """As torch's DistributedSampler, and it remembers how far the epoch has come.
+    """Like torch's DistributedSampler, but it also records which part of the epoch has been processed.
 
-    Put it into the TorchState, call `record_batch` after each batch and `set_epoch` at the end of each epoch. After a
-    reset the ranks share what was not processed. shuffle: in an order made of `seed` and the epoch, which must be equal
-    on all ranks.
+    Pass it to the TorchState, call `record_batch` after each batch and `set_epoch` at the end of each epoch. After a
+    reset the ranks share the samples that were not processed.
+
+    shuffle: whether the order is shuffled, seeded by `seed` and the epoch, both of which must be the same on all ranks.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
@@ -26,25 +27,27 @@ class ElasticSampler(Sampler[int]):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch; call it at the end of the one before, so that a resumed epoch is not begun again."""
+        """Start an epoch. Call it at the end of the previous one, so that a resumed epoch does not start again."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Every rank has processed a batch of this size."""
+        """Note that every rank has processed a batch of `batch_size` samples."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, int]:
+        """Return the epoch and the number of samples that all ranks have processed in it."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a state that `state_dict` returned."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Share what is left of the epoch among the ranks that there are now."""
+        """Share what is left of the epoch among the present ranks."""
         here = job.current()
         self.num_replicas, self.rank = here.size, here.rank
         indices = list(range(len(self.dataset)))

@@ -1,4 +1,4 @@
-"""TorchState: models, optimizers, samplers and plain objects as one state."""
+"""TorchState holds models, optimizers, samplers and plain objects as one state."""
 
 from __future__ import annotations
 
@@ -22,33 +22,46 @@ class StateHandler:
         self.save()
 
     def save(self) -> None:
+        """Copy the object's present state."""
         self._saved = copy.deepcopy(self.value.state_dict())
 
     def restore(self) -> None:
+        """Load the state that was saved last."""
         self.value.load_state_dict(self._saved)
 
     def sync(self) -> None:
+        """Give every rank rank 0's state, and save it. Collective."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
+        """Handle another object from now on, and save its state."""
         self.value = value
         self.save()
 
 
 class ModelStateHandler(StateHandler):
+    """Handles a model."""
+
     def sync(self) -> None:
+        """Give every rank rank 0's parameters and buffers, and save them. Collective."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
+    """Handles an optimizer."""
+
     def sync(self) -> None:
+        """Give every rank rank 0's optimizer state, and save it. Collective."""
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
+    """Handles an ElasticSampler."""
+
     def sync(self) -> None:
+        """Give every rank rank 0's position in the epoch, and save it. Collective."""
         self.value.load_state_dict(broadcast_object(self.value.state_dict()))
         self.save()
 
@@ -61,9 +74,9 @@ _HANDLERS: list[tuple[type, type[StateHandler]]] = [
 
 
 class TorchState(ObjectState):
-    """`TorchState(model=..., optimizer=..., sampler=..., batch=0, epoch=0)`: everything becomes an attribute.
+    """`TorchState(model=..., optimizer=..., sampler=..., batch=0, epoch=0)` makes every argument an attribute.
 
-    Any number of models, optimizers and ElasticSamplers, under any names; everything else is plain data.
+    It takes any number of models, optimizers and ElasticSamplers, under any names; everything else is plain data.
     """
 
     def __init__(
@@ -82,21 +95,25 @@ class TorchState(ObjectState):
         super().__init__(broadcast_object, rank, **plain)
 
     def save(self) -> None:
+        """Keep the present state of all objects in memory."""
         for handler in self._handlers.values():
             handler.save()
         super().save()
 
     def restore(self) -> None:
+        """Restore the state of all objects that was saved last."""
         for handler in self._handlers.values():
             handler.restore()
         super().restore()
 
     def sync(self) -> None:
+        """Give every rank rank 0's state of all objects. Collective."""
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
 
     def reset(self) -> None:
+        """Let the samplers share what is left of the epoch among the ranks of the new job."""
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()
