@@ -17,6 +17,7 @@ from paceline import topology as trees
 from paceline.lab import shaping
 from paceline.lab.guard import Guard
 from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
+from paceline.lab.shaping import USUAL_QUEUE, Queue
 from paceline.topology import Link, Node, Topology
 
 if TYPE_CHECKING:
@@ -80,13 +81,17 @@ class Lab:
     machine at the root, and links of infinite rate, are held to nothing.
     file: where the topology was read from, None if their jobs are to know nothing of it; the machines' environment then
     names a file with this topology: that one, unless the links let more cross at once than stands there.
+    queue: what waits where a link is full.
     Raises ValueError for a topology that is no cluster, and on entering Unavailable, having removed what it had made,
     where root, a command or a feature of the kernel is missing. Nothing remains of it after it was left, nor a moment
     after its process was killed; where its guard was killed too, until the next lab is made.
     """
 
-    def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
-        self.topology = replace(topology, root=shaping.held(topology.root))
+    def __init__(
+        self, topology: Topology, file: Path | None = None, prefix: str | None = None, queue: Queue = USUAL_QUEUE
+    ) -> None:
+        self.topology = replace(topology, root=shaping.held(topology.root, queue))
+        self.queue = queue
         self.file = file
         self._written = None if file is None or self.topology == topology else _written(self.topology)
         self.prefix = prefix or new_prefix()
@@ -173,8 +178,8 @@ class Lab:
         Only links that were held before, and not delayed, can change; the topology stays as it was.
         """
         for one in self._uplinks_of(name):
-            shaping.change(one.below, one.device, link.up, one.link)
-            shaping.change(one.switch, one.port, link.down, one.link)
+            shaping.change(one.below, one.device, link.up, one.link, self.queue)
+            shaping.change(one.switch, one.port, link.down, one.link, self.queue)
 
     def cut(self, name: str) -> None:
         """Cuts the uplink of a machine or switch: nothing crosses it any more, and nobody is told."""
@@ -248,15 +253,15 @@ class Lab:
         for switch in self._switches:
             ip("-n", switch, "link", "add", "switch", "type", "bridge")
             ip("-n", switch, "link", "set", "switch", "up")
-        longest = shaping.longest_packet([one.link for one in self.uplinks])
+        longest = shaping.longest_packet([one.link for one in self.uplinks], self.queue)
         for one in self.uplinks:
             pair = ("link", "add", one.port, "type", "veth", "peer", "name", one.device, "netns", one.below)
             ip("-n", one.switch, *pair)
             ip("-n", one.switch, "link", "set", one.port, "master", "switch", "up")
             above = ("master", "switch") if one.below in self._switches else ()
             ip("-n", one.below, "link", "set", one.device, *above, "gso_max_size", str(longest), "up")
-            shaping.shape(one.below, one.device, one.link.up, one.link)
-            shaping.shape(one.switch, one.port, one.link.down, one.link)
+            shaping.shape(one.below, one.device, one.link.up, one.link, self.queue)
+            shaping.shape(one.switch, one.port, one.link.down, one.link, self.queue)
         for machine in self.machines:
             ip("-n", machine.namespace, "link", "set", INTERFACE, "address", machine.mac)
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
