@@ -221,6 +221,25 @@ def test_a_wrong_file_is_one_sentence_with_its_line(tmp_path: Path) -> None:
     assert "missing.yaml" in missing.stderr
 
 
+@pytest.mark.requires_root_network
+def test_links_get_the_queue_that_was_asked_for(cluster: Path) -> None:
+    show = ["tc", "qdisc", "show", "dev", "eth0"]
+    done = lab(cluster, "--queue", "200ms", "--discipline", "drop-tail", "--", *show)
+    assert done.returncode == 0, done.stderr
+    waits = [line for line in done.stdout.splitlines() if "bfifo" in line]
+    assert len(waits) == 2
+    assert all(f"limit {16_000 + 2_500_000}b" in line for line in waits)
+
+
+@pytest.mark.parametrize("queue", ["0", "2 s", "long"])
+def test_a_wrong_queue_is_one_sentence(cluster: Path, queue: str) -> None:
+    done = lab(cluster, "--queue", queue, "--", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("paceline lab: ")
+    assert queue in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_without_root_it_is_one_sentence(cluster: Path) -> None:
     # In a user namespace of its own, root is an ordinary user who still owns its files.
     ordinary = ["unshare", "--user"] if os.geteuid() == 0 else []

@@ -1,4 +1,5 @@
-"""Connections never begin with BBR, and take it up only over long ways, where it is the system's choice."""
+"""Connections never begin with BBR, and take it up only over long ways, where it is the system's choice; over short
+ways they soon send again what was lost."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paceline.lab.lab import Lab, switched
-from paceline.rendezvous.congestion import avoid_bbr
+from paceline.rendezvous.congestion import _RTO_MIN_US, avoid_bbr, suit_to_way
 
 PAIR = """
 import socket
@@ -27,7 +28,7 @@ with bind_tcp("127.0.0.1", 0) as door, connect(TcpAddress("127.0.0.1", door.gets
             congestion._LONG_WAY = long_way
             for sock in (caller, called):
                 print(congestion._used_by(sock), end=" ")
-                congestion.allow_bbr(sock)
+                congestion.suit_to_way(sock)
                 print(congestion._used_by(sock))
 """
 
@@ -49,3 +50,14 @@ def test_nothing_but_bbr_is_avoided() -> None:
             avoid_bbr(sock)
             used = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
             assert used == name or (name.startswith("bbr") and used in ("cubic", "reno"))
+
+
+def test_over_a_short_way_what_was_lost_is_sent_again_soon() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door, socket.create_connection(door.getsockname(), 10) as caller:
+        try:
+            usual = caller.getsockopt(socket.IPPROTO_TCP, _RTO_MIN_US)
+        except OSError:
+            pytest.skip("this kernel lets no connection choose when it sends again")
+        suit_to_way(caller)
+        # Microseconds, rounded up to the kernel's clock.
+        assert 20_000 <= caller.getsockopt(socket.IPPROTO_TCP, _RTO_MIN_US) < min(usual, 40_000)

@@ -17,6 +17,11 @@ from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
+from paceline.lab.shaping import Discipline, Queue
+from paceline.topology.units import parse_time
+
+_LONGEST_QUEUE = 1.0
+"""Seconds; a longer one would hold what TCP takes for lost."""
 
 
 def command(
@@ -28,6 +33,12 @@ def command(
     timeout: Annotated[
         float, typer.Option(callback=finite, min=1, help="End all machines after this number of seconds.")
     ] = 3600.0,
+    queue: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a link takes to carry what its queue holds.")
+    ] = "10 ms",
+    discipline: Annotated[
+        Discipline, typer.Option(help="Whether short packets go first, or a policer drops instead of queueing.")
+    ] = Discipline.SHORT_FIRST,
     json_file: Annotated[
         Path | None,
         typer.Option("--json", help="Write the links' counters to this file.", show_default=False, callback=writable),
@@ -50,7 +61,7 @@ def command(
     try:
         if INSIDE in os.environ:
             raise Unavailable("this is a machine of a lab already; run `paceline lab` outside of it.")
-        with Lab(topology.read(file), file) as lab:
+        with Lab(topology.read(file), file, queue=Queue(_queue_seconds(queue), discipline)) as lab:
             code = run(lab, words, os.environ, timeout)
             traffic = lab.traffic()
     except (Unavailable, ValueError) as reason:
@@ -58,3 +69,10 @@ def command(
     Console(stderr=True).print(report.table(lab, traffic))
     write(json_file, lambda: json.dumps(report.records(lab, traffic), indent=1) + "\n")
     return code
+
+
+def _queue_seconds(text: str) -> float:
+    seconds = parse_time(text)
+    if not 0 < seconds <= _LONGEST_QUEUE:
+        raise ValueError(f"--queue {text}: a link's queue holds more than 0 s and at most {_LONGEST_QUEUE:g} s")
+    return seconds

@@ -17,6 +17,7 @@ from paceline import topology as trees
 from paceline.lab import shaping
 from paceline.lab.guard import Guard
 from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
+from paceline.lab.shaping import USUAL_QUEUE, Queue
 from paceline.topology import Link, Node, Topology
 
 if TYPE_CHECKING:
@@ -92,14 +93,18 @@ class Lab:
     file: the file of the topology; None hides the topology from the jobs. The machines' environment names this file,
     or, if the lab's links let larger bursts pass than the file says, a file with the corrected topology. prefix: the
     prefix of the namespaces of a lab that another process made; it is then neither made nor removed here.
+    queue: what waits where a link is full.
 
     Raises ValueError for a topology that is not a cluster. Entering raises Unavailable, after removing everything it
     made, if root rights, a command or a feature of the kernel is missing. Nothing of the lab remains after it was left,
     or shortly after its process was killed; if its guard was killed too, the next lab removes it.
     """
 
-    def __init__(self, topology: Topology, file: Path | None = None, prefix: str | None = None) -> None:
-        self.topology = replace(topology, root=shaping.held(topology.root))
+    def __init__(
+        self, topology: Topology, file: Path | None = None, prefix: str | None = None, queue: Queue = USUAL_QUEUE
+    ) -> None:
+        self.topology = replace(topology, root=shaping.held(topology.root, queue))
+        self.queue = queue
         self.file = file
         self._written = None if file is None or self.topology == topology else _written(self.topology)
         self.prefix = prefix or new_prefix()
@@ -188,8 +193,8 @@ class Lab:
         unknown name.
         """
         for one in self._uplinks_of(name):
-            shaping.change(one.below, one.device, link.up, one.link)
-            shaping.change(one.switch, one.port, link.down, one.link)
+            shaping.change(one.below, one.device, link.up, one.link, self.queue)
+            shaping.change(one.switch, one.port, link.down, one.link, self.queue)
 
     def cut(self, name: str) -> None:
         """Cut the uplink of a machine or switch: nothing crosses it any more, and no process is notified.
@@ -266,15 +271,15 @@ class Lab:
         for switch in self._switches:
             ip("-n", switch, "link", "add", "switch", "type", "bridge")
             ip("-n", switch, "link", "set", "switch", "up")
-        longest = shaping.longest_packet([one.link for one in self.uplinks])
+        longest = shaping.longest_packet([one.link for one in self.uplinks], self.queue)
         for one in self.uplinks:
             pair = ("link", "add", one.port, "type", "veth", "peer", "name", one.device, "netns", one.below)
             ip("-n", one.switch, *pair)
             ip("-n", one.switch, "link", "set", one.port, "master", "switch", "up")
             above = ("master", "switch") if one.below in self._switches else ()
             ip("-n", one.below, "link", "set", one.device, *above, "gso_max_size", str(longest), "up")
-            shaping.shape(one.below, one.device, one.link.up, one.link)
-            shaping.shape(one.switch, one.port, one.link.down, one.link)
+            shaping.shape(one.below, one.device, one.link.up, one.link, self.queue)
+            shaping.shape(one.switch, one.port, one.link.down, one.link, self.queue)
         for machine in self.machines:
             ip("-n", machine.namespace, "link", "set", INTERFACE, "address", machine.mac)
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)

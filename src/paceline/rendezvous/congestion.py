@@ -1,4 +1,4 @@
-"""Choose the congestion control of the streams between machines.
+"""Choose the congestion control of the streams between machines, and how soon they send again what was lost.
 
 BBR paces a stream by what it carried before. A stream of a collective is idle while others have their turn, which BBR
 takes for a slow link: it then waits for tens of milliseconds between packets, and for 200 ms of every 10 s it sends
@@ -6,6 +6,9 @@ four packets per round trip. The kernel goes on pacing a connection that began w
 algorithm: after a loss it waits as long between packets, by what CUBIC saw while queues were long. So connections begin
 with CUBIC, or with Reno where CUBIC is not allowed. Over long distances, where these suffer from every random loss,
 connections return to BBR.
+
+A short queue or a policer may drop the last packets of a turn. No packet follows them that would tell the sender, and
+the kernel sends them again only after 200 ms, the time of hundreds of messages. Over short ways streams do so earlier.
 """
 
 from __future__ import annotations
@@ -18,6 +21,13 @@ _LONG_WAY = 0.010
 """Seconds of a round trip, from which on a connection is long."""
 _ROUND_TRIP = struct.Struct("=68xI")
 """`tcpi_rtt` in Linux's `struct tcp_info`: microseconds."""
+_RTO_MIN_US, _DELACK_MAX_US = 45, 46
+"""`TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US`, which Linux has since 6.15 and Python has no names for."""
+_SOONEST_RESEND_US = 20_000
+"""Microseconds beyond the round trip. Kernels have 4 or 10 ms between the ticks of their clock, and a receiver whose
+CPU is busy may be late by a few: well above both, and well below 200 ms. Set by hand: 8 ms were no better in the one run that compared them."""
+_LATEST_ANSWER_US = 10_000
+"""Microseconds until a packet that nothing follows is acknowledged: before it would be sent again."""
 
 
 def avoid_bbr(sock: socket.socket) -> None:
@@ -33,12 +43,16 @@ def avoid_bbr(sock: socket.socket) -> None:
             return
 
 
-def allow_bbr(sock: socket.socket) -> None:
-    """Return a connected socket with a far end to BBR, if that is the system's default.
+def suit_to_way(sock: socket.socket) -> None:
+    """Adapt a connected socket to its round trip.
 
-    Raises OSError for a socket that is not TCP.
+    With a far end it returns to BBR, if that is the system's default; with a near one it sends lost packets again soon,
+    where the kernel allows that. Raises OSError for a socket that is not TCP.
     """
     if _round_trip(sock) < _LONG_WAY:
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, _DELACK_MAX_US, _LATEST_ANSWER_US)
+            sock.setsockopt(socket.IPPROTO_TCP, _RTO_MIN_US, _SOONEST_RESEND_US)
         return
     with socket.socket(sock.family, socket.SOCK_STREAM) as fresh:
         chosen = _used_by(fresh)

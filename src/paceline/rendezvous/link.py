@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.rendezvous.acceptor import peer_credentials
-from paceline.rendezvous.congestion import allow_bbr
+from paceline.rendezvous.congestion import suit_to_way
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
 from paceline.rendezvous.handshake import Refused, Role, answer, call
 from paceline.rendezvous.user import same_user
@@ -96,7 +96,7 @@ def call_rank(sock: socket.socket, pairing: Pairing, wanted: bytes) -> Conversat
     rank = pairing.ranks[wanted]
     if sock.family != socket.AF_UNIX:
         yield from call(pairing.key, Role.LINK, pairing.ticket, wanted)
-        allow_bbr(sock)
+        suit_to_way(sock)
         return Link(rank, sock)
     pid, uid, _ = peer_credentials(sock)
     same_user(uid, Refused)
@@ -139,7 +139,7 @@ def _answer_rank(sock: socket.socket, pairing: Pairing, pid: int) -> Conversatio
 
     rank = pairing.ranks[(yield from answer(pairing.key, Role.LINK, known))]
     if sock.family != socket.AF_UNIX:
-        allow_bbr(sock)
+        suit_to_way(sock)
         return Link(rank, sock)
     offer = yield Receive(_ADDRESS.size, fds=2)
     try:
