@@ -22,6 +22,7 @@
 #include "memory/arena.hpp"
 #include "progress/backoff.hpp"
 #include "progress/cpu_meter.hpp"
+#include "progress/operation_pool.hpp"
 #include "progress/placement.hpp"
 #include "trace/events.hpp"
 
@@ -72,14 +73,13 @@ class Engine final : private Inbox {
   // For collectives that start from now on; all ranks do so between the same two.
   void set_plans(Group& group, Plans plans);
 
-  // Starts one collective: `build` fills in the operation, for which `spare` may serve. A blocking call is over when
-  // this returns; null is returned for it. Throws Failure.
+  // Starts one collective, an operation of this kind that `build` fills in. A blocking call returns null once the
+  // operation is over. Throws Failure.
   template <typename Kind, typename Build>
-  std::shared_ptr<Operation> run(Group& group, std::shared_ptr<Kind>& spare, const Fingerprint& what, std::size_t bytes,
-                                 Mode mode, Build&& build) {
+  std::shared_ptr<Operation> run(Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
     auto lock = mode == Mode::inside ? std::unique_lock<std::mutex>() : enter();
     check_open(group, what);
-    auto operation = reuse(spare);
+    auto operation = group.pool->take<Kind>();
     number(group, *operation, what, mode);
     build(*operation);
     return launch(lock, group, std::move(operation), bytes, mode);
@@ -140,15 +140,6 @@ class Engine final : private Inbox {
 
   std::unique_lock<std::mutex> enter();
   void check_open(const Group& group, const Fingerprint& what) const;
-  template <typename Kind>
-  static std::shared_ptr<Kind> reuse(std::shared_ptr<Kind>& spare) {
-    if (spare && spare.use_count() == 1) {
-      spare->reset();
-    } else {
-      spare = std::make_shared<Kind>();
-    }
-    return spare;
-  }
   void number(Group& group, Operation& operation, const Fingerprint& what, Mode mode);
   bool finish_quickly(Operation& operation);
   void close_event(const Operation& operation);

@@ -18,6 +18,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
   if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
   auto group = std::make_shared<Group>();
+  group->pool = std::make_shared<OperationPool>();
   group->channel = channel;
   group->rank = rank;
   group->timeout = timeout;

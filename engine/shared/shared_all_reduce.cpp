@@ -28,10 +28,11 @@ static_assert(sizeof(Offer) <= sizeof(Cell::small));
 
 void SharedAllReduce::clear() {
   SharedOperation::clear();
+  algorithm = "";
   factor = 1;
   how_ = How::open;
   measures_ = false;
-  done_ = staged_ = reduced_ = taken_ = 0;
+  done_ = rounds_ = staged_ = reduced_ = taken_ = 0;
 }
 
 void SharedAllReduce::give(Cell& own) {
