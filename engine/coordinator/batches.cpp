@@ -17,7 +17,7 @@ constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
 Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
     : group(std::move(own_group)),
       channel(own_channel),
-      fusion(owner.engine_->arena_),
+      fusion(owner.loop_.arena()),
       around{*owner.engine_, *group, fusion, own_channel != 0,
              [&owner](Requested& requested) { owner.settle(requested); }} {}
 
@@ -35,7 +35,7 @@ Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
   std::vector<int> peers;
   peers.reserve(like.members.size());
   for (const Member& member : like.members) peers.push_back(member.peer);
-  auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
+  auto made = loop_.make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
   made->use = Group::Use::data;
   return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
 }
@@ -85,8 +85,8 @@ void Coordinator::carry_out(Issue& action, Now) {
 void Coordinator::carry_out(Cancel& action, Now) {
   if (find_stream(action.channel) == nullptr) {
     const auto channel = streams_.front()->group->channel + action.channel;
-    if (action.from == 0) engine_->closed_channels_.insert(channel);
-    if (engine_->closed_channels_.contains(channel)) return;
+    if (action.from == 0) loop_.close_channel(channel);
+    if (loop_.is_closed(channel)) return;
   }
   Stream& stream = stream_of(action.channel);
   stream.ending = true;
@@ -110,7 +110,7 @@ bool Coordinator::carry() {
   for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i]);
   std::erase_if(streams_, [&](const auto& stream) {
     const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
-    if (over) engine_->drop_group(*stream->group);
+    if (over) loop_.drop_group(*stream->group);
     return over;
   });
   if (busy_ != before) policy_->busy(busy_);
@@ -156,7 +156,7 @@ void Coordinator::end_batch(Stream& stream) {
 }
 
 std::uint64_t Coordinator::hold() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("hold");
   Stream& stream = *streams_.front();
   stream.held_from = stream.begun;
@@ -164,7 +164,7 @@ std::uint64_t Coordinator::hold() {
 }
 
 void Coordinator::hold_after(std::uint64_t batches) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("hold_after");
   Stream& stream = *streams_.front();
   stream.held_from = std::max(stream.begun, batches);
@@ -172,21 +172,21 @@ void Coordinator::hold_after(std::uint64_t batches) {
 }
 
 bool Coordinator::holds() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("holds");
   const Stream& stream = *streams_.front();
   return stream.issued >= stream.held_from && (stream.queue.empty() || stream.queue.front().number >= stream.held_from);
 }
 
 void Coordinator::release() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("release");
   streams_.front()->held_from = kNotHeld;
   follow_up();
 }
 
 LargeBatches Coordinator::large_batches() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   return large_;
 }
 

@@ -15,6 +15,7 @@
 #include "coordinator/batch_work.hpp"
 #include "coordinator/pending_request.hpp"
 #include "policy/make.hpp"
+#include "progress/loop_host.hpp"
 
 namespace paceline {
 
@@ -57,7 +58,7 @@ struct LargeBatches {
   std::deque<Batch> last;  // of all these, in order
 };
 
-class Coordinator final : public Operation, public std::enable_shared_from_this<Coordinator> {
+class Coordinator final : public Operation, public LoopGuest, public std::enable_shared_from_this<Coordinator> {
  public:
   // Both groups have the same ranks; `machine_of` numbers the machine of each. Throws Failure (invalid).
   Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, std::shared_ptr<Group> data,
@@ -118,8 +119,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::vector<int> absent(const Requested& requested) const;
   void awaited(const Requested& requested);
 
-  // For the engine, which holds its lock: as `close`.
-  void leave();
+  // As `close`, for a caller that holds the engine's lock.
+  void leave() override;
 
  protected:
   void begin() override {}
@@ -222,6 +223,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void carry_weight(bool carries);
 
   const std::shared_ptr<Engine> engine_;
+  LoopHost& loop_;  // the same engine
   const std::shared_ptr<Group> control_;
   const std::string policy_name_;
   const PolicyOptions options_;

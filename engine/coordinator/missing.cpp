@@ -73,7 +73,7 @@ std::vector<int> Coordinator::known_missing(const Requested& requested) const {
 std::vector<int> Coordinator::absent(const Requested& requested) const {
   const auto since = Clock::now() - kSilence;
   auto ranks = missing(requested);
-  return ranks.empty() || requested.started > since ? ranks : Engine::blamed(std::move(ranks), silent(since));
+  return ranks.empty() || requested.started > since ? ranks : blamed(std::move(ranks), silent(since));
 }
 
 // Those who do not say in any group that they wait.

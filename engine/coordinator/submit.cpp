@@ -13,7 +13,7 @@ void Coordinator::check_open(std::string_view request, std::string_view name) co
     throw Failure({why.kind, asked + " cannot start: " + why.message, why.culprit}, asked, std::string(name));
   };
   if (!policy_) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
-  if (closed_ || engine_->closed_) refuse({ErrorKind::aborted, "its coordinator is closed"});
+  if (closed_ || loop_.closed()) refuse({ErrorKind::aborted, "its coordinator is closed"});
   for (const auto& stream : streams_)
     if (stream->group->error) refuse(stream->group->error);
   if (control_->error) refuse(control_->error);
@@ -65,7 +65,7 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
   requested->target = wish.target;
   requested->counts = wish.counts;
   const auto now = Clock::now();
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)], wish.name);
   auto found = names_.find(wish.name);
   if (found == names_.end()) found = names_.emplace(wish.name, Name{}).first;
@@ -85,7 +85,7 @@ std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
 }
 
 std::shared_ptr<Requested> Coordinator::join() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("join");
   if (join_) throw Failure(ErrorKind::invalid, "this rank has joined already: wait for the others");
   const auto now = Clock::now();
@@ -99,7 +99,7 @@ std::shared_ptr<Requested> Coordinator::join() {
 }
 
 void Coordinator::add(Requested& requested, Now now) {
-  requested.id = ++engine_->last_id_;
+  requested.id = loop_.next_id();
   requested.start(*control_, {});
   requested.started = requested.probed = now;
   requested.deadline = now + on_clock(control_->timeout);
@@ -128,11 +128,8 @@ void Coordinator::settle(Requested& requested, const Error& error) {
   pending_[requested.place] = pending_.back();
   pending_[requested.place]->place = requested.place;
   pending_.pop_back();
-  engine_->others_.notify_all();
-  if (requested.notify) {
-    engine_->finished_.push_back(requested.id);
-    engine_->wake_server();
-  }
+  loop_.wake_callers();
+  if (requested.notify) loop_.report(requested.id);
   if (requested.join) {
     join_.reset();
     return;
@@ -168,28 +165,22 @@ void Coordinator::get_going() {
   probes = false;
   deadline = Now::max();
   start(*control_, {});
-  engine_->active_.push_back(shared_from_this());
+  loop_.add(shared_from_this());
 }
 
-// The caller goes its own way. Peers may sleep, and so may the thread in serve: one of them does the rest.
 void Coordinator::follow_up() {
   get_going();
-  if (engine_->listening_ && engine_->parked_ == Parked::no) engine_->set_parked(Parked::for_everything);
   submitting_ = true;
-  engine_->step(*this);
+  loop_.step_now(*this);
   submitting_ = false;
-  if (over()) engine_->retire();
-  if (engine_->listening_ && wake < engine_->alarm_at_) engine_->set_alarm(wake);
-  engine_->leave_to_server(has_work() || trouble());
 }
 
 void Coordinator::announce(Requested& requested) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   if (requested.notify) return;
   requested.notify = true;
   if (requested.over()) {
-    engine_->finished_.push_back(requested.id);
-    engine_->wake_server();
+    loop_.report(requested.id);
   } else if (!requested.join && !requested.issued && !closed_) {
     policy_->wanted(*requested.request, seconds_of(Clock::now()));
     follow_up();

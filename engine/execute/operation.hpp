@@ -18,10 +18,14 @@ namespace paceline {
 using Clock = std::chrono::steady_clock;
 class Group;
 
-// So often a rank that waits in a collective says so to the others.
+// A rank that waits in a collective reports that to the others this often.
 constexpr auto kProbeAfter = std::chrono::seconds(1);
-// Who has not said so for so long does not wait.
+// A rank that has not reported for this long is taken not to wait.
 constexpr auto kSilence = 2 * kProbeAfter;
+
+// Whom to blame for a wait that has lasted for kSilence: missing ranks that no longer report that they wait; else all
+// that do not, be it in an operation before this one; if all do, the missing ranks.
+std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
 
 // How the loop is to wait when nothing moves.
 enum class Rest : std::uint8_t {

@@ -2,7 +2,6 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "progress/engine.hpp"
@@ -14,22 +13,13 @@ constexpr std::size_t kLongestLine = 255;
 
 }  // namespace
 
-// At first, of those who are missing, who has not even begun is to blame. After a while who does not say that it waits,
-// too, be it in an operation before; if all say so they wait for somebody else.
+// First blames missing ranks that have not begun; after kSilence, missing ranks that no longer report that they wait.
 std::vector<int> Engine::absent(const Operation& operation) {
   const auto since = Clock::now() - kSilence;
   if (operation.started <= since && operation.probes && !is_point_to_point(operation.what.collective))
     return blamed(operation.missing(), operation.group->silent(since));
   auto ranks = operation.absent();
   return ranks.empty() ? operation.missing() : ranks;
-}
-
-std::vector<int> Engine::blamed(std::vector<int> missing, const std::vector<int>& silent) {
-  std::vector<int> ranks;
-  std::ranges::sort(missing);
-  std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
-  if (!ranks.empty()) return ranks;
-  return silent.empty() ? missing : silent;
 }
 
 std::string Engine::last_heard(const Group& group, int rank) const {

@@ -6,7 +6,6 @@
 #include <system_error>
 #include <thread>
 
-#include "coordinator/coordinator.hpp"
 #include "link/shm.hpp"
 #include "link/tcp.hpp"
 #include "progress/fork.hpp"
@@ -106,7 +105,7 @@ std::chrono::nanoseconds Engine::exposed() {
 void Engine::close() {
   auto lock = enter();
   if (closed_) return;
-  while (!coordinators_.empty()) coordinators_.back()->leave();
+  while (!guests_.empty()) guests_.back()->leave();
   for (const auto& operation : active_) operation->fail({ErrorKind::aborted, "the engine was closed"});
   retire();
   closed_ = true;

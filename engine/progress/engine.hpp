@@ -22,13 +22,12 @@
 #include "memory/arena.hpp"
 #include "progress/backoff.hpp"
 #include "progress/cpu_meter.hpp"
+#include "progress/loop_host.hpp"
 #include "progress/operation_pool.hpp"
 #include "progress/placement.hpp"
 #include "trace/events.hpp"
 
 namespace paceline {
-
-class Coordinator;
 
 enum class Mode : std::uint8_t {
   blocking,
@@ -55,7 +54,7 @@ struct Wait {
   std::vector<Missing> missing;
 };
 
-class Engine final : private Inbox {
+class Engine final : private Inbox, private LoopHost {
  public:
   // `spin` is how long a waiting caller spins; `description` is what peers call this process, as "rank 2 (host, pid)".
   // `interrupted`, if given, is asked now and then by a caller that waits long, without the lock: if it says so (a
@@ -98,6 +97,8 @@ class Engine final : private Inbox {
   // How its large all-reduces of private buffers go within this machine, as the first rank has found out so far.
   std::vector<Ways::Size> ways(const Group& group);
   void close();
+  // For the coordinators that take part in the loop.
+  LoopHost& host() { return *this; }
 
   // Of the last operations those with ids above `after`.
   std::vector<Event> events(std::uint64_t after = 0);
@@ -114,8 +115,6 @@ class Engine final : private Inbox {
   void forget_after_fork();
 
  private:
-  friend class Coordinator;  // a part of the loop
-
   struct Peer {
     std::unique_ptr<Link> link;
     std::string description;
@@ -138,7 +137,27 @@ class Engine final : private Inbox {
   StreamSink* expect(int peer, const Header& header) override;
   void lost(int peer, const std::string& reason) override;
 
-  std::unique_lock<std::mutex> enter();
+  std::unique_lock<std::mutex> enter() override;
+  bool closed() const override { return closed_; }
+  const std::shared_ptr<Arena>& arena() const override { return arena_; }
+  void admit(LoopGuest& guest) override;
+  void dismiss(LoopGuest& guest) override;
+  std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                    std::chrono::duration<double> timeout, Plans plans) override;
+  void drop_group(Group& group) override;
+  void fail_group(Group& group, const Error& error) override;
+  void close_channel(std::uint64_t channel) override;
+  bool is_closed(std::uint64_t channel) const override;
+  bool reaches(const Member& member) const override;
+  std::uint64_t next_id() override { return ++last_id_; }
+  void add(std::shared_ptr<Operation> operation) override;
+  void step_now(Operation& operation) override;
+  void report(std::uint64_t id) override;
+  void wake_callers() override;
+  CpuMeter* meter() const override { return meter_; }
+  std::uint64_t coordination_cpu_ns() const override { return coordination_cpu_ns_; }
+  void count_carrying(bool carries) override;
+
   void check_open(const Group& group, const Fingerprint& what) const;
   void number(Group& group, Operation& operation, const Fingerprint& what, Mode mode);
   bool finish_quickly(Operation& operation);
@@ -177,18 +196,13 @@ class Engine final : private Inbox {
   void share_lane(Group& group, std::vector<int> machine);
   void adopt(Group& group, Plans plans);
   void recycle(std::unique_ptr<Arrival> arrival);
-  std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
-                                    std::chrono::duration<double> timeout, Plans plans);
-  void drop_group(Group& group);
   void pace_links(const Group& of);
-  void fail_group(Group& group, const Error& error);
   void fail_with_absent_peers(Operation& operation);
   Error explained(const Operation& operation) const;  // its trouble
   Error gone(const Group& group, int rank, const std::string& reason) const;
   Error gone(const Peer& peer, const std::string& name, const std::string& last, const std::string& reason) const;
   void note(const Error& error);
   static std::vector<int> absent(const Operation& operation);
-  static std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
   std::string last_heard(const Group& group, int rank) const;
   void probe(Operation& operation);
   Missing missed(const Group& group, int rank, Clock::time_point since) const;
@@ -235,8 +249,8 @@ class Engine final : private Inbox {
   std::chrono::nanoseconds exposed_{};  // until `exposed_until_`
   Clock::time_point exposed_until_ = Clock::now();
   unsigned passes_ = 0;
-  std::vector<Coordinator*> coordinators_;  // that are not closed
-  int carrying_ = 0;                        // coordinators that move data
+  std::vector<LoopGuest*> guests_;
+  int carrying_ = 0;  // guests that move data
   std::uint64_t coordination_cpu_ns_ = 0;
   CpuMeter* meter_ = nullptr;  // of the thread of the loop that holds the lock
   bool closed_ = false;

@@ -58,7 +58,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
   auto asked = Clock::now();
   while (!operation.over()) {
     // Its own waiting is a caller's own affair, but not that which a policy wants of it.
-    if (!coordinators_.empty()) {
+    if (!guests_.empty()) {
       const Rest wanted = rest();
       meter.turn_to(wanted == Rest::spin || wanted == Rest::yield ? CpuMeter::Work::coordination
                                                                   : CpuMeter::Work::other);
@@ -99,7 +99,7 @@ std::vector<std::uint64_t> Engine::serve() {
   Backoff backoff(server_budget_);
   CpuMeter meter(coordination_cpu_ns_);
   while (finished_.empty() && !closed_) {
-    const bool coordinates = !coordinators_.empty() && !moves_data();
+    const bool coordinates = !guests_.empty() && !moves_data();
     meter.turn_to(coordinates ? CpuMeter::Work::coordination : CpuMeter::Work::other);
     if (foreground_ > 0) {
       aside_.wait_for(lock, kStepAside);
