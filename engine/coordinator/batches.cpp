@@ -18,8 +18,8 @@ Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group
     : group(std::move(own_group)),
       channel(own_channel),
       fusion(owner.loop_.arena()),
-      around{*owner.engine_, *group, fusion, own_channel != 0,
-             [&owner](Requested& requested) { owner.settle(requested); }} {}
+      context{*owner.engine_, *group, fusion, own_channel != 0,
+              [&owner](PendingRequest& pending) { owner.settle(pending); }} {}
 
 Coordinator::Stream* Coordinator::find_stream(std::uint32_t channel) {
   const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
@@ -94,9 +94,8 @@ void Coordinator::carry_out(Cancel& action, Now) {
   const auto first =
       std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
   for (auto batch = first; batch != stream.queue.end(); ++batch) {
-    if (batch->carriage) abandon(*batch->carriage);
-    for (const Carried& carried :
-         batch->carriage ? batch->carriage->carried() : std::span<const Carried>(batch->carried))
+    if (batch->work) abandon(*batch->work);
+    for (const Carried& carried : batch->work ? batch->work->carried() : std::span<const Carried>(batch->carried))
       if (carried.own) carried.own->issued = false;
     busy_ -= std::max<std::uint64_t>(batch->bytes, 1);
   }
@@ -121,15 +120,15 @@ bool Coordinator::carry(Stream& stream) {
   bool moved = false;
   while (!stream.queue.empty()) {
     Batch& batch = stream.queue.front();
-    const bool packs = batch.carriage ? batch.carriage->has_work() : batch.carried.size() > 1;
+    const bool packs = batch.work ? batch.work->has_work() : batch.carried.size() > 1;
     if (submitting_ && batch.bytes > kBySubmitter && packs) break;
-    if (!batch.carriage) {
+    if (!batch.work) {
       if (batch.number >= stream.held_from) break;
       begin_batch(stream);
     }
-    if (!batch.carriage->step()) break;
+    if (!batch.work->step()) break;
     moved = true;
-    if (!batch.carriage->over()) break;
+    if (!batch.work->over()) break;
     end_batch(stream);
   }
   return moved;
@@ -139,13 +138,13 @@ void Coordinator::begin_batch(Stream& stream) {
   Batch& batch = stream.queue.front();
   stream.begun = batch.number + 1;
   batch.begun = Clock::now();
-  batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+  batch.work = paceline::carry(stream.context, std::move(batch.carried));
 }
 
 void Coordinator::end_batch(Stream& stream) {
   const Batch& batch = stream.queue.front();
   busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
-  const Collective collective = batch.carriage->carried().front().request->what.collective;
+  const Collective collective = batch.work->carried().front().request->what.collective;
   if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= kLarge) {
     if (large_.last.size() == kLargeKept) large_.last.pop_front();
     large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
@@ -191,8 +190,8 @@ LargeBatches Coordinator::large_batches() {
 }
 
 // Gives up what is under way: nobody will ever end it.
-void Coordinator::abandon(const Carriage& carriage) {
-  for (const Handle& handle : carriage.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
+void Coordinator::abandon(const BatchWork& work) {
+  for (const Handle& handle : work.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
 }
 
 }  // namespace paceline

@@ -36,7 +36,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   cpu_before_ = loop_.coordination_cpu_ns();
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
   own_id_ = loop_.next_id();
-  sayings_id_ = loop_.next_id();
+  warnings_id_ = loop_.next_id();
   const std::size_t boards = boards_of(policy_name_);
   if (leader_ != seat_.rank || boards == 0) return;
   const BoardShape shape{.ranks = static_cast<int>(std::ranges::count(machines, here))};
@@ -124,9 +124,9 @@ std::vector<Record> Coordinator::records(std::uint64_t after) {
   return ordered;
 }
 
-std::vector<std::string> Coordinator::sayings() {
+std::vector<std::string> Coordinator::warnings() {
   const auto lock = loop_.enter();
-  return std::exchange(sayings_, {});
+  return std::exchange(warnings_, {});
 }
 
 void Coordinator::close() {
@@ -143,7 +143,7 @@ void Coordinator::leave() {
   if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
   for (const auto& stream : streams_) loop_.drop_group(*stream->group);
   loop_.drop_group(*control_);
-  loop_.report(sayings_id_);
+  loop_.report(warnings_id_);
   streams_.clear();
   leave_board();
 }

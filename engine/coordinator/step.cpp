@@ -56,7 +56,7 @@ bool Coordinator::advance(Now now) {
   rest = synchronises && wait_ == Synchronise::Wait::spin     ? Rest::spin
          : synchronises && wait_ == Synchronise::Wait::yield  ? Rest::yield
          : polls && policy_wakes_ != Now::max() && busy_ == 0 ? Rest::sleep
-                                                              : Rest::well;
+                                                              : Rest::adaptive;
   carry_weight(busy_ > 0 && rest != Rest::spin && rest != Rest::yield);
   if (apart && !carries_) meter->turn_to(CpuMeter::Work::coordination);
   idle_ = pending_.empty() && busy_ == 0 && synchronising_ == nullptr && (!polls || policy_wakes_ == Now::max());
@@ -66,10 +66,10 @@ bool Coordinator::advance(Now now) {
 bool Coordinator::has_work() const {
   return std::ranges::any_of(streams_, [](const auto& stream) {
     if (stream->queue.empty()) return false;
-    const Carriage* carriage = stream->queue.front().carriage.get();
-    if (carriage == nullptr) return stream->queue.front().number < stream->held_from;
-    return carriage->has_work() ||
-           std::ranges::any_of(carriage->moving(), [](const Handle& handle) { return handle->has_work(); });
+    const BatchWork* work = stream->queue.front().work.get();
+    if (work == nullptr) return stream->queue.front().number < stream->held_from;
+    return work->has_work() ||
+           std::ranges::any_of(work->moving(), [](const Handle& handle) { return handle->has_work(); });
   });
 }
 
@@ -186,9 +186,9 @@ void Coordinator::ring() const {
     if (member.link != nullptr && member.link->arena() != nullptr) member.link->wake();
 }
 
-void Coordinator::carry_out(Say& action, Now) {
-  sayings_.push_back(std::move(action.sentence));
-  loop_.report(sayings_id_);
+void Coordinator::carry_out(Warn& action, Now) {
+  warnings_.push_back(std::move(action.sentence));
+  loop_.report(warnings_id_);
 }
 
 void Coordinator::carry_out(Joined& action, Now) {

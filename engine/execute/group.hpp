@@ -44,13 +44,13 @@ class Group {
   // What a coordinator has of its own is not spoken of: it speaks for it.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
-  std::vector<Note> notes;              // for the coordinator, as they came
-  std::unique_ptr<Lane> lane;           // of the members on this machine, where there are several
-  Ways ways;                            // of large all-reduces there
-  std::shared_ptr<OperationPool> pool;  // made by the engine, which knows the kinds of operations
+  std::vector<Note> notes;                 // for the coordinator, as they came
+  std::unique_ptr<SharedSegment> segment;  // of the members on this machine, where there are several
+  MethodTuner method_tuner;                // of large all-reduces there
+  std::shared_ptr<OperationPool> pool;     // made by the engine, which knows the kinds of operations
 
   int size() const { return static_cast<int>(members.size()); }
-  bool on_one_machine() const { return lane != nullptr && lane->size() == size(); }
+  bool on_one_machine() const { return segment != nullptr && segment->size() == size(); }
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;

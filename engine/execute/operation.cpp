@@ -40,7 +40,7 @@ void Operation::reset() {
   notify = false;
   waiter = 0;
   wake = Clock::time_point::max();
-  rest = Rest::well;
+  rest = Rest::adaptive;
   group = nullptr;
   state_ = State::idle;
   if (error_) error_ = {};

@@ -27,12 +27,12 @@ constexpr auto kSilence = 2 * kProbeAfter;
 // that do not, be it in an operation before this one; if all do, the missing ranks.
 std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
 
-// How the loop is to wait when nothing moves.
+// How the loop waits when nothing moves.
 enum class Rest : std::uint8_t {
-  well,   // as long as that is likely to pay it spins, then it sleeps
-  sleep,  // at once
-  yield,  // it offers its core, and does not sleep
-  spin,   // it keeps its core
+  adaptive,  // spin while that is likely to pay, then sleep
+  sleep,     // sleep at once
+  yield,     // offer the core at each look, and do not sleep
+  spin,      // keep the core
 };
 
 class Operation {
@@ -50,7 +50,7 @@ class Operation {
   Clock::time_point started;
   Clock::time_point probed;
   Clock::time_point wake = Clock::time_point::max();  // `step` has something to do by then
-  Rest rest = Rest::well;
+  Rest rest = Rest::adaptive;
   bool probes = true;  // it tells the others from time to time that it waits
 
   Operation() = default;

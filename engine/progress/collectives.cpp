@@ -79,7 +79,7 @@ bool is_led(const Plan& plan, std::size_t bytes) {
   return plan.leader >= 0 && bytes <= kOneShotBytes && plan.chunks(bytes).count == 1;
 }
 
-void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::byte* data, std::size_t count,
+void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, std::byte* data, std::size_t count,
           DType dtype, Op op, double factor) {
   const std::size_t bytes = count * size_of(dtype);
   const Op plain = op == Op::avg || op == Op::premul_sum ? Op::sum : op;
@@ -89,7 +89,7 @@ void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::by
   OneShot& showing = operation.showing;
   give(gathering, data, bytes, op, factor);
   give(showing, operation.leads ? data : nullptr, bytes);
-  gathering.root = showing.root = group.lane->place_of(plan.leader);
+  gathering.root = showing.root = group.segment->place_of(plan.leader);
   gathering.everybody = operation.leads;
   showing.everybody = false;
   if (operation.leads) {
@@ -136,7 +136,7 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
     });
   }
   if (is_led(plan, bytes)) {
-    return engine.run<LedAllReduce>(group, what, bytes, mode, [&](LedAllReduce& operation) {
+    return engine.run<LeaderAllReduce>(group, what, bytes, mode, [&](LeaderAllReduce& operation) {
       lead(group, plan, operation, data, count, dtype, op, factor);
     });
   }

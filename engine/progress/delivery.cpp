@@ -60,8 +60,8 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
   }
   if (header.frame == Frame::hello) {
     Link& link = *group.members[static_cast<std::size_t>(from)].link;
-    const int place = group.lane != nullptr ? group.lane->place_of(from) : -1;
-    if (place < 0 || !group.lane->learn(place, link, header.id))
+    const int place = group.segment != nullptr ? group.segment->place_of(from) : -1;
+    if (place < 0 || !group.segment->learn(place, link, header.id))
       fail_group(group, {ErrorKind::aborted, group.name_of(from) + " sent a garbled message over shared memory"});
     return;
   }

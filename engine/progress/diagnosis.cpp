@@ -25,11 +25,11 @@ std::vector<int> Engine::absent(const Operation& operation) {
 std::string Engine::last_heard(const Group& group, int rank) const {
   const Member& member = group.members[static_cast<std::size_t>(rank)];
   if (member.peer < 0) return {};
-  if (const int place = group.lane != nullptr ? group.lane->place_of(rank) : -1; place >= 0) {
-    if (const Cell* begun = group.lane->last_begun(place)) {
-      const Cell* finished = group.lane->last_finished(place);
+  if (const int place = group.segment != nullptr ? group.segment->place_of(rank) : -1; place >= 0) {
+    if (const Cell* begun = group.segment->last_begun(place)) {
+      const Cell* finished = group.segment->last_finished(place);
       std::string text = describe(begun->what, begun->sequence);
-      // One that goes by two turns may be through with the first.
+      // One that goes by two epochs may be through with the first.
       const bool same = finished != nullptr && finished->sequence == begun->sequence;
       if (finished == nullptr || (same && finished != begun)) return text;
       if (same) return text + ", which it finished";

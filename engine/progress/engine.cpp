@@ -85,9 +85,9 @@ std::vector<Event> Engine::events(std::uint64_t after) {
   return events_.snapshot(after, last_id_);
 }
 
-std::vector<Ways::Size> Engine::ways(const Group& group) {
+std::vector<MethodTuner::Size> Engine::methods(const Group& group) {
   auto lock = enter();
-  return group.ways.sizes();
+  return group.method_tuner.sizes();
 }
 
 void Engine::settle_exposed() {
@@ -123,10 +123,10 @@ void Engine::close() {
   for (auto& [channel, group] : groups_) {
     if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
     group->matcher.clear();
-    if (group->lane != nullptr) group->lane->depart();
-    group->lane.reset();
+    if (group->segment != nullptr) group->segment->depart();
+    group->segment.reset();
   }
-  forsaking_.clear();
+  departed_segments_.clear();
   groups_.clear();
   shm_links_.clear();
   tcp_links_.clear();

@@ -95,7 +95,7 @@ class Engine final : private Inbox, private LoopHost {
   void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
   // How its large all-reduces of private buffers go within this machine, as the first rank has found out so far.
-  std::vector<Ways::Size> ways(const Group& group);
+  std::vector<MethodTuner::Size> methods(const Group& group);
   void close();
   // For the coordinators that take part in the loop.
   LoopHost& host() { return *this; }
@@ -181,7 +181,7 @@ class Engine final : private Inbox, private LoopHost {
   bool poll_links();
   void poll_sockets();
   void handle_sockets(std::span<const epoll_event> events);
-  void hush(std::span<const epoll_event> events);
+  void drain_wakeups(std::span<const epoll_event> events);
   bool news_while_parking(CpuMeter& meter);
   void set_interest(bool reading);
   void set_parked(Parked parked);
@@ -193,7 +193,7 @@ class Engine final : private Inbox, private LoopHost {
   Clock::time_point next_clock() const;
   Rest rest() const;
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
-  void share_lane(Group& group, std::vector<int> machine);
+  void share_segment(Group& group, std::vector<int> machine);
   void adopt(Group& group, Plans plans);
   void recycle(std::unique_ptr<Arrival> arrival);
   void pace_links(const Group& of);
@@ -224,8 +224,8 @@ class Engine final : private Inbox, private LoopHost {
   std::vector<Link*> tcp_links_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
   std::unordered_set<std::uint64_t> closed_channels_;
-  std::vector<std::unique_ptr<Lane>> forsaking_;   // of groups that are closed here, but not yet everywhere
-  std::vector<std::unique_ptr<Arrival>> orphans_;  // for groups that this rank has yet to make
+  std::vector<std::unique_ptr<SharedSegment>> departed_segments_;  // of groups that other ranks have yet to close
+  std::vector<std::unique_ptr<Arrival>> orphans_;                  // for groups that this rank has yet to make
   std::vector<std::unique_ptr<Arrival>> arrival_pool_;
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<std::uint64_t> finished_;  // to be reported by serve

@@ -113,7 +113,7 @@ std::vector<std::uint64_t> Engine::serve() {
         ::sched_yield();
         lock.lock();
       }
-    } else if (coordinates && rest() == Rest::well) {
+    } else if (coordinates && rest() == Rest::adaptive) {
       park(lock, meter);  // nobody waits, and who has news rings
     } else if (!active_.empty()) {
       pause(lock, backoff, meter);
@@ -125,10 +125,10 @@ std::vector<std::uint64_t> Engine::serve() {
 
 bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMeter& meter) {
   const Rest wanted = rest();
-  const auto next = wanted == Rest::well    ? backoff.next([] { return false; })
-                    : wanted == Rest::sleep ? Backoff::Next::park
-                    : wanted == Rest::yield ? Backoff::Next::yield
-                                            : Backoff::Next::spin;
+  const auto next = wanted == Rest::adaptive ? backoff.next([] { return false; })
+                    : wanted == Rest::sleep  ? Backoff::Next::park
+                    : wanted == Rest::yield  ? Backoff::Next::yield
+                                             : Backoff::Next::spin;
   switch (next) {
     case Backoff::Next::spin:
       relax_cpu();
@@ -152,7 +152,7 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMete
 
 // As the most restless of all operations wants it; only if all want to sleep they do so at once.
 Rest Engine::rest() const {
-  if (active_.empty()) return Rest::well;
+  if (active_.empty()) return Rest::adaptive;
   Rest found = Rest::sleep;
   for (const auto& operation : active_) {
     if (operation->rest == Rest::spin || found == Rest::spin) return Rest::spin;

@@ -31,7 +31,7 @@ class OperationPool {
   template <typename... Kinds>
   using LastOfEach = std::tuple<std::shared_ptr<Kinds>...>;
 
-  LastOfEach<MessageOperation, OneShot, SharedExchange, SharedAllReduce, LedAllReduce> last_;
+  LastOfEach<MessageOperation, OneShot, SharedExchange, SharedAllReduce, LeaderAllReduce> last_;
 };
 
 }  // namespace paceline

@@ -38,7 +38,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   if (closed_) return;
   if (ready > 0) {
     const auto seen = std::span(events).first(static_cast<std::size_t>(ready));
-    hush(seen);
+    drain_wakeups(seen);
     handle_sockets(seen);
   }
   poll_links();
@@ -66,7 +66,7 @@ bool Engine::news_while_parking(CpuMeter& meter) {
 
 void Engine::set_parked(Parked parked) {
   parked_ = parked;
-  // Before the look around that follows it: see ShmLink::ring_doorbell and Lane::begin.
+  // Before the look around that follows it: see ShmLink::ring_doorbell and SharedSegment::begin.
   arena_->header().parked.store(parked, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -125,8 +125,8 @@ void Engine::handle_sockets(std::span<const epoll_event> events) {
   }
 }
 
-// Only who listens takes what wakes it: anybody else would let it sleep on.
-void Engine::hush(std::span<const epoll_event> events) {
+// Only the thread that listens may drain these: drained by another, they would no longer wake it.
+void Engine::drain_wakeups(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) {
     if (event.data.u64 != kWakeToken && event.data.u64 != kAlarmToken) continue;
     std::uint64_t count = 0;
