@@ -36,7 +36,7 @@ std::string Engine::last_heard(const Group& group, int rank) const {
       return text + ", and finished " + describe(finished->what, finished->sequence);
     }
   }
-  const Peer& peer = *peers_[static_cast<std::size_t>(member.peer)];
+  const Peer& peer = peers_[member.peer];
   return peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
 }
 
@@ -78,7 +78,7 @@ Missing Engine::missed(const Group& group, int rank, Clock::time_point since) co
   Missing missing{group.name_of(rank), last_heard(group, rank), {}, {}};
   const int handle = group.members[static_cast<std::size_t>(rank)].peer;
   if (handle < 0) return missing;
-  const Peer& peer = *peers_[static_cast<std::size_t>(handle)];
+  const Peer& peer = peers_[handle];
   if (peer.line.empty() || peer.told < since) return missing;
   missing.line = peer.line;
   missing.ago = Clock::now() - peer.told;
@@ -92,9 +92,9 @@ void Engine::tell_line(std::string_view line) {
   Header header;
   header.frame = Frame::line;
   header.length = line.size();
-  for (Link* link : tcp_links_) {
+  for (Link* link : peers_.tcp_links()) {
     int unread = 0;
-    const bool lost = peers_[static_cast<std::size_t>(link->peer())]->lost;
+    const bool lost = peers_[link->peer()].lost;
     if (!lost && ::ioctl(link->descriptor(), FIONREAD, &unread) == 0 && unread > 0) link->control(header, line);
   }
 }

@@ -1,8 +1,5 @@
 #include "progress/engine.hpp"
 
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-
 #include <system_error>
 #include <thread>
 
@@ -17,11 +14,6 @@ constexpr std::size_t kWorkspace = std::size_t{1} << 20;
 constexpr std::chrono::microseconds kYield{50};
 constexpr std::chrono::microseconds kLongestYield{150};
 
-Descriptor checked(int fd, const char* what) {
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
-  return Descriptor(fd);
-}
-
 }  // namespace
 
 Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
@@ -33,16 +25,7 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
       bulk_budget_{.spin = spin, .yield = kYield},
       server_budget_{.yield = kYield},
       placement_(home),
-      workspace_(kWorkspace),
-      epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
-      wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
-      alarm_(checked(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create")) {
-  for (const auto& [fd, token] : {std::pair{wake_.get(), kWakeToken}, std::pair{alarm_.get(), kAlarmToken}}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = token;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
+      workspace_(kWorkspace) {
   track_for_fork(this);
 }
 
@@ -52,31 +35,25 @@ Engine::~Engine() {
 }
 
 int Engine::add_peer(std::unique_ptr<Link> link, std::string description) {
-  auto peer = std::make_unique<Peer>();
-  peer->description = std::move(description);
-  peer->interest = EPOLLIN | EPOLLRDHUP;
-  epoll_event event{};
-  event.events = peer->interest;
-  event.data.u64 = static_cast<std::uint64_t>(link->peer());
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link->descriptor(), &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot listen to " + peer->description);
-  (link->name() == "shm" ? shm_links_ : tcp_links_).push_back(link.get());
-  peer->link = std::move(link);
-  peers_.push_back(std::move(peer));
-  return static_cast<int>(peers_.size()) - 1;
+  const int handle = link->peer();
+  constexpr std::uint32_t kInterest = EPOLLIN | EPOLLRDHUP;
+  if (!wakeups_.add(link->descriptor(), static_cast<std::uint64_t>(handle), kInterest))
+    throw std::system_error(errno, std::generic_category(), "cannot listen to " + description);
+  peers_.add(std::move(link), std::move(description)).interest = kInterest;
+  return handle;
 }
 
 int Engine::add_tcp_peer(Descriptor socket, std::string description) {
   auto lock = enter();
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  const int handle = static_cast<int>(peers_.size());
+  const int handle = peers_.next_handle();
   return add_peer(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)), std::move(description));
 }
 
 int Engine::add_shm_peer(ShmPeer reach, std::string description) {
   auto lock = enter();
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  const int handle = static_cast<int>(peers_.size());
+  const int handle = peers_.next_handle();
   return add_peer(std::make_unique<ShmLink>(handle, std::move(reach), *arena_), std::move(description));
 }
 
@@ -90,16 +67,9 @@ std::vector<MethodTuner::Size> Engine::methods(const Group& group) {
   return group.method_tuner.sizes();
 }
 
-void Engine::settle_exposed() {
-  const auto now = Clock::now();
-  if (foreground_ > 0) exposed_ += now - exposed_until_;
-  exposed_until_ = now;
-}
-
 std::chrono::nanoseconds Engine::exposed() {
   auto lock = enter();
-  settle_exposed();
-  return exposed_;
+  return callers_.exposed();
 }
 
 void Engine::close() {
@@ -111,7 +81,8 @@ void Engine::close() {
   closed_ = true;
   Header goodbye;
   goodbye.frame = Frame::goodbye;
-  const std::string before = first_error_ ? encoded(first_error_) : std::string();
+  const Error& error = first_error_.error();
+  const std::string before = error ? encoded(error) : std::string();
   goodbye.length = before.size();
   for (auto& peer : peers_)
     if (!peer->lost) peer->link->control(goodbye, before);
@@ -128,8 +99,6 @@ void Engine::close() {
   }
   departed_segments_.clear();
   groups_.clear();
-  shm_links_.clear();
-  tcp_links_.clear();
   peers_.clear();
   orphans_.clear();
   finished_.clear();
@@ -138,9 +107,7 @@ void Engine::close() {
 
 void Engine::forget_after_fork() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
-  epoll_.reset();
-  wake_.reset();
-  alarm_.reset();
+  wakeups_.close();
 }
 
 }  // namespace paceline

@@ -30,9 +30,8 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
     if (static_cast<int>(i) == rank) {
       member.description = description_;
     } else {
-      if (peers[i] < 0 || peers[i] >= static_cast<int>(peers_.size()))
-        throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
-      const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+      if (!peers_.has(peers[i])) throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
+      const Peer& peer = peers_[peers[i]];
       member = {peers[i], peer.link.get(), peer.description};
       const bool here = peer.link->name() == "shm";
       (here ? any_shm : any_tcp) = true;
@@ -50,7 +49,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   for (auto& arrival : waiting) deliver(std::move(arrival));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
-    const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+    const Peer& peer = peers_[peers[i]];
     if (peer.lost && !peer.left) fail_group(*group, gone(*group, static_cast<int>(i), ""));
   }
   return group;
@@ -83,7 +82,7 @@ void Engine::share_segment(Group& group, std::vector<int> machine) {
   hello.id = group.segment->offset();
   for (const int rank : group.segment->members()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.link != nullptr && !peers_[static_cast<std::size_t>(member.peer)]->lost) member.link->control(hello);
+    if (member.link != nullptr && peers_.reaches(member.peer)) member.link->control(hello);
   }
 }
 

@@ -13,9 +13,7 @@ void Engine::close_channel(std::uint64_t channel) { closed_channels_.insert(chan
 
 bool Engine::is_closed(std::uint64_t channel) const { return closed_channels_.contains(channel); }
 
-bool Engine::reaches(const Member& member) const {
-  return member.link != nullptr && !peers_[static_cast<std::size_t>(member.link->peer())]->lost;
-}
+bool Engine::reaches(const Member& member) const { return member.link != nullptr && peers_.reaches(member.peer); }
 
 void Engine::add(std::shared_ptr<Operation> operation) { active_.push_back(std::move(operation)); }
 
@@ -24,7 +22,7 @@ void Engine::step_now(Operation& operation) {
   if (listening_ && parked_ == Parked::no) set_parked(Parked::for_everything);
   step(operation);
   if (operation.over()) retire();
-  if (listening_ && operation.wake < alarm_at_) set_alarm(operation.wake);
+  if (listening_) wakeups_.set_alarm(operation.wake);
   leave_to_server(operation.has_work() || operation.trouble());
 }
 
