@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::size_t kSmallest = std::size_t{64} << 10;
 
-class Barrier final : public Carriage {
+class Barrier final : public BatchWork {
  public:
-  using Carriage::Carriage;
+  using BatchWork::BatchWork;
 
   // That it was issued says that all ranks are there.
   bool step() override {
-    if (carried_.front().own) around_.finished(*carried_.front().own);
+    if (carried_.front().own) context_.finished(*carried_.front().own);
     over_ = true;
     return true;
   }
@@ -36,7 +36,7 @@ std::byte* FusionMemory::at_least(std::size_t bytes) {
   return memory_->data();
 }
 
-bool Carriage::moved() {
+bool BatchWork::moved() {
   if (!std::ranges::all_of(moving_, [](const Handle& handle) { return handle->over(); })) return false;
   for (const Handle& handle : moving_)
     if (handle->state() == Operation::State::failed) throw Failure(handle->error());
@@ -44,14 +44,14 @@ bool Carriage::moved() {
   return true;
 }
 
-std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch) {
+std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {
   switch (batch.front().request->what.collective) {
-    case Collective::all_reduce: return carry_all_reduce(around, std::move(batch));
-    case Collective::all_gather: return carry_all_gather(around, std::move(batch));
-    case Collective::broadcast: return carry_broadcast(around, std::move(batch));
-    case Collective::all_to_all: return carry_all_to_all(around, std::move(batch));
-    case Collective::reduce_scatter: return carry_reduce_scatter(around, std::move(batch));
-    case Collective::barrier: return std::make_unique<Barrier>(around, std::move(batch));
+    case Collective::all_reduce: return carry_all_reduce(context, std::move(batch));
+    case Collective::all_gather: return carry_all_gather(context, std::move(batch));
+    case Collective::broadcast: return carry_broadcast(context, std::move(batch));
+    case Collective::all_to_all: return carry_all_to_all(context, std::move(batch));
+    case Collective::reduce_scatter: return carry_reduce_scatter(context, std::move(batch));
+    case Collective::barrier: return std::make_unique<Barrier>(context, std::move(batch));
     default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective");
   }
 }

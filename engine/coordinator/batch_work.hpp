@@ -29,23 +29,24 @@ class FusionMemory {
 // A request of a batch; `own` is null if this rank has not handed it in, because it has joined.
 struct Carried {
   RequestPtr request;
-  std::shared_ptr<Requested> own;
+  std::shared_ptr<PendingRequest> own;
 };
 
-struct Surroundings {
+struct BatchContext {
   Engine& engine;
   Group& group;  // whose collectives carry the data, all ranks' in the same order
   FusionMemory& fusion;
   bool revocable;  // it may be taken back as long as a rank has not begun it: no caller's memory is written before
-  std::function<void(Requested&)> finished;
+  std::function<void(PendingRequest&)> finished;
 };
 
-class Carriage {
+class BatchWork {
  public:
-  Carriage(const Surroundings& around, std::vector<Carried> carried) : around_(around), carried_(std::move(carried)) {}
-  virtual ~Carriage() = default;
-  Carriage(const Carriage&) = delete;
-  Carriage& operator=(const Carriage&) = delete;
+  BatchWork(const BatchContext& context, std::vector<Carried> carried)
+      : context_(context), carried_(std::move(carried)) {}
+  virtual ~BatchWork() = default;
+  BatchWork(const BatchWork&) = delete;
+  BatchWork& operator=(const BatchWork&) = delete;
 
   // Moves on by a bounded amount of work; true if anything moved. Throws Failure, or std::bad_alloc.
   virtual bool step() = 0;
@@ -60,7 +61,7 @@ class Carriage {
   // Whether the collectives under way are over.
   bool moved();
 
-  const Surroundings& around_;
+  const BatchContext& context_;
   const std::vector<Carried> carried_;
   std::vector<Handle> moving_;
 };
@@ -69,12 +70,12 @@ class Carriage {
 bool is_packed(const Request& request);
 
 // For the requests of a batch: one, or several that fuse.
-std::unique_ptr<Carriage> carry(const Surroundings& around, std::vector<Carried> batch);
+std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch);
 
-std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused);
-std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one);
-std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one);
-std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one);
-std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused);
+std::unique_ptr<BatchWork> carry_all_gather(const BatchContext& context, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_all_to_all(const BatchContext& context, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_reduce_scatter(const BatchContext& context, std::vector<Carried> one);
 
 }  // namespace paceline

@@ -17,9 +17,9 @@ constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
 Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
     : group(std::move(own_group)),
       channel(own_channel),
-      fusion(owner.engine_->arena_),
-      around{*owner.engine_, *group, fusion, own_channel != 0,
-             [&owner](Requested& requested) { owner.settle(requested); }} {}
+      fusion(owner.loop_.arena()),
+      context{*owner.engine_, *group, fusion, own_channel != 0,
+              [&owner](PendingRequest& pending) { owner.settle(pending); }} {}
 
 Coordinator::Stream* Coordinator::find_stream(std::uint32_t channel) {
   const auto found = std::ranges::find(streams_, channel, [](const auto& stream) { return stream->channel; });
@@ -35,7 +35,7 @@ Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
   std::vector<int> peers;
   peers.reserve(like.members.size());
   for (const Member& member : like.members) peers.push_back(member.peer);
-  auto made = engine_->make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
+  auto made = loop_.make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
   made->use = Group::Use::data;
   return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
 }
@@ -85,8 +85,8 @@ void Coordinator::carry_out(Issue& action, Now) {
 void Coordinator::carry_out(Cancel& action, Now) {
   if (find_stream(action.channel) == nullptr) {
     const auto channel = streams_.front()->group->channel + action.channel;
-    if (action.from == 0) engine_->closed_channels_.insert(channel);
-    if (engine_->closed_channels_.contains(channel)) return;
+    if (action.from == 0) loop_.close_channel(channel);
+    if (loop_.is_closed(channel)) return;
   }
   Stream& stream = stream_of(action.channel);
   stream.ending = true;
@@ -94,9 +94,8 @@ void Coordinator::carry_out(Cancel& action, Now) {
   const auto first =
       std::ranges::find_if(stream.queue, [&](const Batch& batch) { return batch.number >= action.from; });
   for (auto batch = first; batch != stream.queue.end(); ++batch) {
-    if (batch->carriage) abandon(*batch->carriage);
-    for (const Carried& carried :
-         batch->carriage ? batch->carriage->carried() : std::span<const Carried>(batch->carried))
+    if (batch->work) abandon(*batch->work);
+    for (const Carried& carried : batch->work ? batch->work->carried() : std::span<const Carried>(batch->carried))
       if (carried.own) carried.own->issued = false;
     busy_ -= std::max<std::uint64_t>(batch->bytes, 1);
   }
@@ -110,7 +109,7 @@ bool Coordinator::carry() {
   for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i]);
   std::erase_if(streams_, [&](const auto& stream) {
     const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
-    if (over) engine_->drop_group(*stream->group);
+    if (over) loop_.drop_group(*stream->group);
     return over;
   });
   if (busy_ != before) policy_->busy(busy_);
@@ -121,15 +120,15 @@ bool Coordinator::carry(Stream& stream) {
   bool moved = false;
   while (!stream.queue.empty()) {
     Batch& batch = stream.queue.front();
-    const bool packs = batch.carriage ? batch.carriage->has_work() : batch.carried.size() > 1;
+    const bool packs = batch.work ? batch.work->has_work() : batch.carried.size() > 1;
     if (submitting_ && batch.bytes > kBySubmitter && packs) break;
-    if (!batch.carriage) {
+    if (!batch.work) {
       if (batch.number >= stream.held_from) break;
       begin_batch(stream);
     }
-    if (!batch.carriage->step()) break;
+    if (!batch.work->step()) break;
     moved = true;
-    if (!batch.carriage->over()) break;
+    if (!batch.work->over()) break;
     end_batch(stream);
   }
   return moved;
@@ -139,13 +138,13 @@ void Coordinator::begin_batch(Stream& stream) {
   Batch& batch = stream.queue.front();
   stream.begun = batch.number + 1;
   batch.begun = Clock::now();
-  batch.carriage = paceline::carry(stream.around, std::move(batch.carried));
+  batch.work = paceline::carry(stream.context, std::move(batch.carried));
 }
 
 void Coordinator::end_batch(Stream& stream) {
   const Batch& batch = stream.queue.front();
   busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
-  const Collective collective = batch.carriage->carried().front().request->what.collective;
+  const Collective collective = batch.work->carried().front().request->what.collective;
   if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= kLarge) {
     if (large_.last.size() == kLargeKept) large_.last.pop_front();
     large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
@@ -156,7 +155,7 @@ void Coordinator::end_batch(Stream& stream) {
 }
 
 std::uint64_t Coordinator::hold() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("hold");
   Stream& stream = *streams_.front();
   stream.held_from = stream.begun;
@@ -164,7 +163,7 @@ std::uint64_t Coordinator::hold() {
 }
 
 void Coordinator::hold_after(std::uint64_t batches) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("hold_after");
   Stream& stream = *streams_.front();
   stream.held_from = std::max(stream.begun, batches);
@@ -172,27 +171,27 @@ void Coordinator::hold_after(std::uint64_t batches) {
 }
 
 bool Coordinator::holds() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("holds");
   const Stream& stream = *streams_.front();
   return stream.issued >= stream.held_from && (stream.queue.empty() || stream.queue.front().number >= stream.held_from);
 }
 
 void Coordinator::release() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("release");
   streams_.front()->held_from = kNotHeld;
   follow_up();
 }
 
 LargeBatches Coordinator::large_batches() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   return large_;
 }
 
 // Gives up what is under way: nobody will ever end it.
-void Coordinator::abandon(const Carriage& carriage) {
-  for (const Handle& handle : carriage.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
+void Coordinator::abandon(const BatchWork& work) {
+  for (const Handle& handle : work.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
 }
 
 }  // namespace paceline

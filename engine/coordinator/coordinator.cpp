@@ -18,6 +18,7 @@ constexpr std::size_t kBeforeBoard = kCacheLine;
 Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, std::shared_ptr<Group> data,
                          std::string policy, PolicyOptions options, std::vector<int> machine_of)
     : engine_(std::move(engine)),
+      loop_(engine_->host()),
       control_(std::move(control)),
       policy_name_(std::move(policy)),
       options_(options),
@@ -28,18 +29,18 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   const auto& machines = seat_.machine_of;
   const int here = machines[static_cast<std::size_t>(seat_.rank)];
   leader_ = static_cast<int>(std::ranges::find(machines, here) - machines.begin());
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   control_->use = Group::Use::control;
   data->use = Group::Use::data;
-  engine_->coordinators_.push_back(this);
-  cpu_before_ = engine_->coordination_cpu_ns_;
+  loop_.admit(*this);
+  cpu_before_ = loop_.coordination_cpu_ns();
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
-  own_id_ = ++engine_->last_id_;
-  sayings_id_ = ++engine_->last_id_;
+  own_id_ = loop_.next_id();
+  warnings_id_ = loop_.next_id();
   const std::size_t boards = boards_of(policy_name_);
   if (leader_ != seat_.rank || boards == 0) return;
   const BoardShape shape{.ranks = static_cast<int>(std::ranges::count(machines, here))};
-  own_board_ = std::make_unique<ArenaMemory>(engine_->arena_, kBeforeBoard + boards * shape.bytes());
+  own_board_ = std::make_unique<ArenaMemory>(loop_.arena(), kBeforeBoard + boards * shape.bytes());
   std::memset(own_board_->data(), 0, own_board_->bytes());
 }
 
@@ -49,11 +50,11 @@ Coordinator::~Coordinator() {
 }
 
 std::uint64_t Coordinator::board_offset() const {
-  return own_board_ ? engine_->arena_->offset_of(own_board_->data()) : 0;
+  return own_board_ ? loop_.arena()->offset_of(own_board_->data()) : 0;
 }
 
 void Coordinator::open(std::uint64_t board_offset) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   if (policy_) throw Failure(ErrorKind::invalid, "this coordinator is open already");
   std::vector<BoardMemory*> shared;
   if (const std::size_t boards = boards_of(policy_name_); boards > 0) {
@@ -78,58 +79,58 @@ void Coordinator::open(std::uint64_t board_offset) {
 }
 
 void Coordinator::set_order(const std::vector<std::vector<std::string>>& buffers) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("set_order");
   policy_->set_order(buffers);
   follow_up();
 }
 
 void Coordinator::tune(std::uint64_t fusion_bytes) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("tune");
   policy_->tune(fusion_bytes);
   follow_up();
 }
 
 void Coordinator::use(const std::string& name, const std::vector<std::vector<std::string>>& buffers) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   check_open("use");
   policy_->use(name, buffers);
   follow_up();
 }
 
 Policy::Use Coordinator::in_use() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   return policy_ ? policy_->in_use() : Policy::Use{};
 }
 
 paceline::Counters Coordinator::counters() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   return policy_ ? policy_->counters() : paceline::Counters{};
 }
 
 Totals Coordinator::totals() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   Totals totals = totals_;
-  totals.background_cpu_ns = engine_->coordination_cpu_ns_ - cpu_before_;
+  totals.background_cpu_ns = loop_.coordination_cpu_ns() - cpu_before_;
   return totals;
 }
 
 std::vector<Record> Coordinator::records(std::uint64_t after) {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   std::vector<Record> ordered;
   for (std::uint64_t n = std::max<std::uint64_t>(after, next_record_ - records_.size()); n < next_record_; ++n)
     ordered.push_back(records_[n % kRecords]);
   return ordered;
 }
 
-std::vector<std::string> Coordinator::sayings() {
-  const auto lock = engine_->enter();
-  return std::exchange(sayings_, {});
+std::vector<std::string> Coordinator::warnings() {
+  const auto lock = loop_.enter();
+  return std::exchange(warnings_, {});
 }
 
 void Coordinator::close() {
-  const auto lock = engine_->enter();
+  const auto lock = loop_.enter();
   leave();
 }
 
@@ -137,13 +138,12 @@ void Coordinator::leave() {
   if (closed_) return;
   closed_ = true;
   carry_weight(false);
-  std::erase(engine_->coordinators_, this);
+  loop_.dismiss(*this);
   if (!control_->error) tell_of_departure();
   if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
-  for (const auto& stream : streams_) engine_->drop_group(*stream->group);
-  engine_->drop_group(*control_);
-  engine_->finished_.push_back(sayings_id_);
-  engine_->wake_server();
+  for (const auto& stream : streams_) loop_.drop_group(*stream->group);
+  loop_.drop_group(*control_);
+  loop_.report(warnings_id_);
   streams_.clear();
   leave_board();
 }
@@ -154,7 +154,7 @@ void Coordinator::leave_board() {
   auto& departures = *reinterpret_cast<Departures*>(board_bytes_.data());
   const auto ranks = static_cast<std::uint64_t>(boards_.front()->ranks());
   const bool last = departures.fetch_add(1) + 1 == ranks;
-  if (own_board_ && !last) engine_->arena_->retire(own_board_->data());
+  if (own_board_ && !last) loop_.arena()->retire(own_board_->data());
   board_bytes_ = {};
 }
 

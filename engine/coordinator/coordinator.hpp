@@ -15,11 +15,12 @@
 #include "coordinator/batch_work.hpp"
 #include "coordinator/pending_request.hpp"
 #include "policy/make.hpp"
+#include "progress/loop_host.hpp"
 
 namespace paceline {
 
-// What a rank hands in. Its memory stays in place until the request is over.
-struct Wish {
+// The arguments of a request. The memory stays in place until the request is over.
+struct RequestArguments {
   std::string_view name;
   Fingerprint what;  // without a count where ranks may differ
   std::string_view shape;
@@ -57,7 +58,7 @@ struct LargeBatches {
   std::deque<Batch> last;  // of all these, in order
 };
 
-class Coordinator final : public Operation, public std::enable_shared_from_this<Coordinator> {
+class Coordinator final : public Operation, public LoopGuest, public std::enable_shared_from_this<Coordinator> {
  public:
   // Both groups have the same ranks; `machine_of` numbers the machine of each. Throws Failure (invalid).
   Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, std::shared_ptr<Group> data,
@@ -69,11 +70,11 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   // Once, on each rank: from here on requests may be handed in.
   void open(std::uint64_t board_offset);
 
-  // Throws Failure if it cannot be meant, or if the coordinator has failed.
-  std::shared_ptr<Requested> submit(const Wish& wish);
-  std::shared_ptr<Requested> join();
+  // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed.
+  std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments);
+  std::shared_ptr<PendingRequest> join();
   // The end of this request will be among what Engine::serve returns.
-  void announce(Requested& requested);
+  void announce(PendingRequest& pending);
   // For policy `graph`: see Policy::set_order.
   void set_order(const std::vector<std::vector<std::string>>& buffers);
   // For policy `board`, on rank 0: see Policy::tune.
@@ -96,9 +97,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   Totals totals();
   // Of the last requests that ended those with numbers above `after`, as they ended.
   std::vector<Record> records(std::uint64_t after = 0);
-  // What the user should know since the last call. When there is something, Engine::serve returns `sayings_id`.
-  std::vector<std::string> sayings();
-  std::uint64_t sayings_id() const { return sayings_id_; }
+  // The warnings for the user since the last call. Engine::serve returns `warnings_id` when there are any.
+  std::vector<std::string> warnings();
+  std::uint64_t warnings_id() const { return warnings_id_; }
   // Requests that are not over fail, here and wherever they need this rank. An engine that is closed closes its own.
   void close();
 
@@ -113,13 +114,13 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool speaks_for_itself() const override { return false; }
   void group_failed(const Error& error) override;
 
-  // For Requested.
-  std::vector<int> missing(const Requested& requested) const;
-  std::vector<int> absent(const Requested& requested) const;
-  void awaited(const Requested& requested);
+  // For PendingRequest.
+  std::vector<int> missing(const PendingRequest& pending) const;
+  std::vector<int> absent(const PendingRequest& pending) const;
+  void awaited(const PendingRequest& pending);
 
-  // For the engine, which holds its lock: as `close`.
-  void leave();
+  // As `close`, for a caller that holds the engine's lock.
+  void leave() override;
 
  protected:
   void begin() override {}
@@ -136,10 +137,10 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   static constexpr std::size_t kLargeKept = 256;
 
   struct Name {
-    RequestPtr request;                              // the last one, to be used again
-    std::shared_ptr<Requested> current;              // handed in to the policy
-    std::deque<std::shared_ptr<Requested>> waiting;  // for their turn
-    bool issued_before = false;                      // all ranks have heard of it
+    RequestPtr request;                                   // the last one, to be used again
+    std::shared_ptr<PendingRequest> current;              // handed in to the policy
+    std::deque<std::shared_ptr<PendingRequest>> waiting;  // for their turn
+    bool issued_before = false;                           // all ranks have heard of it
   };
   struct NameHash : std::hash<std::string_view> {
     using is_transparent = void;
@@ -150,8 +151,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     std::uint64_t number = 0;  // on its channel
     std::uint64_t bytes = 0;
     std::vector<Carried> carried;
-    std::unique_ptr<Carriage> carriage;  // once its turn has come
-    Now begun;                           // then
+    std::unique_ptr<BatchWork> work;  // once its turn has come
+    Now begun;                        // then
   };
   // Batches that are carried out one after the other.
   struct Stream {
@@ -163,7 +164,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
     std::uint64_t begun = 0;             // how many have, by their numbers
     std::uint64_t held_from = kNotHeld;  // the first that may not
     FusionMemory fusion;
-    Surroundings around;
+    BatchContext context;
     std::deque<Batch> queue;
     bool ending = false;    // nothing more comes
     std::uint64_t due = 0;  // but so many batches in all, of which others may have begun some already
@@ -175,12 +176,12 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   };
   enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
 
-  void check(const Wish& wish) const;
+  void check(const RequestArguments& arguments) const;
   void check_open(std::string_view request, std::string_view name = {}) const;
-  RequestPtr request_for(const Name& name, const Wish& wish) const;
-  void hand_in(Name& name, std::shared_ptr<Requested> requested, Now now);
-  void add(Requested& requested, Now now);
-  void settle(Requested& requested, const Error& error = {});
+  RequestPtr request_for(const Name& name, const RequestArguments& arguments) const;
+  void hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Now now);
+  void add(PendingRequest& pending, Now now);
+  void settle(PendingRequest& pending, const Error& error = {});
   void follow_up();
   void get_going();
 
@@ -193,8 +194,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void go_without(const Departure& departure);
   void hear_of_departure(const Note& note);
   void tell_of_departure();
-  std::vector<int> known_missing(const Requested& requested) const;
-  std::vector<Requested*> oldest_first() const;
+  std::vector<int> known_missing(const PendingRequest& pending) const;
+  std::vector<PendingRequest*> oldest_first() const;
   std::vector<int> silent(Now since) const;
   void ask(Now now);
   void answer(const Note& note);
@@ -207,7 +208,7 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   void carry_out(Sleep& action, Now now);
   void carry_out(Ring& action, Now now);
   void carry_out(Cancel& action, Now now);
-  void carry_out(Say& action, Now now);
+  void carry_out(Warn& action, Now now);
   void ring() const;
   void tell(int to, std::int32_t tag, std::span<const std::byte> message);
 
@@ -217,11 +218,12 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   bool carry(Stream& stream);
   static void begin_batch(Stream& stream);
   void end_batch(Stream& stream);
-  static void abandon(const Carriage& carriage);
+  static void abandon(const BatchWork& work);
   void leave_board();
   void carry_weight(bool carries);
 
   const std::shared_ptr<Engine> engine_;
+  LoopHost& loop_;  // the same engine
   const std::shared_ptr<Group> control_;
   const std::string policy_name_;
   const PolicyOptions options_;
@@ -233,8 +235,8 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   std::unique_ptr<Policy> policy_;
 
   Names names_;
-  std::vector<Requested*> pending_;  // all that are not over
-  std::shared_ptr<Requested> join_;
+  std::vector<PendingRequest*> pending_;  // all that are not over
+  std::shared_ptr<PendingRequest> join_;
   std::vector<std::vector<std::byte>> partial_;  // the message that each rank is in the middle of
   std::uint64_t ended_ = 0;  // batches and joins that this rank has seen the end of; all see the same ones
   std::vector<Departure> departures_;
@@ -259,9 +261,9 @@ class Coordinator final : public Operation, public std::enable_shared_from_this<
   LargeBatches large_;
   std::vector<Record> records_;
   std::size_t next_record_ = 0;
-  std::vector<std::string> sayings_;
+  std::vector<std::string> warnings_;
   std::uint64_t own_id_ = 0;
-  std::uint64_t sayings_id_ = 0;
+  std::uint64_t warnings_id_ = 0;
   bool idle_ = true;
   bool closed_ = false;
 };

@@ -21,10 +21,10 @@ std::size_t bytes_of(const Carried& carried) {
   return carried.request->what.count * size_of(carried.request->what.dtype);
 }
 
-class FusedAllReduce final : public Carriage {
+class FusedAllReduce final : public BatchWork {
  public:
-  FusedAllReduce(const Surroundings& around, std::vector<Carried> fused)
-      : Carriage(around, std::move(fused)), first_(*carried_.front().request) {}
+  FusedAllReduce(const BatchContext& context, std::vector<Carried> fused)
+      : BatchWork(context, std::move(fused)), first_(*carried_.front().request) {}
 
   bool step() override {
     const bool begun = phase_ != Phase::moving;
@@ -60,7 +60,7 @@ class FusedAllReduce final : public Carriage {
 
   // A tensor, and where it is reduced.
   struct Place {
-    Requested* own;  // null: zeros
+    PendingRequest* own;  // null: zeros
     std::byte* at;
     std::size_t bytes;
     bool packed;
@@ -69,13 +69,13 @@ class FusedAllReduce final : public Carriage {
   void place() {
     const auto is_packed = [&](const Carried& carried) {
       const std::size_t bytes = bytes_of(carried);
-      const bool may_lie = !around_.revocable || (first_.prescale == 1 && begins_together(around_.group, bytes));
+      const bool may_lie = !context_.revocable || (first_.prescale == 1 && begins_together(context_.group, bytes));
       return !may_lie || (carried_.size() > 1 && bytes < kAlone);
     };
-    const Arena& arena = around_.fusion.arena();
+    const Arena& arena = context_.fusion.arena();
     // Tensors that lie in a row in the arena, as those of a gradient bucket do, are packed as they are.
     std::byte* row = nullptr;
-    bool in_a_row = !around_.revocable;
+    bool in_a_row = !context_.revocable;
     std::size_t unplaced = 0;
     for (const Carried& carried : carried_) {
       const std::size_t bytes = bytes_of(carried);
@@ -87,14 +87,14 @@ class FusedAllReduce final : public Carriage {
         packed_bytes_ += bytes;
       }
       // What a collective that is given up lay in is never used again, where that is an arena.
-      const bool lies = !packed && carried.own && !(around_.revocable && arena.holds(carried.own->data, bytes));
+      const bool lies = !packed && carried.own && !(context_.revocable && arena.holds(carried.own->data, bytes));
       apart_ = apart_ || (!packed && !lies && carried.own);
       if (!packed && !lies) unplaced += bytes;
       places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, bytes, packed});
     }
     if (!in_a_row || !arena.holds(row, packed_bytes_)) row = nullptr;
     const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced;
-    std::byte* free = needed > 0 ? around_.fusion.at_least(needed) : nullptr;
+    std::byte* free = needed > 0 ? context_.fusion.at_least(needed) : nullptr;
     buffer_ = row != nullptr ? row : free;
     std::byte* next = buffer_;
     for (Place& each : places_) {
@@ -112,7 +112,7 @@ class FusedAllReduce final : public Carriage {
   }
 
   void start(std::byte* data, std::size_t bytes) {
-    moving_.push_back(all_reduce(around_.engine, around_.group, data, bytes / size_of(first_.what.dtype),
+    moving_.push_back(all_reduce(context_.engine, context_.group, data, bytes / size_of(first_.what.dtype),
                                  first_.what.dtype, first_.what.op, 1, Mode::inside));
   }
 
@@ -144,7 +144,7 @@ class FusedAllReduce final : public Carriage {
   void unpack(const Place& each, std::size_t from, std::size_t bytes) const {
     if (each.own == nullptr) return;
     copy(each.own->data + from, each.at + from, bytes, first_.postscale);
-    if (from + bytes == each.bytes) around_.finished(*each.own);
+    if (from + bytes == each.bytes) context_.finished(*each.own);
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, double factor) const {
@@ -185,8 +185,8 @@ class FusedAllReduce final : public Carriage {
 
 bool is_packed(const Request& request) { return request.bytes < kAlone; }
 
-std::unique_ptr<Carriage> carry_all_reduce(const Surroundings& around, std::vector<Carried> fused) {
-  return std::make_unique<FusedAllReduce>(around, std::move(fused));
+std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused) {
+  return std::make_unique<FusedAllReduce>(context, std::move(fused));
 }
 
 }  // namespace paceline

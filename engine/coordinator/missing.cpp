@@ -17,24 +17,24 @@ constexpr std::size_t kQuestions = 8;
 
 const Operation& Coordinator::urgent() const {
   const Operation* first = this;
-  for (const Requested* requested : pending_)
-    if (requested->deadline < first->deadline) first = requested;
+  for (const PendingRequest* pending : pending_)
+    if (pending->deadline < first->deadline) first = pending;
   return *first;
 }
 
-std::vector<Requested*> Coordinator::oldest_first() const {
-  auto pending = pending_;
-  std::ranges::sort(pending, {}, [](const Requested* requested) { return requested->id; });
-  return pending;
+std::vector<PendingRequest*> Coordinator::oldest_first() const {
+  auto ordered = pending_;
+  std::ranges::sort(ordered, {}, [](const PendingRequest* pending) { return pending->id; });
+  return ordered;
 }
 
 std::vector<Operation::Waiting> Coordinator::waiting() const {
   std::vector<Waiting> found;
   std::map<std::vector<int>, std::size_t> seen;
-  for (const Requested* requested : oldest_first()) {
-    const auto [at, fresh] = seen.emplace(absent(*requested), found.size());
+  for (const PendingRequest* pending : oldest_first()) {
+    const auto [at, fresh] = seen.emplace(absent(*pending), found.size());
     if (fresh) {
-      found.push_back({requested, 0});
+      found.push_back({pending, 0});
     } else {
       ++found[at->second].more;
     }
@@ -42,13 +42,13 @@ std::vector<Operation::Waiting> Coordinator::waiting() const {
   return found;
 }
 
-std::vector<int> Coordinator::missing(const Requested& requested) const {
+std::vector<int> Coordinator::missing(const PendingRequest& pending) const {
   std::vector<int> ranks;
-  if (!requested.issued) {
-    ranks = known_missing(requested);
+  if (!pending.issued) {
+    ranks = known_missing(pending);
     if (ranks.empty())
-      for (std::size_t rank = 0; rank < requested.handed_in.size(); ++rank)
-        if (!requested.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
+      for (std::size_t rank = 0; rank < pending.handed_in.size(); ++rank)
+        if (!pending.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
   }
   if (!ranks.empty()) return ranks;
   // All are ready: it waits for what is under way before it, or for its own data.
@@ -57,23 +57,23 @@ std::vector<int> Coordinator::missing(const Requested& requested) const {
       if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
   };
   for (const auto& stream : streams_)
-    if (!stream->queue.empty() && stream->queue.front().carriage)
-      for (const Handle& handle : stream->queue.front().carriage->moving())
+    if (!stream->queue.empty() && stream->queue.front().work)
+      for (const Handle& handle : stream->queue.front().work->moving())
         if (!handle->over()) add_all(*handle);
   if (synchronising_ && !synchronising_->over()) add_all(*synchronising_);
   return ranks;
 }
 
 // As far as its policy knows, which does not tell who has joined.
-std::vector<int> Coordinator::known_missing(const Requested& requested) const {
-  return requested.join ? std::vector<int>() : policy_->missing(*requested.request);
+std::vector<int> Coordinator::known_missing(const PendingRequest& pending) const {
+  return pending.join ? std::vector<int>() : policy_->missing(*pending.request);
 }
 
 // What is known of them may be of before something got stuck, for which they wait, too.
-std::vector<int> Coordinator::absent(const Requested& requested) const {
+std::vector<int> Coordinator::absent(const PendingRequest& pending) const {
   const auto since = Clock::now() - kSilence;
-  auto ranks = missing(requested);
-  return ranks.empty() || requested.started > since ? ranks : Engine::blamed(std::move(ranks), silent(since));
+  auto ranks = missing(pending);
+  return ranks.empty() || pending.started > since ? ranks : blamed(std::move(ranks), silent(since));
 }
 
 // Those who do not say in any group that they wait.
@@ -94,26 +94,26 @@ void Coordinator::ask(Now now) {
   std::size_t left = kQuestions;
   bool first_known = true;
   const int here = seat_.machine_of[static_cast<std::size_t>(seat_.rank)];
-  for (Requested* requested : oldest_first()) {
-    if (requested->issued || now < requested->started + patience()) continue;
-    const std::string_view name = requested->join ? std::string_view() : requested->request->name;
-    std::vector<std::byte> question(sizeof requested->id + name.size());
-    std::memcpy(question.data(), &requested->id, sizeof requested->id);
-    std::memcpy(question.data() + sizeof requested->id, name.data(), name.size());
-    if (const auto known = known_missing(*requested); !known.empty()) {
+  for (PendingRequest* pending : oldest_first()) {
+    if (pending->issued || now < pending->started + patience()) continue;
+    const std::string_view name = pending->join ? std::string_view() : pending->request->name;
+    std::vector<std::byte> question(sizeof pending->id + name.size());
+    std::memcpy(question.data(), &pending->id, sizeof pending->id);
+    std::memcpy(question.data() + sizeof pending->id, name.data(), name.size());
+    if (const auto known = known_missing(*pending); !known.empty()) {
       if (question.size() > kNoteBytes || !std::exchange(first_known, false)) continue;
       for (const int rank : known)
         if (seat_.machine_of[static_cast<std::size_t>(rank)] != here) tell(rank, kAsk, question);
       continue;
     }
     if (left-- == 0) return;
-    if (requested->handed_in.empty()) {
-      requested->handed_in.resize(static_cast<std::size_t>(control_->size()));
-      requested->handed_in[static_cast<std::size_t>(seat_.rank)] = true;
+    if (pending->handed_in.empty()) {
+      pending->handed_in.resize(static_cast<std::size_t>(control_->size()));
+      pending->handed_in[static_cast<std::size_t>(seat_.rank)] = true;
     }
     if (question.size() > kNoteBytes) continue;
     for (int rank = 0; rank < control_->size(); ++rank)
-      if (!requested->handed_in[static_cast<std::size_t>(rank)]) tell(rank, kAsk, question);
+      if (!pending->handed_in[static_cast<std::size_t>(rank)]) tell(rank, kAsk, question);
   }
 }
 
@@ -122,9 +122,9 @@ void Coordinator::answer(const Note& note) {
   if (note.message.size() < sizeof asked) return;
   std::memcpy(&asked, note.message.data(), sizeof asked);
   if (note.tag == kHave) {
-    for (Requested* requested : pending_)
-      if (requested->id == asked && !requested->handed_in.empty())
-        requested->handed_in[static_cast<std::size_t>(note.from)] = true;
+    for (PendingRequest* pending : pending_)
+      if (pending->id == asked && !pending->handed_in.empty())
+        pending->handed_in[static_cast<std::size_t>(note.from)] = true;
     return;
   }
   const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof asked,

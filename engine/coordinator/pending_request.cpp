@@ -4,7 +4,7 @@
 
 namespace paceline {
 
-std::string Requested::description() const {
+std::string PendingRequest::description() const {
   if (join) return "join";
   const Fingerprint& f = request->what;
   std::string text(kCollectiveNames[static_cast<std::size_t>(f.collective)]);
@@ -25,9 +25,9 @@ std::string Requested::description() const {
   return text;
 }
 
-std::vector<int> Requested::missing() const { return coordinator.missing(*this); }
-std::vector<int> Requested::absent() const { return coordinator.absent(*this); }
+std::vector<int> PendingRequest::missing() const { return coordinator.missing(*this); }
+std::vector<int> PendingRequest::absent() const { return coordinator.absent(*this); }
 
-void Requested::awaited() { coordinator.awaited(*this); }
+void PendingRequest::awaited() { coordinator.awaited(*this); }
 
 }  // namespace paceline

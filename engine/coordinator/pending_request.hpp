@@ -27,9 +27,9 @@ struct Record {
   std::uint64_t number = 0;  // counts this rank's requests as they end, from 1
 };
 
-class Requested final : public Operation {
+class PendingRequest final : public Operation {
  public:
-  explicit Requested(Coordinator& owner) : coordinator(owner) { probes = false; }  // what carries it out does
+  explicit PendingRequest(Coordinator& owner) : coordinator(owner) { probes = false; }  // what carries it out does
 
   Coordinator& coordinator;  // lives at least as long as it is not over
   RequestPtr request;

@@ -14,9 +14,9 @@ using Counts = std::vector<std::uint64_t>;
 std::byte* bytes_of(Counts& counts) { return reinterpret_cast<std::byte*>(counts.data()); }
 
 // One request, carried out by one collective after the other, or by several at once.
-class Single : public Carriage {
+class Single : public BatchWork {
  public:
-  Single(const Surroundings& around, std::vector<Carried> one) : Carriage(around, std::move(one)) {
+  Single(const BatchContext& context, std::vector<Carried> one) : BatchWork(context, std::move(one)) {
     if (!has_own() && request().what.collective != Collective::all_gather)
       throw Failure(ErrorKind::invalid, "a rank that has joined cannot take part in this collective");
   }
@@ -25,7 +25,7 @@ class Single : public Carriage {
     if (over_ || !moved()) return false;
     if (!advance()) {
       over_ = true;
-      if (has_own()) around_.finished(own());
+      if (has_own()) context_.finished(own());
     }
     return true;
   }
@@ -37,12 +37,12 @@ class Single : public Carriage {
   virtual bool advance() = 0;
 
   bool has_own() const { return carried_.front().own != nullptr; }  // not where this rank has joined
-  Requested& own() const { return *carried_.front().own; }
+  PendingRequest& own() const { return *carried_.front().own; }
   const Request& request() const { return *carried_.front().request; }
   DType dtype() const { return request().what.dtype; }
   std::size_t width() const { return size_of(dtype()); }
-  std::size_t ranks() const { return static_cast<std::size_t>(around_.group.size()); }
-  std::size_t me() const { return static_cast<std::size_t>(around_.group.rank); }
+  std::size_t ranks() const { return static_cast<std::size_t>(context_.group.size()); }
+  std::size_t me() const { return static_cast<std::size_t>(context_.group.rank); }
 
   std::size_t turn_ = 0;
 
@@ -57,7 +57,7 @@ class Broadcast final : public Single {
  protected:
   bool advance() override {
     if (turn_++ > 0) return false;
-    moving_.push_back(broadcast(around_.engine, around_.group, own().data, request().what.count, dtype(),
+    moving_.push_back(broadcast(context_.engine, context_.group, own().data, request().what.count, dtype(),
                                 request().what.root, Mode::inside));
     return true;
   }
@@ -87,8 +87,8 @@ class AllGather final : public Single {
       case 0:
         mine_ = {has_own() ? own().request->bytes / width() : 0};
         all_.resize(ranks());
-        moving_.push_back(
-            all_gather(around_.engine, around_.group, bytes_of(mine_), bytes_of(all_), 1, DType::int64, Mode::inside));
+        moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), 1, DType::int64,
+                                     Mode::inside));
         return true;
       case 1: gather(); return true;
       default: return false;
@@ -99,9 +99,9 @@ class AllGather final : public Single {
   void gather() {
     std::vector<std::size_t> counts(all_.begin(), all_.end());
     // A rank that has joined takes part, and forgets what it gets.
-    output_ = around_.fusion.output(sum(counts) * width());
+    output_ = context_.fusion.output(sum(counts) * width());
     const Buffer given{has_own() ? own().data : nullptr, static_cast<std::size_t>(mine_.front())};
-    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_gather,
+    moving_.push_back(exchange(context_.engine, context_.group, Collective::all_gather,
                                std::vector<Buffer>(ranks(), given), in_a_row(output_->data(), counts, width()), dtype(),
                                -1, Mode::inside));
     if (!has_own()) return;
@@ -124,7 +124,7 @@ class AllToAll final : public Single {
       case 0:
         mine_.assign(own().counts.begin(), own().counts.end());
         all_.resize(ranks() * ranks());
-        moving_.push_back(all_gather(around_.engine, around_.group, bytes_of(mine_), bytes_of(all_), ranks(),
+        moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), ranks(),
                                      DType::int64, Mode::inside));
         return true;
       case 1: trade(); return true;
@@ -136,8 +136,8 @@ class AllToAll final : public Single {
   void trade() {
     const auto sends = in_a_row(own().data, own().counts, width());
     for (std::size_t rank = 0; rank < ranks(); ++rank) own().counts[rank] = all_[rank * ranks() + me()];
-    own().output = around_.fusion.output(sum(own().counts) * width());
-    moving_.push_back(exchange(around_.engine, around_.group, Collective::all_to_all, sends,
+    own().output = context_.fusion.output(sum(own().counts) * width());
+    moving_.push_back(exchange(context_.engine, context_.group, Collective::all_to_all, sends,
                                in_a_row(own().output->data(), own().counts, width()), dtype(), -1, Mode::inside));
   }
 
@@ -159,18 +159,18 @@ class ReduceScatter final : public Single {
     const auto& counts = own().counts;
     std::byte* source = own().data;
     if (request().prescale != 1) {
-      source = around_.fusion.at_least(sum(counts) * width());
+      source = context_.fusion.at_least(sum(counts) * width());
       scale(source, own().data, sum(counts), request().prescale);
     }
     if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
-      moving_.push_back(reduce_scatter(around_.engine, around_.group, source, own().target, counts.front(), dtype(),
+      moving_.push_back(reduce_scatter(context_.engine, context_.group, source, own().target, counts.front(), dtype(),
                                        request().what.op, 1, Mode::inside));
       return true;
     }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
       if (counts[rank] > 0) {
         if (rank == me()) std::memcpy(own().target, source, counts[rank] * width());
-        moving_.push_back(reduce(around_.engine, around_.group, rank == me() ? own().target : source, counts[rank],
+        moving_.push_back(reduce(context_.engine, context_.group, rank == me() ? own().target : source, counts[rank],
                                  dtype(), request().what.op, 1, static_cast<int>(rank), Mode::inside));
       }
       source += counts[rank] * width();
@@ -186,20 +186,20 @@ class ReduceScatter final : public Single {
 
 }  // namespace
 
-std::unique_ptr<Carriage> carry_all_gather(const Surroundings& around, std::vector<Carried> one) {
-  return std::make_unique<AllGather>(around, std::move(one));
+std::unique_ptr<BatchWork> carry_all_gather(const BatchContext& context, std::vector<Carried> one) {
+  return std::make_unique<AllGather>(context, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_broadcast(const Surroundings& around, std::vector<Carried> one) {
-  return std::make_unique<Broadcast>(around, std::move(one));
+std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one) {
+  return std::make_unique<Broadcast>(context, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_all_to_all(const Surroundings& around, std::vector<Carried> one) {
-  return std::make_unique<AllToAll>(around, std::move(one));
+std::unique_ptr<BatchWork> carry_all_to_all(const BatchContext& context, std::vector<Carried> one) {
+  return std::make_unique<AllToAll>(context, std::move(one));
 }
 
-std::unique_ptr<Carriage> carry_reduce_scatter(const Surroundings& around, std::vector<Carried> one) {
-  return std::make_unique<ReduceScatter>(around, std::move(one));
+std::unique_ptr<BatchWork> carry_reduce_scatter(const BatchContext& context, std::vector<Carried> one) {
+  return std::make_unique<ReduceScatter>(context, std::move(one));
 }
 
 }  // namespace paceline

@@ -39,7 +39,7 @@ bool Coordinator::advance(Now now) {
   }
   policy_->look(seconds_of(now));
   moved |= act(now);
-  CpuMeter* const meter = engine_->meter_;
+  CpuMeter* const meter = loop_.meter();
   const bool apart = busy_ > 0 && meter != nullptr && meter->work() == CpuMeter::Work::coordination;
   if (apart) meter->turn_to(CpuMeter::Work::other);
   while (carry()) {
@@ -56,7 +56,7 @@ bool Coordinator::advance(Now now) {
   rest = synchronises && wait_ == Synchronise::Wait::spin     ? Rest::spin
          : synchronises && wait_ == Synchronise::Wait::yield  ? Rest::yield
          : polls && policy_wakes_ != Now::max() && busy_ == 0 ? Rest::sleep
-                                                              : Rest::well;
+                                                              : Rest::adaptive;
   carry_weight(busy_ > 0 && rest != Rest::spin && rest != Rest::yield);
   if (apart && !carries_) meter->turn_to(CpuMeter::Work::coordination);
   idle_ = pending_.empty() && busy_ == 0 && synchronising_ == nullptr && (!polls || policy_wakes_ == Now::max());
@@ -66,15 +66,15 @@ bool Coordinator::advance(Now now) {
 bool Coordinator::has_work() const {
   return std::ranges::any_of(streams_, [](const auto& stream) {
     if (stream->queue.empty()) return false;
-    const Carriage* carriage = stream->queue.front().carriage.get();
-    if (carriage == nullptr) return stream->queue.front().number < stream->held_from;
-    return carriage->has_work() ||
-           std::ranges::any_of(carriage->moving(), [](const Handle& handle) { return handle->has_work(); });
+    const BatchWork* work = stream->queue.front().work.get();
+    if (work == nullptr) return stream->queue.front().number < stream->held_from;
+    return work->has_work() ||
+           std::ranges::any_of(work->moving(), [](const Handle& handle) { return handle->has_work(); });
   });
 }
 
 void Coordinator::group_failed(const Error& error) {
-  for (const auto& stream : streams_) engine_->fail_group(*stream->group, error);
+  for (const auto& stream : streams_) loop_.fail_group(*stream->group, error);
   fail(error);
 }
 
@@ -90,7 +90,7 @@ void Coordinator::let_go(const Error& error) {
 
 // Tells the loop whether it moves data: see CpuMeter.
 void Coordinator::carry_weight(bool carries) {
-  if (carries != carries_) engine_->carrying_ += carries ? 1 : -1;
+  if (carries != carries_) loop_.count_carrying(carries);
   carries_ = carries;
 }
 
@@ -116,8 +116,8 @@ bool Coordinator::hear(Now now) {
 }
 
 void Coordinator::tell(int to, std::int32_t tag, std::span<const std::byte> message) {
-  Link* link = control_->members[static_cast<std::size_t>(to)].link;
-  if (link == nullptr || engine_->peers_[static_cast<std::size_t>(link->peer())]->lost) return;
+  const Member& member = control_->members[static_cast<std::size_t>(to)];
+  if (!loop_.reaches(member)) return;
   Header header;
   header.frame = Frame::note;
   header.channel = control_->channel;
@@ -126,7 +126,7 @@ void Coordinator::tell(int to, std::int32_t tag, std::span<const std::byte> mess
     message = message.subspan(part.size());
     header.length = part.size();
     header.tag = message.empty() ? tag : kMoreFollows;
-    link->control(header, {reinterpret_cast<const char*>(part.data()), part.size()});
+    member.link->control(header, {reinterpret_cast<const char*>(part.data()), part.size()});
   } while (!message.empty());
 }
 
@@ -186,10 +186,9 @@ void Coordinator::ring() const {
     if (member.link != nullptr && member.link->arena() != nullptr) member.link->wake();
 }
 
-void Coordinator::carry_out(Say& action, Now) {
-  sayings_.push_back(std::move(action.sentence));
-  engine_->finished_.push_back(sayings_id_);
-  engine_->wake_server();
+void Coordinator::carry_out(Warn& action, Now) {
+  warnings_.push_back(std::move(action.sentence));
+  loop_.report(warnings_id_);
 }
 
 void Coordinator::carry_out(Joined& action, Now) {

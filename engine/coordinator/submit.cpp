@@ -13,83 +13,85 @@ void Coordinator::check_open(std::string_view request, std::string_view name) co
     throw Failure({why.kind, asked + " cannot start: " + why.message, why.culprit}, asked, std::string(name));
   };
   if (!policy_) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
-  if (closed_ || engine_->closed_) refuse({ErrorKind::aborted, "its coordinator is closed"});
+  if (closed_ || loop_.closed()) refuse({ErrorKind::aborted, "its coordinator is closed"});
   for (const auto& stream : streams_)
     if (stream->group->error) refuse(stream->group->error);
   if (control_->error) refuse(control_->error);
   if (state() == State::failed) refuse(error());
 }
 
-void Coordinator::check(const Wish& wish) const {
+void Coordinator::check(const RequestArguments& arguments) const {
   const auto bad = [&](const std::string& sentence) {
-    throw Failure(ErrorKind::invalid, '"' + std::string(wish.name) + "\": " + sentence);
+    throw Failure(ErrorKind::invalid, '"' + std::string(arguments.name) + "\": " + sentence);
   };
-  if (wish.name.empty()) bad("a request needs a name");
-  if (wish.data == nullptr && wish.count > 0) bad("the buffer is null but holds elements");
-  const Fingerprint& asked = wish.what;
+  if (arguments.name.empty()) bad("a request needs a name");
+  if (arguments.data == nullptr && arguments.count > 0) bad("the buffer is null but holds elements");
+  const Fingerprint& asked = arguments.what;
   const bool reduces = asked.collective == Collective::all_reduce || asked.collective == Collective::reduce_scatter;
   if (reduces && (asked.op == Op::premul_sum || !supports(asked.dtype, asked.op)))
     bad(std::string(kOpNames[static_cast<std::size_t>(asked.op)]) + " is not defined for " +
         std::string(kDTypeNames[static_cast<std::size_t>(asked.dtype)]));
-  if ((wish.prescale != 1 || wish.postscale != 1) && !is_float(asked.dtype))
+  if ((arguments.prescale != 1 || arguments.postscale != 1) && !is_float(asked.dtype))
     bad(std::string(kDTypeNames[static_cast<std::size_t>(asked.dtype)]) + " cannot be scaled: only floats can");
   if (asked.collective == Collective::broadcast && (asked.root < 0 || asked.root >= control_->size()))
     bad("the root must be a rank from 0 to " + std::to_string(control_->size() - 1) + ", got " +
         std::to_string(asked.root));
   if (asked.collective != Collective::all_to_all && asked.collective != Collective::reduce_scatter) return;
   std::size_t total = 0;
-  for (const std::size_t count : wish.counts) total += count;
-  if (wish.counts.size() != static_cast<std::size_t>(control_->size()) || total != wish.count)
-    bad("counts must be " + std::to_string(control_->size()) + " numbers that add up to " + std::to_string(wish.count));
-  if (asked.collective == Collective::reduce_scatter && wish.target == nullptr &&
-      wish.counts[static_cast<std::size_t>(seat_.rank)] > 0)
+  for (const std::size_t count : arguments.counts) total += count;
+  if (arguments.counts.size() != static_cast<std::size_t>(control_->size()) || total != arguments.count)
+    bad("counts must be " + std::to_string(control_->size()) + " numbers that add up to " +
+        std::to_string(arguments.count));
+  if (asked.collective == Collective::reduce_scatter && arguments.target == nullptr &&
+      arguments.counts[static_cast<std::size_t>(seat_.rank)] > 0)
     bad("the output is null but this rank's part holds elements");
 }
 
 // The last request of this name again, if it is the same.
-RequestPtr Coordinator::request_for(const Name& name, const Wish& wish) const {
-  const std::uint64_t bytes = wish.count * size_of(wish.what.dtype);
-  if (const Request* last = name.request.get(); last != nullptr && last->what == wish.what && last->bytes == bytes &&
-                                                last->shape == wish.shape && last->prescale == wish.prescale &&
-                                                last->postscale == wish.postscale && last->priority == wish.priority &&
-                                                last->bundle == wish.bundle)
+RequestPtr Coordinator::request_for(const Name& name, const RequestArguments& arguments) const {
+  const std::uint64_t bytes = arguments.count * size_of(arguments.what.dtype);
+  if (const Request* last = name.request.get();
+      last != nullptr && last->what == arguments.what && last->bytes == bytes && last->shape == arguments.shape &&
+      last->prescale == arguments.prescale && last->postscale == arguments.postscale &&
+      last->priority == arguments.priority && last->bundle == arguments.bundle)
     return name.request;
-  return std::make_shared<const Request>(Request{std::string(wish.name), wish.what, std::string(wish.shape), bytes,
-                                                 wish.prescale, wish.postscale, wish.priority, wish.bundle});
+  return std::make_shared<const Request>(Request{std::string(arguments.name), arguments.what,
+                                                 std::string(arguments.shape), bytes, arguments.prescale,
+                                                 arguments.postscale, arguments.priority, arguments.bundle});
 }
 
-std::shared_ptr<Requested> Coordinator::submit(const Wish& wish) {
-  check(wish);
-  auto requested = std::make_shared<Requested>(*this);
-  requested->data = wish.data;
-  requested->target = wish.target;
-  requested->counts = wish.counts;
+std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& arguments) {
+  check(arguments);
+  auto pending = std::make_shared<PendingRequest>(*this);
+  pending->data = arguments.data;
+  pending->target = arguments.target;
+  pending->counts = arguments.counts;
   const auto now = Clock::now();
-  const auto lock = engine_->enter();
-  check_open(kCollectiveNames[static_cast<std::size_t>(wish.what.collective)], wish.name);
-  auto found = names_.find(wish.name);
-  if (found == names_.end()) found = names_.emplace(wish.name, Name{}).first;
+  const auto lock = loop_.enter();
+  check_open(kCollectiveNames[static_cast<std::size_t>(arguments.what.collective)], arguments.name);
+  auto found = names_.find(arguments.name);
+  if (found == names_.end()) found = names_.emplace(arguments.name, Name{}).first;
   Name& name = found->second;
-  name.request = requested->request = request_for(name, wish);
-  requested->what = requested->request->what;
+  name.request = pending->request = request_for(name, arguments);
+  pending->what = pending->request->what;
   const bool first = name.current == nullptr;
   if (first) {
-    hand_in(name, requested, now);
+    hand_in(name, pending, now);
   } else {
-    name.waiting.push_back(requested);
+    name.waiting.push_back(pending);
   }
-  add(*requested, now);
+  add(*pending, now);
   if (first) follow_up();
   totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
-  return requested;
+  return pending;
 }
 
-std::shared_ptr<Requested> Coordinator::join() {
-  const auto lock = engine_->enter();
+std::shared_ptr<PendingRequest> Coordinator::join() {
+  const auto lock = loop_.enter();
   check_open("join");
   if (join_) throw Failure(ErrorKind::invalid, "this rank has joined already: wait for the others");
   const auto now = Clock::now();
-  join_ = std::make_shared<Requested>(*this);
+  join_ = std::make_shared<PendingRequest>(*this);
   join_->join = true;
   const auto joined = join_;
   policy_->join(seconds_of(now));
@@ -98,52 +100,49 @@ std::shared_ptr<Requested> Coordinator::join() {
   return joined;
 }
 
-void Coordinator::add(Requested& requested, Now now) {
-  requested.id = ++engine_->last_id_;
-  requested.start(*control_, {});
-  requested.started = requested.probed = now;
-  requested.deadline = now + on_clock(control_->timeout);
-  requested.record.request = requested.request;
-  requested.record.submitted_ns = ns_of(now);
+void Coordinator::add(PendingRequest& pending, Now now) {
+  pending.id = loop_.next_id();
+  pending.start(*control_, {});
+  pending.started = pending.probed = now;
+  pending.deadline = now + on_clock(control_->timeout);
+  pending.record.request = pending.request;
+  pending.record.submitted_ns = ns_of(now);
   if (pending_.empty()) asks_ = now + patience();
-  requested.place = pending_.size();
-  pending_.push_back(&requested);
+  pending.place = pending_.size();
+  pending_.push_back(&pending);
 }
 
-void Coordinator::hand_in(Name& name, std::shared_ptr<Requested> requested, Now now) {
-  policy_->submit(requested->request, seconds_of(now));
-  requested->record.last = name.issued_before && policy_->missing(*requested->request).empty();
-  name.current = std::move(requested);
+void Coordinator::hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Now now) {
+  policy_->submit(pending->request, seconds_of(now));
+  pending->record.last = name.issued_before && policy_->missing(*pending->request).empty();
+  name.current = std::move(pending);
 }
 
 // It is over: well, or as `error` says.
-void Coordinator::settle(Requested& requested, const Error& error) {
+void Coordinator::settle(PendingRequest& pending, const Error& error) {
   const auto now = Clock::now();
-  requested.record.done_ns = ns_of(now);
+  pending.record.done_ns = ns_of(now);
   if (error) {
-    requested.fail({error.kind, requested.description() + " failed: " + error.message, error.culprit});
+    pending.fail({error.kind, pending.description() + " failed: " + error.message, error.culprit});
   } else {
-    requested.finish();
+    pending.finish();
   }
-  pending_[requested.place] = pending_.back();
-  pending_[requested.place]->place = requested.place;
+  pending_[pending.place] = pending_.back();
+  pending_[pending.place]->place = pending.place;
   pending_.pop_back();
-  engine_->others_.notify_all();
-  if (requested.notify) {
-    engine_->finished_.push_back(requested.id);
-    engine_->wake_server();
-  }
-  if (requested.join) {
+  loop_.wake_callers();
+  if (pending.notify) loop_.report(pending.id);
+  if (pending.join) {
     join_.reset();
     return;
   }
   if (records_.size() < kRecords) records_.resize(records_.size() + 1);
   Record& record = records_[next_record_ % kRecords];
-  record = std::move(requested.record);
+  record = std::move(pending.record);
   record.number = ++next_record_;
-  const auto found = names_.find(requested.request->name);
+  const auto found = names_.find(pending.request->name);
   Name& name = found->second;
-  if (name.current.get() != &requested) return;
+  if (name.current.get() != &pending) return;
   const auto keep = std::move(name.current);
   if (failing_) return;
   if (!name.waiting.empty()) {
@@ -168,36 +167,30 @@ void Coordinator::get_going() {
   probes = false;
   deadline = Now::max();
   start(*control_, {});
-  engine_->active_.push_back(shared_from_this());
+  loop_.add(shared_from_this());
 }
 
-// The caller goes its own way. Peers may sleep, and so may the thread in serve: one of them does the rest.
 void Coordinator::follow_up() {
   get_going();
-  if (engine_->listening_ && engine_->parked_ == Parked::no) engine_->set_parked(Parked::for_everything);
   submitting_ = true;
-  engine_->step(*this);
+  loop_.step_now(*this);
   submitting_ = false;
-  if (over()) engine_->retire();
-  if (engine_->listening_ && wake < engine_->alarm_at_) engine_->set_alarm(wake);
-  engine_->leave_to_server(has_work() || trouble());
 }
 
-void Coordinator::announce(Requested& requested) {
-  const auto lock = engine_->enter();
-  if (requested.notify) return;
-  requested.notify = true;
-  if (requested.over()) {
-    engine_->finished_.push_back(requested.id);
-    engine_->wake_server();
-  } else if (!requested.join && !requested.issued && !closed_) {
-    policy_->wanted(*requested.request, seconds_of(Clock::now()));
+void Coordinator::announce(PendingRequest& pending) {
+  const auto lock = loop_.enter();
+  if (pending.notify) return;
+  pending.notify = true;
+  if (pending.over()) {
+    loop_.report(pending.id);
+  } else if (!pending.join && !pending.issued && !closed_) {
+    policy_->wanted(*pending.request, seconds_of(Clock::now()));
     follow_up();
   }
 }
 
-void Coordinator::awaited(const Requested& requested) {
-  if (!requested.join && !requested.issued && !closed_) policy_->awaited(*requested.request, seconds_of(Clock::now()));
+void Coordinator::awaited(const PendingRequest& pending) {
+  if (!pending.join && !pending.issued && !closed_) policy_->awaited(*pending.request, seconds_of(Clock::now()));
 }
 
 }  // namespace paceline

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "message/message_operation.hpp"
-#include "program/lower.hpp"
+#include "execute/operation.hpp"
+#include "execute/receive.hpp"
+#include "program/plan.hpp"
 #include "segment/method_tuner.hpp"
 #include "segment/segment.hpp"
-#include "shared/leader_all_reduce.hpp"
-#include "shared/one_shot.hpp"
-#include "shared/shared_exchange.hpp"
 
 namespace paceline {
+
+class OperationPool;
 
 struct Member {
   int peer = -1;            // engine-wide handle, -1 for this rank itself
@@ -44,17 +44,13 @@ class Group {
   // What a coordinator has of its own is not spoken of: it speaks for it.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
-  std::vector<Note> notes;     // for the coordinator, as they came
-  std::unique_ptr<Lane> lane;  // of the members on this machine, where there are several
-  Ways ways;                   // of large all-reduces there
-  // The last operation of each kind, for the next one that finds it unused.
-  std::shared_ptr<MessageOperation> spare;
-  std::shared_ptr<OneShot> spare_one_shot;
-  std::shared_ptr<SharedExchange> spare_exchange;
-  std::shared_ptr<LedAllReduce> spare_led;
+  std::vector<Note> notes;                 // for the coordinator, as they came
+  std::unique_ptr<SharedSegment> segment;  // of the members on this machine, where there are several
+  MethodTuner method_tuner;                // of large all-reduces there
+  std::shared_ptr<OperationPool> pool;     // made by the engine, which knows the kinds of operations
 
   int size() const { return static_cast<int>(members.size()); }
-  bool on_one_machine() const { return lane != nullptr && lane->size() == size(); }
+  bool on_one_machine() const { return segment != nullptr && segment->size() == size(); }
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;

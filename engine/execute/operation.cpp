@@ -1,8 +1,17 @@
 #include "execute/operation.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace paceline {
+
+std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent) {
+  std::vector<int> ranks;
+  std::ranges::sort(missing);
+  std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
+  if (!ranks.empty()) return ranks;
+  return silent.empty() ? missing : silent;
+}
 
 void Operation::start(Group& owner, std::span<std::byte> workspace) {
   group = &owner;
@@ -31,7 +40,7 @@ void Operation::reset() {
   notify = false;
   waiter = 0;
   wake = Clock::time_point::max();
-  rest = Rest::well;
+  rest = Rest::adaptive;
   group = nullptr;
   state_ = State::idle;
   if (error_) error_ = {};

@@ -18,17 +18,21 @@ namespace paceline {
 using Clock = std::chrono::steady_clock;
 class Group;
 
-// So often a rank that waits in a collective says so to the others.
+// A rank that waits in a collective reports that to the others this often.
 constexpr auto kProbeAfter = std::chrono::seconds(1);
-// Who has not said so for so long does not wait.
+// A rank that has not reported for this long is taken not to wait.
 constexpr auto kSilence = 2 * kProbeAfter;
 
-// How the loop is to wait when nothing moves.
+// Whom to blame for a wait that has lasted for kSilence: missing ranks that no longer report that they wait; else all
+// that do not, be it in an operation before this one; if all do, the missing ranks.
+std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
+
+// How the loop waits when nothing moves.
 enum class Rest : std::uint8_t {
-  well,   // as long as that is likely to pay it spins, then it sleeps
-  sleep,  // at once
-  yield,  // it offers its core, and does not sleep
-  spin,   // it keeps its core
+  adaptive,  // spin while that is likely to pay, then sleep
+  sleep,     // sleep at once
+  yield,     // offer the core at each look, and do not sleep
+  spin,      // keep the core
 };
 
 class Operation {
@@ -46,7 +50,7 @@ class Operation {
   Clock::time_point started;
   Clock::time_point probed;
   Clock::time_point wake = Clock::time_point::max();  // `step` has something to do by then
-  Rest rest = Rest::well;
+  Rest rest = Rest::adaptive;
   bool probes = true;  // it tells the others from time to time that it waits
 
   Operation() = default;

@@ -17,7 +17,7 @@ enum class Frame : std::uint8_t {
   grant,    // "send what you offered as `id`", to the sender of a streamed offer
   stream,   // a piece of the offered payload `id`
   ack,      // "I have read what you offered as `id`"
-  hello,    // where this rank's part of the group's lane lies, to the other ranks of a machine
+  hello,    // where this rank's part of the group's segment lies, to the other ranks of a machine
   status,   // "I am still in this operation", sent by a rank that has waited long
   abort,    // the group has failed; the reason follows
   goodbye,  // the peer leaves in good order; the first error that it knew of follows, if there was one

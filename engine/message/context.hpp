@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "execute/receive.hpp"
 #include "failure/error.hpp"
-#include "message/receive.hpp"
 #include "program/program.hpp"
 
 namespace paceline {

@@ -177,7 +177,7 @@ void Graph::started(std::uint8_t what, std::uint64_t number, bool differ) {
   }
   starting_ = false;
   if (differ) {
-    give(Say{"the ranks gave different orders of requests; requests are negotiated"});
+    give(Warn{"the ranks gave different orders of requests; requests are negotiated"});
   } else {
     take_order();
   }

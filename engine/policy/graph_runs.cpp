@@ -20,7 +20,8 @@ void Graph::deviated(std::uint64_t from, int by, bool on_purpose) {
   if (running_) {
     if (!on_purpose) ++counters_.deviations;
     if (!said_ && !on_purpose)
-      give(Say{"rank " + std::to_string(by) +
+      give(
+          Warn{"rank " + std::to_string(by) +
                " did not hand in its requests as the order of them says; until a whole step does, they are negotiated" +
                " (this is said once)"});
     said_ = said_ || !on_purpose;

@@ -38,8 +38,8 @@ struct Cancel {
   std::uint64_t from = 0;
 };
 
-// Something that the user should know, on this rank.
-struct Say {
+// Warns the user on this rank.
+struct Warn {
   std::string sentence;
 };
 
@@ -76,7 +76,7 @@ struct Sleep {
 // Ring the bells of the ranks of this machine that sleep: there is something on the board.
 struct Ring {};
 
-using Action = std::variant<Issue, Joined, Send, Synchronise, Sleep, Ring, Cancel, Say>;
+using Action = std::variant<Issue, Joined, Send, Synchronise, Sleep, Ring, Cancel, Warn>;
 
 // What a policy has done so far.
 struct Counters {

@@ -190,8 +190,8 @@ void PolicyWorld::act(int number, Action action) {
     if (rank.finished[cancel->channel] > limit->second)
       throw std::logic_error("rank " + std::to_string(number) + " takes back what was done");
     tell_busy(number);
-  } else if (auto* say = std::get_if<Say>(&action)) {
-    rank.said.push_back(std::move(say->sentence));
+  } else if (auto* warning = std::get_if<Warn>(&action)) {
+    rank.said.push_back(std::move(warning->sentence));
   }
 }
 

@@ -1,6 +1,6 @@
 #include "progress/collectives.hpp"
 
-#include "shared/shared_all_reduce.hpp"
+#include "program/lower.hpp"
 
 namespace paceline {
 namespace {
@@ -79,7 +79,7 @@ bool is_led(const Plan& plan, std::size_t bytes) {
   return plan.leader >= 0 && bytes <= kOneShotBytes && plan.chunks(bytes).count == 1;
 }
 
-void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::byte* data, std::size_t count,
+void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, std::byte* data, std::size_t count,
           DType dtype, Op op, double factor) {
   const std::size_t bytes = count * size_of(dtype);
   const Op plain = op == Op::avg || op == Op::premul_sum ? Op::sum : op;
@@ -89,7 +89,7 @@ void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::by
   OneShot& showing = operation.showing;
   give(gathering, data, bytes, op, factor);
   give(showing, operation.leads ? data : nullptr, bytes);
-  gathering.root = showing.root = group.lane->place_of(plan.leader);
+  gathering.root = showing.root = group.segment->place_of(plan.leader);
   gathering.everybody = operation.leads;
   showing.everybody = false;
   if (operation.leads) {
@@ -106,7 +106,7 @@ void lead(const Group& group, const Plan& plan, LedAllReduce& operation, std::by
 // Everybody fetches what is for it from where the others have it.
 template <typename Build>
 Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
-  return engine.run(group, group.spare_exchange, what, bytes, mode, [&](SharedExchange& operation) {
+  return engine.run<SharedExchange>(group, what, bytes, mode, [&](SharedExchange& operation) {
     operation.algorithm = "shared";
     build(operation);
   });
@@ -122,14 +122,13 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   const Fingerprint what{count, -1, Collective::all_reduce, dtype, op};
   const Plan& plan = group.plan_for("all_reduce", bytes);
   if (in_one_shot(group, plan, bytes)) {
-    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+    return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, data, bytes, op, factor);
       combine(group, operation, data, 0, bytes, dtype, op);
     });
   }
   if (in_one_pass(group, plan, bytes)) {
-    std::shared_ptr<SharedAllReduce> fresh;
-    return engine.run(group, fresh, what, bytes, mode, [&](SharedAllReduce& operation) {
+    return engine.run<SharedAllReduce>(group, what, bytes, mode, [&](SharedAllReduce& operation) {
       operation.data = data;
       operation.bytes = bytes;
       operation.factor = op == Op::premul_sum ? factor : 1;
@@ -137,10 +136,11 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
     });
   }
   if (is_led(plan, bytes)) {
-    return engine.run(group, group.spare_led, what, bytes, mode,
-                      [&](LedAllReduce& operation) { lead(group, plan, operation, data, count, dtype, op, factor); });
+    return engine.run<LeaderAllReduce>(group, what, bytes, mode, [&](LeaderAllReduce& operation) {
+      lead(group, plan, operation, data, count, dtype, op, factor);
+    });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
   });
@@ -160,7 +160,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   const bool turned = root != 0 && group.plans.contains("turned_broadcast");
   const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
   if (in_one_shot(group, plan, bytes)) {
-    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+    return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
       operation.everybody = false;
       operation.root = root;
@@ -175,7 +175,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
       operation.recvs = operation.sends;
     });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
     Lowering lowering(operation.program, group.rank, group.size());
     if (turned) return lowering.turned_broadcast(plan, data, count, dtype, root);
@@ -191,14 +191,14 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::reduce, dtype, op};
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
-    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+    return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, data, bytes, op, factor);
       operation.everybody = group.rank == root;
       operation.root = root;
       if (group.rank == root) combine(group, operation, data, 0, bytes, dtype, op);
     });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     Lowering lowering(operation.program, group.rank, group.size());
     // Between machines all copies would cross the root's link.
     if (bytes > kReducedAtOnce && group.plans.contains("turned_broadcast")) {
@@ -220,7 +220,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum};
   const Plan& plan = group.plan_for("all_gather", bytes);
   if (in_one_shot(group, plan, count * size_of(dtype))) {
-    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+    return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
       give(operation, source, part);
       operation.take = OneShot::Take::everything;
@@ -237,7 +237,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
       for (std::size_t rank = 0; rank < ranks; ++rank) operation.recvs.push_back({data + rank * part, part});
     });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
     Lowering(operation.program, group.rank, group.size()).all_gather(plan, source, data, count, dtype);
   });
@@ -252,13 +252,13 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
   const Plan& plan = group.plan_for("all_gather", bytes);
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
-    return engine.run(group, group.spare_one_shot, what, bytes, mode, [&](OneShot& operation) {
+    return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
       give(operation, source, bytes, op, factor);
       combine(group, operation, to, static_cast<std::size_t>(group.rank) * part, part, dtype, op);
     });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.levels.size() <= 1 ? "direct" : plan.algorithm;
     const auto scratch = operation.scratch(Lowering::scratch_bytes(plan, count, dtype, op, group.size()));
     Lowering(operation.program, group.rank, group.size())
@@ -292,7 +292,7 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
       operation.recvs = in;
     });
   }
-  return engine.run(group, group.spare, what, bytes, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = "direct";
     Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
   });
@@ -301,10 +301,9 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
 Handle barrier(Engine& engine, Group& group, Mode mode) {
   const Fingerprint what{0, -1, Collective::barrier, DType::uint8, Op::sum};
   if (group.on_one_machine()) {
-    return engine.run(group, group.spare_one_shot, what, 0, mode,
-                      [](OneShot& operation) { give(operation, nullptr, 0); });
+    return engine.run<OneShot>(group, what, 0, mode, [](OneShot& operation) { give(operation, nullptr, 0); });
   }
-  return engine.run(group, group.spare, what, 0, mode, [&](MessageOperation& operation) {
+  return engine.run<MessageOperation>(group, what, 0, mode, [&](MessageOperation& operation) {
     operation.algorithm = "dissemination";
     Lowering(operation.program, group.rank, group.size()).barrier();
   });
@@ -315,11 +314,11 @@ Handle send(Engine& engine, Group& group, std::byte* data, std::size_t count, DT
   check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, group.spare, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode,
-                    [&](MessageOperation& operation) {
-                      operation.algorithm = "direct";
-                      Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
-                    });
+  return engine.run<MessageOperation>(
+      group, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
+        operation.algorithm = "direct";
+        Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
+      });
 }
 
 Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int peer,
@@ -327,11 +326,11 @@ Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count,
   if (peer != -1) check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run(group, group.spare, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode,
-                    [&](MessageOperation& operation) {
-                      operation.algorithm = "direct";
-                      Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
-                    });
+  return engine.run<MessageOperation>(
+      group, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
+        operation.algorithm = "direct";
+        Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
+      });
 }
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// The collectives as a caller sees them: arguments checked, program built, operation run.
+// The collectives as a caller sees them: each checks its arguments, builds a program and runs an operation.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ struct Buffer {
 
 using Handle = std::shared_ptr<Operation>;
 
-// Every function returns null in blocking mode, and throws Failure for bad arguments, in a group that has failed, and
-// (blocking) when the operation fails. Counts are elements.
+// Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
+// and in blocking mode if the operation fails. Counts are in elements.
 Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode);
 // Whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
 bool begins_together(const Group&, std::size_t bytes);

@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kPooledArrivals = 64;
 constexpr std::size_t kOrphanLimit = 65536;
 constexpr auto kFarewell = std::chrono::milliseconds(100);
-// A rank that dies so soon after another has, or after another error, most likely does because of that.
-constexpr auto kAftermath = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -28,7 +26,7 @@ void Engine::recycle(std::unique_ptr<Arrival> arrival) {
 
 void Engine::deliver(std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
-  Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
+  Peer& peer = peers_[arrival->peer];
   if (header.frame == Frame::goodbye) {
     peer.left = true;
     peer.before = decoded(arrival->payload);
@@ -60,8 +58,8 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
   }
   if (header.frame == Frame::hello) {
     Link& link = *group.members[static_cast<std::size_t>(from)].link;
-    const int place = group.lane != nullptr ? group.lane->place_of(from) : -1;
-    if (place < 0 || !group.lane->learn(place, link, header.id))
+    const int place = group.segment != nullptr ? group.segment->place_of(from) : -1;
+    if (place < 0 || !group.segment->learn(place, link, header.id))
       fail_group(group, {ErrorKind::aborted, group.name_of(from) + " sent a garbled message over shared memory"});
     return;
   }
@@ -69,7 +67,7 @@ void Engine::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival
     if (!group.error) group.notes.push_back({from, header.tag, std::move(arrival->payload)});
     return;
   }
-  Peer& peer = *peers_[static_cast<std::size_t>(arrival->peer)];
+  Peer& peer = peers_[arrival->peer];
   peer.last_seen = header;
   peer.seen = true;
   if (group.error) return;
@@ -92,15 +90,15 @@ StreamSink* Engine::expect(int peer, const Header& header) {
   const int from = found->second->rank_of(peer);
   Receive* receive = from < 0 ? nullptr : found->second->expect(header, from);
   if (receive == nullptr) return nullptr;
-  peers_[static_cast<std::size_t>(peer)]->last_seen = header;
-  peers_[static_cast<std::size_t>(peer)]->seen = true;
+  peers_[peer].last_seen = header;
+  peers_[peer].seen = true;
   return receive;
 }
 
 void Engine::fail_group(Group& group, const Error& error) {
   if (group.error) return;
   group.error = error;
-  note(error);
+  first_error_.note(error);
   for (const auto& operation : active_) {
     if (operation->group != &group || operation->over()) continue;
     operation->group_failed(error);
@@ -112,25 +110,19 @@ void Engine::fail_group(Group& group, const Error& error) {
   const std::string payload = encoded(error);
   header.length = payload.size();
   for (const Member& member : group.members) {
-    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    if (!peers_.reaches(member.peer)) continue;
     member.link->control(header, payload);
   }
   // This process may be about to end: the others must hear why before they see it gone.
   const auto deadline = Clock::now() + kFarewell;
   for (const Member& member : group.members) {
-    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    if (!peers_.reaches(member.peer)) continue;
     while (!member.link->flush() && Clock::now() < deadline) std::this_thread::yield();
   }
 }
 
-void Engine::note(const Error& error) {
-  if (first_error_) return;
-  first_error_ = error;
-  failed_at_ = Clock::now();
-}
-
 Error Engine::gone(const Group& group, int rank, const std::string& reason) const {
-  const Peer& peer = *peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].peer)];
+  const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
   return gone(peer, group.name_of(rank), last_heard(group, rank), reason);
 }
 
@@ -144,8 +136,7 @@ Error Engine::gone(const Peer& peer, const std::string& name, const std::string&
     text += " (" + reason + ")";
   }
   text += last.empty() ? "; it had not been heard of" : "; last heard of in " + last;
-  const bool recent = Clock::now() - failed_at_ < kAftermath && first_error_.culprit != peer.description;
-  const Error before = peer.left ? peer.before : recent ? first_error_ : Error();
+  const Error before = peer.left ? peer.before : first_error_.cause_of_failure(peer.description);
   if (!before) return {ErrorKind::peer_lost, text, peer.description};
   return {ErrorKind::peer_lost, before.message + "; after that " + text,
           before.culprit.empty() ? peer.description : before.culprit};
@@ -157,22 +148,21 @@ Error Engine::explained(const Operation& operation) const {
   if (operation.trouble().kind == ErrorKind::peer_lost) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const Member& member = group.members[static_cast<std::size_t>(rank)];
-      if (member.peer >= 0 && peers_[static_cast<std::size_t>(member.peer)]->left && operation.involves(rank))
-        return gone(group, rank, "");
+      if (member.peer >= 0 && peers_[member.peer].left && operation.involves(rank)) return gone(group, rank, "");
     }
   }
   return operation.trouble();
 }
 
 void Engine::lost(int handle, const std::string& reason) {
-  Peer& peer = *peers_[static_cast<std::size_t>(handle)];
+  Peer& peer = peers_[handle];
   if (peer.lost) return;
   peer.lost = true;
   absent_peers_ = true;
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.link->descriptor(), nullptr);
+  wakeups_.remove(peer.link->descriptor());
   if (!peer.left) {
     const auto last = peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
-    note(gone(peer, peer.description, last, reason));
+    first_error_.note(gone(peer, peer.description, last, reason));
   }
   std::vector<std::shared_ptr<Group>> groups;
   groups.reserve(groups_.size());
@@ -197,7 +187,7 @@ void Engine::fail_with_absent_peers(Operation& operation) {
   if (operation.over() || group.use == Group::Use::control) return;
   for (const int rank : operation.missing()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.peer < 0 || !peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    if (member.peer < 0 || !peers_[member.peer].lost) continue;
     fail_group(group, gone(group, rank, ""));
     return;
   }
@@ -217,7 +207,7 @@ void Engine::probe(Operation& operation) {
   header.dtype = operation.what.dtype;
   header.op = operation.what.op;
   for (const Member& member : group.members) {
-    if (member.peer < 0 || peers_[static_cast<std::size_t>(member.peer)]->lost) continue;
+    if (!peers_.reaches(member.peer)) continue;
     member.link->control(header);
   }
 }

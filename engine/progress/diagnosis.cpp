@@ -2,7 +2,6 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "progress/engine.hpp"
@@ -14,8 +13,7 @@ constexpr std::size_t kLongestLine = 255;
 
 }  // namespace
 
-// At first, of those who are missing, who has not even begun is to blame. After a while who does not say that it waits,
-// too, be it in an operation before; if all say so they wait for somebody else.
+// First blames missing ranks that have not begun; after kSilence, missing ranks that no longer report that they wait.
 std::vector<int> Engine::absent(const Operation& operation) {
   const auto since = Clock::now() - kSilence;
   if (operation.started <= since && operation.probes && !is_point_to_point(operation.what.collective))
@@ -24,29 +22,21 @@ std::vector<int> Engine::absent(const Operation& operation) {
   return ranks.empty() ? operation.missing() : ranks;
 }
 
-std::vector<int> Engine::blamed(std::vector<int> missing, const std::vector<int>& silent) {
-  std::vector<int> ranks;
-  std::ranges::sort(missing);
-  std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
-  if (!ranks.empty()) return ranks;
-  return silent.empty() ? missing : silent;
-}
-
 std::string Engine::last_heard(const Group& group, int rank) const {
   const Member& member = group.members[static_cast<std::size_t>(rank)];
   if (member.peer < 0) return {};
-  if (const int place = group.lane != nullptr ? group.lane->place_of(rank) : -1; place >= 0) {
-    if (const Cell* begun = group.lane->last_begun(place)) {
-      const Cell* finished = group.lane->last_finished(place);
+  if (const int place = group.segment != nullptr ? group.segment->place_of(rank) : -1; place >= 0) {
+    if (const Cell* begun = group.segment->last_begun(place)) {
+      const Cell* finished = group.segment->last_finished(place);
       std::string text = describe(begun->what, begun->sequence);
-      // One that goes by two turns may be through with the first.
+      // One that goes by two epochs may be through with the first.
       const bool same = finished != nullptr && finished->sequence == begun->sequence;
       if (finished == nullptr || (same && finished != begun)) return text;
       if (same) return text + ", which it finished";
       return text + ", and finished " + describe(finished->what, finished->sequence);
     }
   }
-  const Peer& peer = *peers_[static_cast<std::size_t>(member.peer)];
+  const Peer& peer = peers_[member.peer];
   return peer.seen ? describe(peer.last_seen.fingerprint(), peer.last_seen.sequence) : std::string();
 }
 
@@ -88,7 +78,7 @@ Missing Engine::missed(const Group& group, int rank, Clock::time_point since) co
   Missing missing{group.name_of(rank), last_heard(group, rank), {}, {}};
   const int handle = group.members[static_cast<std::size_t>(rank)].peer;
   if (handle < 0) return missing;
-  const Peer& peer = *peers_[static_cast<std::size_t>(handle)];
+  const Peer& peer = peers_[handle];
   if (peer.line.empty() || peer.told < since) return missing;
   missing.line = peer.line;
   missing.ago = Clock::now() - peer.told;
@@ -102,9 +92,9 @@ void Engine::tell_line(std::string_view line) {
   Header header;
   header.frame = Frame::line;
   header.length = line.size();
-  for (Link* link : tcp_links_) {
+  for (Link* link : peers_.tcp_links()) {
     int unread = 0;
-    const bool lost = peers_[static_cast<std::size_t>(link->peer())]->lost;
+    const bool lost = peers_[link->peer()].lost;
     if (!lost && ::ioctl(link->descriptor(), FIONREAD, &unread) == 0 && unread > 0) link->control(header, line);
   }
 }

@@ -1,12 +1,8 @@
 #include "progress/engine.hpp"
 
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-
 #include <system_error>
 #include <thread>
 
-#include "coordinator/coordinator.hpp"
 #include "link/shm.hpp"
 #include "link/tcp.hpp"
 #include "progress/fork.hpp"
@@ -17,11 +13,6 @@ namespace {
 constexpr std::size_t kWorkspace = std::size_t{1} << 20;
 constexpr std::chrono::microseconds kYield{50};
 constexpr std::chrono::microseconds kLongestYield{150};
-
-Descriptor checked(int fd, const char* what) {
-  if (fd < 0) throw std::system_error(errno, std::generic_category(), what);
-  return Descriptor(fd);
-}
 
 }  // namespace
 
@@ -34,16 +25,7 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
       bulk_budget_{.spin = spin, .yield = kYield},
       server_budget_{.yield = kYield},
       placement_(home),
-      workspace_(kWorkspace),
-      epoll_(checked(::epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
-      wake_(checked(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
-      alarm_(checked(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "timerfd_create")) {
-  for (const auto& [fd, token] : {std::pair{wake_.get(), kWakeToken}, std::pair{alarm_.get(), kAlarmToken}}) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = token;
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
-  }
+      workspace_(kWorkspace) {
   track_for_fork(this);
 }
 
@@ -53,31 +35,25 @@ Engine::~Engine() {
 }
 
 int Engine::add_peer(std::unique_ptr<Link> link, std::string description) {
-  auto peer = std::make_unique<Peer>();
-  peer->description = std::move(description);
-  peer->interest = EPOLLIN | EPOLLRDHUP;
-  epoll_event event{};
-  event.events = peer->interest;
-  event.data.u64 = static_cast<std::uint64_t>(link->peer());
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, link->descriptor(), &event) != 0)
-    throw std::system_error(errno, std::generic_category(), "cannot listen to " + peer->description);
-  (link->name() == "shm" ? shm_links_ : tcp_links_).push_back(link.get());
-  peer->link = std::move(link);
-  peers_.push_back(std::move(peer));
-  return static_cast<int>(peers_.size()) - 1;
+  const int handle = link->peer();
+  constexpr std::uint32_t kInterest = EPOLLIN | EPOLLRDHUP;
+  if (!wakeups_.add(link->descriptor(), static_cast<std::uint64_t>(handle), kInterest))
+    throw std::system_error(errno, std::generic_category(), "cannot listen to " + description);
+  peers_.add(std::move(link), std::move(description)).interest = kInterest;
+  return handle;
 }
 
 int Engine::add_tcp_peer(Descriptor socket, std::string description) {
   auto lock = enter();
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  const int handle = static_cast<int>(peers_.size());
+  const int handle = peers_.next_handle();
   return add_peer(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)), std::move(description));
 }
 
 int Engine::add_shm_peer(ShmPeer reach, std::string description) {
   auto lock = enter();
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
-  const int handle = static_cast<int>(peers_.size());
+  const int handle = peers_.next_handle();
   return add_peer(std::make_unique<ShmLink>(handle, std::move(reach), *arena_), std::move(description));
 }
 
@@ -86,33 +62,27 @@ std::vector<Event> Engine::events(std::uint64_t after) {
   return events_.snapshot(after, last_id_);
 }
 
-std::vector<Ways::Size> Engine::ways(const Group& group) {
+std::vector<MethodTuner::Size> Engine::methods(const Group& group) {
   auto lock = enter();
-  return group.ways.sizes();
-}
-
-void Engine::settle_exposed() {
-  const auto now = Clock::now();
-  if (foreground_ > 0) exposed_ += now - exposed_until_;
-  exposed_until_ = now;
+  return group.method_tuner.sizes();
 }
 
 std::chrono::nanoseconds Engine::exposed() {
   auto lock = enter();
-  settle_exposed();
-  return exposed_;
+  return callers_.exposed();
 }
 
 void Engine::close() {
   auto lock = enter();
   if (closed_) return;
-  while (!coordinators_.empty()) coordinators_.back()->leave();
+  while (!guests_.empty()) guests_.back()->leave();
   for (const auto& operation : active_) operation->fail({ErrorKind::aborted, "the engine was closed"});
   retire();
   closed_ = true;
   Header goodbye;
   goodbye.frame = Frame::goodbye;
-  const std::string before = first_error_ ? encoded(first_error_) : std::string();
+  const Error& error = first_error_.error();
+  const std::string before = error ? encoded(error) : std::string();
   goodbye.length = before.size();
   for (auto& peer : peers_)
     if (!peer->lost) peer->link->control(goodbye, before);
@@ -124,13 +94,11 @@ void Engine::close() {
   for (auto& [channel, group] : groups_) {
     if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
     group->matcher.clear();
-    if (group->lane != nullptr) group->lane->depart();
-    group->lane.reset();
+    if (group->segment != nullptr) group->segment->depart();
+    group->segment.reset();
   }
-  forsaking_.clear();
+  departed_segments_.clear();
   groups_.clear();
-  shm_links_.clear();
-  tcp_links_.clear();
   peers_.clear();
   orphans_.clear();
   finished_.clear();
@@ -139,9 +107,7 @@ void Engine::close() {
 
 void Engine::forget_after_fork() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
-  epoll_.reset();
-  wake_.reset();
-  alarm_.reset();
+  wakeups_.close();
 }
 
 }  // namespace paceline

@@ -18,6 +18,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
   if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
   auto group = std::make_shared<Group>();
+  group->pool = std::make_shared<OperationPool>();
   group->channel = channel;
   group->rank = rank;
   group->timeout = timeout;
@@ -29,9 +30,8 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
     if (static_cast<int>(i) == rank) {
       member.description = description_;
     } else {
-      if (peers[i] < 0 || peers[i] >= static_cast<int>(peers_.size()))
-        throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
-      const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+      if (!peers_.has(peers[i])) throw Failure(ErrorKind::invalid, "no link to rank " + std::to_string(i));
+      const Peer& peer = peers_[peers[i]];
       member = {peers[i], peer.link.get(), peer.description};
       const bool here = peer.link->name() == "shm";
       (here ? any_shm : any_tcp) = true;
@@ -40,7 +40,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
     group->members.push_back(std::move(member));
   }
   group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
-  if (any_shm) share_lane(*group, std::move(machine));
+  if (any_shm) share_segment(*group, std::move(machine));
   adopt(*group, std::move(plans));
   groups_[channel] = group;
   // What has come for this group before it was made here.
@@ -49,7 +49,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   for (auto& arrival : waiting) deliver(std::move(arrival));
   for (std::size_t i = 0; i < peers.size(); ++i) {
     if (static_cast<int>(i) == rank) continue;
-    const Peer& peer = *peers_[static_cast<std::size_t>(peers[i])];
+    const Peer& peer = peers_[peers[i]];
     if (peer.lost && !peer.left) fail_group(*group, gone(*group, static_cast<int>(i), ""));
   }
   return group;
@@ -60,7 +60,7 @@ void Engine::adopt(Group& group, Plans plans) {
   for (auto& [collective, list] : group.plans)
     for (Plan& plan : list) {
       plan.algorithm = events_.keep(plan.name);
-      plan.leader = group.lane != nullptr ? leader_of(plan, group.lane->members()) : -1;
+      plan.leader = group.segment != nullptr ? leader_of(plan, group.segment->members()) : -1;
     }
 }
 
@@ -69,19 +69,20 @@ void Engine::set_plans(Group& group, Plans plans) {
   adopt(group, std::move(plans));
 }
 
-// The others may hear of it before they make the group themselves; no turn begins before all have heard from all.
-void Engine::share_lane(Group& group, std::vector<int> machine) {
-  std::erase_if(forsaking_, [](const auto& lane) { return lane->forsaken(); });
+// Other ranks may hear of the segment before they make the group themselves. No epoch begins before all have heard from
+// all.
+void Engine::share_segment(Group& group, std::vector<int> machine) {
+  std::erase_if(departed_segments_, [](const auto& segment) { return segment->abandoned(); });
   std::ranges::sort(machine);
   const auto place = std::ranges::find(machine, group.rank) - machine.begin();
-  group.lane = std::make_unique<Lane>(*arena_, static_cast<int>(place), std::move(machine));
+  group.segment = std::make_unique<SharedSegment>(*arena_, static_cast<int>(place), std::move(machine));
   Header hello;
   hello.frame = Frame::hello;
   hello.channel = group.channel;
-  hello.id = group.lane->offset();
-  for (const int rank : group.lane->members()) {
+  hello.id = group.segment->offset();
+  for (const int rank : group.segment->members()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.link != nullptr && !peers_[static_cast<std::size_t>(member.peer)]->lost) member.link->control(hello);
+    if (member.link != nullptr && peers_.reaches(member.peer)) member.link->control(hello);
   }
 }
 
@@ -97,9 +98,9 @@ void Engine::drop_group(Group& group) {
   retire();
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
-  if (group.lane != nullptr) {
-    group.lane->depart();
-    forsaking_.push_back(std::move(group.lane));
+  if (group.segment != nullptr) {
+    group.segment->depart();
+    departed_segments_.push_back(std::move(group.segment));
   }
   closed_channels_.insert(group.channel);
   const auto dropped = groups_.extract(group.channel);

@@ -15,8 +15,8 @@ namespace {
 constexpr auto kStepAside = std::chrono::milliseconds(20);
 constexpr unsigned kPassesPerClock = 64;
 constexpr unsigned kPassesPerSocketLook = 256;
-// A caller that sleeps and wakes all the time asks no more often for a signal: that takes Python's lock, for which it
-// may have to wait.
+// A caller that sleeps and wakes all the time does not ask for a signal more often than this: to ask takes Python's
+// lock, for which it may have to wait.
 constexpr auto kAskAfter = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -25,13 +25,12 @@ constexpr auto kAskAfter = std::chrono::milliseconds(20);
 class Engine::Foreground {
  public:
   explicit Foreground(Engine& engine) : engine_(engine) {
-    engine_.settle_exposed();
-    ++engine_.foreground_;
+    engine_.callers_.enter();
     if (engine_.parked_ != Parked::no) engine_.set_parked(Parked::no);
   }
   ~Foreground() {
-    engine_.settle_exposed();
-    if (--engine_.foreground_ > 0) {
+    engine_.callers_.leave();
+    if (engine_.callers_.count() > 0) {
       engine_.others_.notify_all();
       engine_.wake_listener();  // nobody rings for it: this caller was awake
     } else if (!engine_.active_.empty() || !engine_.finished_.empty()) {
@@ -58,7 +57,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
   auto asked = Clock::now();
   while (!operation.over()) {
     // Its own waiting is a caller's own affair, but not that which a policy wants of it.
-    if (!coordinators_.empty()) {
+    if (!guests_.empty()) {
       const Rest wanted = rest();
       meter.turn_to(wanted == Rest::spin || wanted == Rest::yield ? CpuMeter::Work::coordination
                                                                   : CpuMeter::Work::other);
@@ -99,9 +98,9 @@ std::vector<std::uint64_t> Engine::serve() {
   Backoff backoff(server_budget_);
   CpuMeter meter(coordination_cpu_ns_);
   while (finished_.empty() && !closed_) {
-    const bool coordinates = !coordinators_.empty() && !moves_data();
+    const bool coordinates = !guests_.empty() && !moves_data();
     meter.turn_to(coordinates ? CpuMeter::Work::coordination : CpuMeter::Work::other);
-    if (foreground_ > 0) {
+    if (callers_.count() > 0) {
       aside_.wait_for(lock, kStepAside);
     } else if (active_.empty()) {
       park(lock, meter);
@@ -113,7 +112,7 @@ std::vector<std::uint64_t> Engine::serve() {
         ::sched_yield();
         lock.lock();
       }
-    } else if (coordinates && rest() == Rest::well) {
+    } else if (coordinates && rest() == Rest::adaptive) {
       park(lock, meter);  // nobody waits, and who has news rings
     } else if (!active_.empty()) {
       pause(lock, backoff, meter);
@@ -125,10 +124,10 @@ std::vector<std::uint64_t> Engine::serve() {
 
 bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMeter& meter) {
   const Rest wanted = rest();
-  const auto next = wanted == Rest::well    ? backoff.next([] { return false; })
-                    : wanted == Rest::sleep ? Backoff::Next::park
-                    : wanted == Rest::yield ? Backoff::Next::yield
-                                            : Backoff::Next::spin;
+  const auto next = wanted == Rest::adaptive ? backoff.next([] { return false; })
+                    : wanted == Rest::sleep  ? Backoff::Next::park
+                    : wanted == Rest::yield  ? Backoff::Next::yield
+                                             : Backoff::Next::spin;
   switch (next) {
     case Backoff::Next::spin:
       relax_cpu();
@@ -150,9 +149,9 @@ bool Engine::pause(std::unique_lock<std::mutex>& lock, Backoff& backoff, CpuMete
   return false;
 }
 
-// As the most restless of all operations wants it; only if all want to sleep they do so at once.
+// What the most restless operation wants; the loop sleeps at once only if all operations want that.
 Rest Engine::rest() const {
-  if (active_.empty()) return Rest::well;
+  if (active_.empty()) return Rest::adaptive;
   Rest found = Rest::sleep;
   for (const auto& operation : active_) {
     if (operation->rest == Rest::spin || found == Rest::spin) return Rest::spin;
@@ -174,7 +173,7 @@ bool Engine::progress(CpuMeter& meter) {
   const bool linked = std::ranges::any_of(active_, [](const auto& operation) { return operation->needs_links(); });
   const bool seldom = passes_ % kPassesPerSocketLook == 0;
   bool moved = (linked || seldom) && poll_links();
-  if ((linked && !tcp_links_.empty()) || seldom) poll_sockets();
+  if ((linked && !peers_.tcp_links().empty()) || seldom) poll_sockets();
   moved |= step_operations();
   if (passes_ % kPassesPerClock == 0) check_clocks();
   const auto before = active_.size();
@@ -185,7 +184,7 @@ bool Engine::progress(CpuMeter& meter) {
 
 bool Engine::poll_links() {
   bool moved = false;
-  for (Link* link : shm_links_) moved |= link->poll(*this);
+  for (Link* link : peers_.shm_links()) moved |= link->poll(*this);
   return moved;
 }
 

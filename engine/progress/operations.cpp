@@ -54,7 +54,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   const bool alone = active_.empty() && mode == Mode::blocking && !absent_peers_;
   op.start(group, workspace_);
   if (alone && !op.needs_links() && finish_quickly(op)) {
-    exposed_ += std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns));
+    callers_.add(std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns)));
     if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
   }
@@ -71,7 +71,7 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
     if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
   }
-  if (mode != Mode::inside && (foreground_ == 0 || listening_)) {
+  if (mode != Mode::inside && (callers_.count() == 0 || listening_)) {
     // Whoever moves things on sleeps: let peers wake it, or do so if there is something to do already.
     if (listening_ && parked_ == Parked::no) set_parked(Parked::for_everything);
     const bool moved = poll_links();
@@ -80,8 +80,8 @@ std::shared_ptr<Operation> Engine::launch(std::unique_lock<std::mutex>& lock, Gr
   return operation;
 }
 
-// The way of most calls on one machine: nothing else is under way, and the others are about to arrive. False if it
-// takes longer, or goes wrong.
+// Finishes an operation as most calls on one machine go: nothing else is under way, and the other ranks are about to
+// arrive. Returns false if it takes longer, or goes wrong.
 bool Engine::finish_quickly(Operation& operation) {
   Backoff backoff(caller_budget_);
   while (!operation.complete()) {

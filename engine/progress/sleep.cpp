@@ -1,6 +1,4 @@
 // How the loop sleeps, and what ends its sleep: sockets, peers' doorbells, other threads, a clock.
-#include <sys/timerfd.h>
-
 #include <algorithm>
 #include <array>
 
@@ -8,7 +6,7 @@
 
 namespace paceline {
 
-// Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; others wait for it.
+// Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; the others wait for it.
 void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   const bool expecting = !active_.empty();
   if (listening_) {
@@ -23,13 +21,13 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   if (expecting && news_while_parking(meter)) return;
   set_interest(expecting);
   listening_ = true;
-  server_listens_ = foreground_ == 0;
+  server_listens_ = callers_.count() == 0;
   idle_listener_ = !expecting;
   std::array<epoll_event, 64> events;
-  if (expecting) set_alarm(next_clock());
+  if (expecting) wakeups_.set_alarm(next_clock());
   meter.count();
   lock.unlock();
-  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), -1);
+  const int ready = wakeups_.wait(events, -1);
   lock.lock();
   listening_ = false;
   if (ready < 0) signalled_ = true;
@@ -38,7 +36,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   if (closed_) return;
   if (ready > 0) {
     const auto seen = std::span(events).first(static_cast<std::size_t>(ready));
-    hush(seen);
+    wakeups_.drain(seen);
     handle_sockets(seen);
   }
   poll_links();
@@ -49,7 +47,7 @@ void Engine::park(std::unique_lock<std::mutex>& lock, CpuMeter& meter) {
   retire();
 }
 
-// Asks peers to ring, then looks around: something may have come before they could know that we sleep.
+// Asks peers to ring, then looks around: something may have come before they could know that this rank sleeps.
 bool Engine::news_while_parking(CpuMeter& meter) {
   const bool for_everything =
       std::ranges::any_of(active_, [](const auto& operation) { return operation->awaits_acknowledgements(); });
@@ -66,7 +64,7 @@ bool Engine::news_while_parking(CpuMeter& meter) {
 
 void Engine::set_parked(Parked parked) {
   parked_ = parked;
-  // Before the look around that follows it: see ShmLink::ring_doorbell and Lane::begin.
+  // Before the look around that follows it: see ShmLink::ring_doorbell and SharedSegment::begin.
   arena_->header().parked.store(parked, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -76,7 +74,8 @@ void Engine::leave_to_server(bool now) {
     wake_server();
   } else {
     set_interest(true);
-    if (idle_listener_) set_alarm(next_clock());
+    // The listener went to sleep knowing of no operation. Waking it at once would cost a switch for nothing.
+    if (idle_listener_) wakeups_.set_alarm(next_clock());
   }
 }
 
@@ -89,67 +88,37 @@ void Engine::wake_server() {
 void Engine::wake_listener() {
   if (!listening_) return;
   server_listens_ = idle_listener_ = false;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto wrote = ::write(wake_.get(), &one, sizeof one);
-}
-
-// Ends the sleep of the listener; also of one that went to sleep for good, knowing of no operation: to wake it at once
-// would cost a switch for nothing.
-// One that rings earlier will do: whoever it wakes looks at the time.
-void Engine::set_alarm(Clock::time_point time) {
-  if (alarm_at_ <= time) return;
-  alarm_at_ = time;
-  // To the clock, 0 is never.
-  const auto since =
-      std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count());
-  itimerspec when{};
-  when.it_value.tv_sec = since / 1'000'000'000;
-  when.it_value.tv_nsec = since % 1'000'000'000;
-  ::timerfd_settime(alarm_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+  wakeups_.wake();
 }
 
 void Engine::poll_sockets() {
   set_interest(true);
   std::array<epoll_event, 64> events;
-  const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  const int ready = wakeups_.wait(events, 0);
   if (ready > 0) handle_sockets(std::span(events).first(static_cast<std::size_t>(ready)));
 }
 
 void Engine::handle_sockets(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) {
-    if (event.data.u64 == kWakeToken || event.data.u64 == kAlarmToken) continue;
-    Peer& peer = *peers_[event.data.u64];
+    if (!Wakeups::is_socket(event)) continue;
+    Peer& peer = peers_[static_cast<int>(event.data.u64)];
     if (peer.lost) continue;
     if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer.link->on_readable(*this);
     if (!peer.lost && (event.events & EPOLLOUT) != 0) peer.link->poll(*this);
   }
 }
 
-// Only who listens takes what wakes it: anybody else would let it sleep on.
-void Engine::hush(std::span<const epoll_event> events) {
-  for (const epoll_event& event : events) {
-    if (event.data.u64 != kWakeToken && event.data.u64 != kAlarmToken) continue;
-    std::uint64_t count = 0;
-    const int fd = event.data.u64 == kWakeToken ? wake_.get() : alarm_.get();
-    [[maybe_unused]] const auto got = ::read(fd, &count, sizeof count);
-    if (event.data.u64 == kAlarmToken) alarm_at_ = Clock::time_point::max();
-  }
-}
-
 // Idle ranks do not read: what peers send ahead waits in the kernel, which slows them down in time.
 void Engine::set_interest(bool reading) {
-  for (Link* link : tcp_links_) {
-    Peer& peer = *peers_[static_cast<std::size_t>(link->peer())];
+  for (Link* link : peers_.tcp_links()) {
+    Peer& peer = peers_[link->peer()];
     if (peer.lost) continue;
     std::uint32_t interest = EPOLLRDHUP;
     if (reading) interest |= EPOLLIN;
     if (link->wants_write()) interest |= EPOLLOUT;
     if (interest == peer.interest) continue;
     peer.interest = interest;
-    epoll_event event{};
-    event.events = interest;
-    event.data.u64 = static_cast<std::uint64_t>(link->peer());
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, link->descriptor(), &event);
+    wakeups_.change(link->descriptor(), static_cast<std::uint64_t>(link->peer()), interest);
   }
 }
 

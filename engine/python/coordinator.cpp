@@ -30,7 +30,7 @@ struct PyRequest {
   std::shared_ptr<Group> control;
   nb::object failed;
   std::shared_ptr<Coordinator> coordinator;
-  std::shared_ptr<Requested> requested;
+  std::shared_ptr<PendingRequest> pending;
 };
 
 Synchronise::Wait wait_of(const std::string& name) {
@@ -63,20 +63,21 @@ PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Add
                  std::pair<std::uint64_t, std::uint32_t> bundle, Address target, std::vector<std::size_t> counts) {
   const auto kind = static_cast<Collective>(collective);
   const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
-  Wish wish{name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op)}, shape, memory(data), count};
-  wish.target = memory(target);
-  wish.counts = std::move(counts);
-  wish.prescale = prescale;
-  wish.postscale = postscale;
-  wish.priority = priority;
-  wish.bundle = {bundle.first, bundle.second};
-  return hand_in(self, [&] { return self.coordinator->submit(wish); });
+  RequestArguments arguments{
+      name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op)}, shape, memory(data), count};
+  arguments.target = memory(target);
+  arguments.counts = std::move(counts);
+  arguments.prescale = prescale;
+  arguments.postscale = postscale;
+  arguments.priority = priority;
+  arguments.bundle = {bundle.first, bundle.second};
+  return hand_in(self, [&] { return self.coordinator->submit(arguments); });
 }
 
 void wait(PyRequest& self, std::optional<double> timeout) {
   try {
     const nb::gil_scoped_release no_gil;
-    self.engine->wait(*self.requested, std::chrono::duration<double>(timeout.value_or(-1.0)));
+    self.engine->wait(*self.pending, std::chrono::duration<double>(timeout.value_or(-1.0)));
   } catch (const Failure& failure) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
     raise(failure, self.failed, !self.control->error);
@@ -84,8 +85,8 @@ void wait(PyRequest& self, std::optional<double> timeout) {
 }
 
 nb::object output(const PyRequest& self) {
-  const auto& memory = self.requested->output;
-  return memory != nullptr && self.requested->over() ? nb::cast(PyArenaBuffer{memory}) : nb::none();
+  const auto& memory = self.pending->output;
+  return memory != nullptr && self.pending->over() ? nb::cast(PyArenaBuffer{memory}) : nb::none();
 }
 
 nb::tuple counters(PyCoordinator& self) {
@@ -130,14 +131,14 @@ void bind_coordinator(nb::module_& m) {
   m.attr("COLLECTIVES") = collectives;
 
   nb::class_<PyRequest>(m, "Request")
-      .def("done", [](PyRequest& self) { return self.engine->is_over(*self.requested); })
+      .def("done", [](PyRequest& self) { return self.engine->is_over(*self.pending); })
       .def("wait", &wait, "timeout"_a = nb::none())
       .def_prop_ro("output", &output)
-      .def_prop_ro("counts", [](const PyRequest& self) { return nb::tuple(nb::cast(self.requested->counts)); })
-      .def_prop_ro("last", [](const PyRequest& self) { return self.requested->last_to_join; })
+      .def_prop_ro("counts", [](const PyRequest& self) { return nb::tuple(nb::cast(self.pending->counts)); })
+      .def_prop_ro("last", [](const PyRequest& self) { return self.pending->last_to_join; })
       .def_prop_ro("id", [](PyRequest& self) {
-        self.coordinator->announce(*self.requested);
-        return self.requested->id;
+        self.coordinator->announce(*self.pending);
+        return self.pending->id;
       });
 
   nb::class_<PyCoordinator>(m, "Coordinator")
@@ -188,8 +189,8 @@ void bind_coordinator(nb::module_& m) {
       .def("large_batches", &large_batches)
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
-      .def("sayings", [](PyCoordinator& self) { return self.coordinator->sayings(); })
-      .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->sayings_id(); })
+      .def("sayings", [](PyCoordinator& self) { return self.coordinator->warnings(); })
+      .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->warnings_id(); })
       .def("close", [](PyCoordinator& self) { self.coordinator->close(); }, Release());
 }
 

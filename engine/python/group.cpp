@@ -49,13 +49,13 @@ nb::object give(const PyGroup& self, Handle operation) {
 
 // See `_engine.pyi`.
 nb::list ways(const PyGroup& self) {
-  const auto found = without_gil(self, [&] { return self.engine->ways(*self.group); });
+  const auto found = without_gil(self, [&] { return self.engine->methods(*self.group); });
   nb::list sizes;
-  for (const Ways::Size& size : found) {
+  for (const MethodTuner::Size& size : found) {
     nb::list tried;
-    for (const Ways::Tried& one : size.tried) {
-      const char* name = one.way.kind == Way::Kind::fetched ? "fetched" : "staged";
-      tried.append(nb::make_tuple(name, one.way.block, one.ns_per_byte));
+    for (const MethodTuner::Tried& one : size.tried) {
+      const char* name = one.method.kind == Method::Kind::fetched ? "fetched" : "staged";
+      tried.append(nb::make_tuple(name, one.method.block, one.ns_per_byte));
     }
     sizes.append(nb::make_tuple(size.from, size.settled(), size.best, std::move(tried)));
   }

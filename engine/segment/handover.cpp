@@ -27,7 +27,7 @@ void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool large = kStreams && bytes >= kLeast;
-  if (large && copies_++ % kCopiesPerProbe == 0) took(probe());
+  if (large && copies_++ % kCopiesPerProbe == 0) record(probe());
   if (large && streams_) {
     stream(to, from, bytes);
   } else {
@@ -50,7 +50,7 @@ void Handover::follow(const ProbedLines& theirs, std::uint32_t& seen) {
   for (const ProbedLine& line : theirs) seen = line.probe.load(std::memory_order_relaxed);
 }
 
-void Handover::took(std::chrono::nanoseconds time) {
+void Handover::record(std::chrono::nanoseconds time) {
   const bool differs = (time >= kFar) != streams_;
   against_ = differs ? against_ + 1 : 0;
   if (against_ < (streams_ ? kNearInRow : kFarInRow)) return;

@@ -40,8 +40,8 @@ class Handover {
   // What a reader does whenever it reads: looks at the writer's lines if they were written since the probe it has seen.
   static void follow(const ProbedLines& theirs, std::uint32_t& seen);
 
-  // A probe took so long.
-  void took(std::chrono::nanoseconds time);
+  // Notes the time that a probe took.
+  void record(std::chrono::nanoseconds time);
   bool streams() const { return streams_; }
 
  private:

@@ -22,18 +22,18 @@ constexpr std::size_t kMostFetching = 4;
 
 int size_class(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes)); }
 
-bool may_fetch(std::size_t bytes, const WayLimits& limits) {
+bool may_fetch(std::size_t bytes, const MethodLimits& limits) {
   return limits.readable && limits.ranks > 1 && limits.ranks <= kMostFetching && bytes >= kMaybeFetchedBytes;
 }
 
-bool fetches(std::size_t bytes, const WayLimits& limits) {
+bool fetches(std::size_t bytes, const MethodLimits& limits) {
   return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= kFetchedBytes;
 }
 
 // With a block as near to this as there is room for.
-Way way_of(Way::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t block) {
+Method method_of(Method::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t block) {
   const std::size_t region = (bytes + ranks - 1) / ranks;
-  const bool fetched = kind == Way::Kind::fetched;
+  const bool fetched = kind == Method::Kind::fetched;
   const std::size_t room = kPipeBytes / (fetched ? ranks - 1 : kPipeRounds * ranks) / kPage * kPage;
   // Two staged rounds and more overlap what ranks do.
   const std::size_t most = fetched ? room : std::min(room, rounded_up(region / 2, kPage));
@@ -48,21 +48,22 @@ double median(std::vector<double>& of) {
 
 }  // namespace
 
-Way foreseen_way(std::size_t bytes, const WayLimits& limits) {
-  return way_of(fetches(bytes, limits) ? Way::Kind::fetched : Way::Kind::staged, bytes, limits.ranks, limits.block);
+Method foreseen_method(std::size_t bytes, const MethodLimits& limits) {
+  return method_of(fetches(bytes, limits) ? Method::Kind::fetched : Method::Kind::staged, bytes, limits.ranks,
+                   limits.block);
 }
 
-std::vector<Way> ways_for(std::size_t bytes, const WayLimits& limits) {
-  const Way foreseen = foreseen_way(bytes, limits);
-  std::vector<Way> found{foreseen};
-  const auto add = [&](Way::Kind kind, std::size_t block) {
-    const Way way = way_of(kind, bytes, limits.ranks, block);
-    if (way.block >= kSmallestBlock && std::ranges::find(found, way) == found.end()) found.push_back(way);
+std::vector<Method> methods_for(std::size_t bytes, const MethodLimits& limits) {
+  const Method foreseen = foreseen_method(bytes, limits);
+  std::vector<Method> found{foreseen};
+  const auto add = [&](Method::Kind kind, std::size_t block) {
+    const Method method = method_of(kind, bytes, limits.ranks, block);
+    if (method.block >= kSmallestBlock && std::ranges::find(found, method) == found.end()) found.push_back(method);
   };
   add(foreseen.kind, foreseen.block / 2);
   add(foreseen.kind, std::size_t{foreseen.block} * 2);
   if (may_fetch(bytes, limits))
-    add(foreseen.kind == Way::Kind::fetched ? Way::Kind::staged : Way::Kind::fetched,
+    add(foreseen.kind == Method::Kind::fetched ? Method::Kind::staged : Method::Kind::fetched,
         limits.ranks == 2 ? limits.block : limits.block / (limits.ranks - 1));
   return found;
 }
@@ -72,33 +73,34 @@ std::size_t machine_cpus() {
   return cpus;
 }
 
-Way Ways::next(std::size_t bytes, const WayLimits& limits) {
+Method MethodTuner::next(std::size_t bytes, const MethodLimits& limits) {
   Size& size = sizes_[size_class(bytes)];
   if (size.tried.empty()) {
     size.from = std::bit_floor(bytes);
     const bool crowded = limits.ranks > cpus_;
-    const std::vector<Way> ways = crowded ? std::vector{foreseen_way(bytes, limits)} : ways_for(bytes, limits);
-    for (const Way& way : ways) size.tried.push_back({.way = way});
+    const std::vector<Method> methods =
+        crowded ? std::vector{foreseen_method(bytes, limits)} : methods_for(bytes, limits);
+    for (const Method& method : methods) size.tried.push_back({.method = method});
   }
   const bool tries = size.begun < size.tried.size() * kTries;
-  return size.tried[tries ? size.begun++ % size.tried.size() : size.best].way;
+  return size.tried[tries ? size.begun++ % size.tried.size() : size.best].method;
 }
 
-void Ways::took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time) {
+void MethodTuner::record(std::size_t bytes, const Method& method, std::chrono::nanoseconds time) {
   Size& size = sizes_[size_class(bytes)];
-  const auto found = std::ranges::find(size.tried, way, &Tried::way);
+  const auto found = std::ranges::find(size.tried, method, &Tried::method);
   if (found == size.tried.end()) return;
   const double ns_per_byte = static_cast<double>(time.count()) / static_cast<double>(bytes);
   const std::size_t tries = size.tried.size() * kTries;
   if (size.ended == tries) {
-    watch(size, way, ns_per_byte);
+    watch(size, method, ns_per_byte);
     return;
   }
   found->calls.push_back(ns_per_byte);
   if (++size.ended == tries) settle(size);
 }
 
-void Ways::settle(Size& size) {
+void MethodTuner::settle(Size& size) {
   for (Tried& one : size.tried) {
     one.ns_per_byte = median(one.calls);
     one.calls.clear();
@@ -111,9 +113,9 @@ void Ways::settle(Size& size) {
   size.patience = in_vain ? std::min(2 * size.patience, kMostPatience) : kPatience;
 }
 
-void Ways::watch(Size& size, const Way& way, double ns_per_byte) {
+void MethodTuner::watch(Size& size, const Method& method, double ns_per_byte) {
   const Tried& best = size.tried[size.best];
-  if (size.tried.size() == 1 || way != best.way) return;
+  if (size.tried.size() == 1 || method != best.method) return;
   const double usual = best.ns_per_byte;
   const bool as_usual = ns_per_byte < usual * kUnusual && ns_per_byte > usual / kUnusual;
   size.unusual = as_usual ? 0 : size.unusual + 1;
@@ -121,7 +123,7 @@ void Ways::watch(Size& size, const Way& way, double ns_per_byte) {
   size.begun = size.ended = size.unusual = 0;
 }
 
-std::vector<Ways::Size> Ways::sizes() const {
+std::vector<MethodTuner::Size> MethodTuner::sizes() const {
   std::vector<Size> found;
   found.reserve(sizes_.size());
   for (const auto& [number, size] : sizes_) found.push_back(size);

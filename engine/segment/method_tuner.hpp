@@ -1,11 +1,12 @@
-// In which way, and in blocks of how many bytes, large all-reduces of private buffers go on one machine.
+// Chooses the method, and the block size, of large all-reduces of private buffers on one machine.
 //
-// What is quickest depends on caches, on the kernel and on what lies between two cores, so it is measured: the first
-// calls of each size, some milliseconds in all, go in turn in each way that may be worth it, and the quickest then
-// stays. Every way gives the same bits. The first rank of a group measures and decides; the others do as it says.
-// When calls take much more or less time than they did then, for good (cores that share no cache any more, see
-// Handover; other jobs that came or went), all ways are tried again.
-// Where ranks share CPUs the time of a call says more about whose turn it was than about its way: none is tried.
+// Which method is fastest depends on the caches, the kernel and the connection between two cores, so it is measured:
+// the first calls of each size, which last some milliseconds in all, cycle through every method that may be worth it;
+// the fastest one is then kept. All methods give the same bits. The first rank of a group measures and decides; the
+// other ranks do as it says. All methods are tried again when calls take much more or much less time than they did then
+// and go on doing so: because two cores no longer share a cache (see Handover), or because other jobs came or went.
+// Nothing is tried where ranks outnumber CPUs: the time of a call then depends on the scheduler more than on the
+// method.
 #pragma once
 
 #include <chrono>
@@ -17,45 +18,45 @@
 
 namespace paceline {
 
-// The rounds that a pipe holds at least.
+// A pipe holds at least this many rounds.
 inline constexpr std::size_t kPipeRounds = 2;
 
-struct Way {
+struct Method {
   enum class Kind : std::uint8_t { staged, fetched };  // see SharedAllReduce
 
   Kind kind = Kind::staged;
   std::uint32_t block = 0;  // bytes that ranks hand to each other at once
 
-  bool operator==(const Way&) const = default;
+  bool operator==(const Method&) const = default;
 };
 
-struct WayLimits {
+struct MethodLimits {
   std::size_t ranks = 0;
   bool readable = false;  // each rank may read the others' memory
   std::size_t block = 0;  // what fits the caches, see Caches
 };
 
-// What is expected to be the quickest; and what may be tried, that first.
-Way foreseen_way(std::size_t bytes, const WayLimits& limits);
-std::vector<Way> ways_for(std::size_t bytes, const WayLimits& limits);
+// The method that is expected to be the fastest; and all that may be tried, the expected one first.
+Method foreseen_method(std::size_t bytes, const MethodLimits& limits);
+std::vector<Method> methods_for(std::size_t bytes, const MethodLimits& limits);
 
-// Those that this process is not bound to, too.
+// The CPUs of this machine that are online, including those that this process may not use.
 std::size_t machine_cpus();
 
-class Ways {
+class MethodTuner {
  public:
-  // Calls of each way. The one in the middle counts: some are interrupted, some are lucky.
+  // Each method is tried with this many calls. Their median counts: some calls are interrupted, some are lucky.
   static constexpr std::size_t kTries = 5;
-  // Share of the foreseen way's time that another one must stay below. Less is noise.
+  // Another method replaces the foreseen one if it takes less than this share of its time. A smaller gain is noise.
   static constexpr double kClearly = 0.9;
-  // A call is unusual if it takes so many times as long as usual, or as short. After so many in a row ways are tried
-  // again; after twice as many each time that this has changed nothing.
+  // A call is unusual if it takes this many times as long as usual, or less than usual divided by this. After kPatience
+  // unusual calls in a row all methods are tried again. Each time that this changes nothing the patience doubles.
   static constexpr double kUnusual = 1.5;
   static constexpr std::size_t kPatience = 5;
   static constexpr std::size_t kMostPatience = 80;
 
   struct Tried {
-    Way way;
+    Method method;
     double ns_per_byte = std::numeric_limits<double>::infinity();  // the median of the last round
     std::vector<double> calls{};                                   // of the round that is under way
   };
@@ -73,16 +74,17 @@ class Ways {
     bool settled() const { return rounds > 0; }
   };
 
-  explicit Ways(std::size_t cpus = machine_cpus()) : cpus_(cpus) {}
+  explicit MethodTuner(std::size_t cpus = machine_cpus()) : cpus_(cpus) {}
 
-  // For the call that begins; and how long it took.
-  Way next(std::size_t bytes, const WayLimits& limits);
-  void took(std::size_t bytes, const Way& way, std::chrono::nanoseconds time);
+  // The method for the call that begins now.
+  Method next(std::size_t bytes, const MethodLimits& limits);
+  // That call took `time`.
+  void record(std::size_t bytes, const Method& method, std::chrono::nanoseconds time);
   std::vector<Size> sizes() const;
 
  private:
   static void settle(Size& size);
-  static void watch(Size& size, const Way& way, double ns_per_byte);
+  static void watch(Size& size, const Method& method, double ns_per_byte);
 
   std::size_t cpus_;
   std::map<int, Size> sizes_;

@@ -12,18 +12,18 @@
 namespace paceline {
 namespace {
 
-std::size_t part_bytes(std::size_t ranks) { return sizeof(LaneMemory) + kSmallSlots * ranks * sizeof(Block); }
+std::size_t part_bytes(std::size_t ranks) { return sizeof(SegmentMemory) + kSmallSlots * ranks * sizeof(Block); }
 
-LaneMemory& allocate(Arena& arena, std::size_t ranks) {
+SegmentMemory& allocate(Arena& arena, std::size_t ranks) {
   // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
   std::byte* memory = arena.allocate(part_bytes(ranks));
-  std::memset(memory, 0, offsetof(LaneMemory, small));
-  return *reinterpret_cast<LaneMemory*>(memory);
+  std::memset(memory, 0, offsetof(SegmentMemory, small));
+  return *reinterpret_cast<SegmentMemory*>(memory);
 }
 
 }  // namespace
 
-Lane::Lane(Arena& arena, int rank, std::vector<int> members)
+SharedSegment::SharedSegment(Arena& arena, int rank, std::vector<int> members)
     : arena_(arena),
       own_(allocate(arena, members.size())),
       rank_(rank),
@@ -33,53 +33,54 @@ Lane::Lane(Arena& arena, int rank, std::vector<int> members)
   parts_[static_cast<std::size_t>(rank)].memory = &own_;
 }
 
-Lane::~Lane() {
+SharedSegment::~SharedSegment() {
   auto* memory = reinterpret_cast<std::byte*>(&own_);
-  if (forsaken()) {
+  if (abandoned()) {
     arena_.release(memory);
   } else {
     arena_.retire(memory);
   }
 }
 
-int Lane::place_of(int member) const {
+int SharedSegment::place_of(int member) const {
   const auto found = std::ranges::find(members_, member);
   return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
-void Lane::depart() {
+void SharedSegment::depart() {
   for (const Part& part : parts_)
     if (part.memory != nullptr) part.memory->departed.value.fetch_add(1, std::memory_order_acq_rel);
 }
 
-bool Lane::forsaken() const { return own_.departed.value.load(std::memory_order_acquire) == parts_.size(); }
+bool SharedSegment::abandoned() const { return own_.departed.value.load(std::memory_order_acquire) == parts_.size(); }
 
-bool Lane::learn(int rank, Link& link, std::uint64_t offset) {
+bool SharedSegment::learn(int rank, Link& link, std::uint64_t offset) {
   Part& part = parts_[static_cast<std::size_t>(rank)];
   if (part.memory != nullptr) return false;
-  std::byte* memory = offset % alignof(LaneMemory) == 0 ? link.arena()->at(offset, part_bytes(parts_.size())) : nullptr;
+  std::byte* memory =
+      offset % alignof(SegmentMemory) == 0 ? link.arena()->at(offset, part_bytes(parts_.size())) : nullptr;
   if (memory == nullptr) return false;
-  part = {reinterpret_cast<LaneMemory*>(memory), &link, 0};
+  part = {reinterpret_cast<SegmentMemory*>(memory), &link, 0};
   --unknown_;
   return true;
 }
 
-std::byte* Lane::at(int rank, std::uint64_t offset, std::size_t bytes) const {
+std::byte* SharedSegment::at(int rank, std::uint64_t offset, std::size_t bytes) const {
   if (rank == rank_) return arena_.at(offset);
   return parts_[static_cast<std::size_t>(rank)].link->arena()->at(offset, bytes);
 }
 
-bool Lane::all_readable() const {
+bool SharedSegment::all_readable() const {
   return std::ranges::all_of(parts_, [](const Part& part) { return part.link == nullptr || part.link->readable(); });
 }
 
-int Lane::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const {
+int SharedSegment::read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const {
   return parts_[static_cast<std::size_t>(rank)].link->read(address, to, bytes);
 }
 
-std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
-  if (in_small) return own_.small[turn % kSmallSlots];
-  if (bytes <= kMediumBytes) return own_.medium[turn % kMediumSlots];
+std::byte* SharedSegment::slot(std::uint64_t epoch, std::size_t bytes, bool in_small) {
+  if (in_small) return own_.small[epoch % kSmallSlots];
+  if (bytes <= kMediumBytes) return own_.medium[epoch % kMediumSlots];
   // Large ones go round in as little memory as the caches' turnover allows, but never over the one before.
   const std::size_t room = std::max(caches().turnover(), bytes);
   std::size_t begin = large_end_ + bytes > room ? 0 : large_end_;
@@ -90,53 +91,53 @@ std::byte* Lane::slot(std::uint64_t turn, std::size_t bytes, bool in_small) {
   return own_.large + begin;
 }
 
-void Lane::populate(std::size_t bytes) {
+void SharedSegment::populate(std::size_t bytes) {
   if (bytes <= populated_) return;
   Arena::populate(own_.large + populated_, bytes - populated_);
   populated_ = bytes;
 }
 
-bool Lane::all_begun(std::uint64_t turn) const {
+bool SharedSegment::all_begun(std::uint64_t epoch) const {
   for (int other = 0; other < size(); ++other)
-    if (other != rank_ && !begun(other, turn)) return false;
+    if (other != rank_ && !begun(other, epoch)) return false;
   return true;
 }
 
-bool Lane::begin(std::uint64_t turn, bool awaited) {
-  own_.cells[turn % kCells].turn.store(turn, std::memory_order_release);
+bool SharedSegment::begin(std::uint64_t epoch, bool awaited) {
+  own_.cells[epoch % kCells].epoch.store(epoch, std::memory_order_release);
   // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const bool whole = all_begun(turn);
+  const bool whole = all_begun(epoch);
   if (awaited || whole) ring();
   return whole;
 }
 
-void Lane::wake_others() const {
+void SharedSegment::wake_others() const {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   ring();
 }
 
-void Lane::ring() const {
+void SharedSegment::ring() const {
   for (const Part& part : parts_)
     if (part.link != nullptr) part.link->wake();
 }
 
-const Cell* Lane::last_begun(int rank) const {
+const Cell* SharedSegment::last_begun(int rank) const {
   if (!knows(rank)) return nullptr;
   const Cell* last = nullptr;
-  std::uint64_t turn = 0;
+  std::uint64_t epoch = 0;
   for (const Cell& cell : of(rank).cells) {
-    const auto begun = cell.turn.load(std::memory_order_acquire);
-    if (begun <= turn) continue;
-    turn = begun;
+    const auto begun = cell.epoch.load(std::memory_order_acquire);
+    if (begun <= epoch) continue;
+    epoch = begun;
     last = &cell;
   }
   return last;
 }
 
-const Cell* Lane::last_finished(int rank) const {
-  const auto turn = knows(rank) ? of(rank).done.value.load(std::memory_order_relaxed) : 0;
-  return turn == 0 ? nullptr : &cell(rank, turn);
+const Cell* SharedSegment::last_finished(int rank) const {
+  const auto epoch = knows(rank) ? of(rank).done.value.load(std::memory_order_relaxed) : 0;
+  return epoch == 0 ? nullptr : &cell(rank, epoch);
 }
 
 }  // namespace paceline

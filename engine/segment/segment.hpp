@@ -1,13 +1,13 @@
-// What the ranks of a group on one machine share to take turns: each has a part of it in its own arena.
+// The memory in which the ranks of a group on one machine work together: each rank has a part of it in its own arena.
 //
-// Every collective that goes this way is a turn, numbered from 1, the same on all ranks. A rank begins turn t by
-// filling in its cell for t and then storing t there. What it has lies in one of S slots, those of small data or of
-// medium ones: it begins t once everybody has begun t-S+1, that is, has finished t-S and looks no more at the slot that
-// t overwrites. Large data lie where there is room: two turns in a row do not overlap, as in two medium slots. So who
-// needs nobody, as the root of a broadcast, runs ahead, and its peers need not take turns on the CPUs that they share
-// at every call. Before it begins, it also looks at the cells of turns up to t-S+1, whether all agree: with twice as
-// many cells as small slots none of those can be overwritten meanwhile. Only its owner writes a cell or a slot;
-// counters say who.
+// Every collective in this memory is an epoch. Epochs are numbered from 1, alike on all ranks. A rank begins epoch t by
+// filling in its cell for t and then storing t there. Its data lie in one of S slots, either small or medium ones. It
+// begins t once all ranks have begun t-S+1: they have then finished t-S, and no longer look at the slot that t
+// overwrites. Large data lie wherever there is room: as with two medium slots, two consecutive epochs do not overlap.
+// A rank that needs no other rank, such as the root of a broadcast, thus runs ahead, so that ranks that share CPUs need
+// not switch between each other at every call. Before a rank begins t it also checks that the cells of all epochs up to
+// t-S+1 agree: there are twice as many cells as small slots, so none of these can be overwritten meanwhile. Only its
+// owner writes to a cell or a slot; the comment on each counter says who writes to it.
 #pragma once
 
 #include <atomic>
@@ -34,31 +34,31 @@ inline constexpr std::uint64_t kCells = 2 * kSmallSlots;
 inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 
 struct alignas(kCacheLine) Cell {
-  std::atomic<std::uint64_t> turn;
+  std::atomic<std::uint64_t> epoch;
   Fingerprint what;
   std::uint64_t place;  // of the rank's buffer, or its slot, in its arena; or kPrivate
   std::uint32_t sequence;
-  std::atomic<std::int32_t> cpu;  // where the rank ran when it began the turn
+  std::atomic<std::int32_t> cpu;  // where the rank ran when it began the epoch
   std::byte small[24];            // data that fits in needs no slot: one cache line has it all
 };
 static_assert(sizeof(Cell) == kCacheLine);
 
 inline constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
 
-// A turn and how much of it is done; grows for ever, so that nothing must be put back to zero.
+// An epoch and how much of it is done. It only grows, so that nothing has to be reset.
 struct alignas(kCacheLine) Counter {
   std::atomic<std::uint64_t> value;
 };
 
-struct LaneMemory {
+struct SegmentMemory {
   Cell cells[kCells];
-  Counter claimed;      // pieces of this rank's region that somebody has taken on; anybody counts
-  Counter finished[2];  // the first rank's: pieces done, all regions together; anybody counts
+  Counter claimed;      // pieces of this rank's region that some rank has claimed; any rank counts
+  Counter finished[2];  // the first rank's: pieces done, all regions together; any rank counts
   Counter staged;       // see SharedAllReduce and SharedExchange; only the owner counts
   Counter reduced;
   Counter taken;
-  Counter done;      // the last turn that the owner has finished
-  Counter departed;  // ranks that look at this memory no more; anybody counts
+  Counter done;      // the last epoch that the owner has finished
+  Counter departed;  // ranks that no longer look at this memory; any rank counts
   ProbedLines probed;
   alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
   alignas(4096) std::byte medium[kMediumSlots][kMediumBytes];
@@ -67,7 +67,7 @@ struct LaneMemory {
 };
 static_assert(kLargestSlot >= kOneShotBytes && kLargeBytes >= 3 * kLargestSlot);
 
-// What a rank has for another one in a turn, see SharedExchange.
+// The data that a rank has for another rank in an epoch: see SharedExchange.
 struct Block {
   std::uint64_t place;  // in its arena; with kOutside, an address of its own
   std::uint64_t bytes;
@@ -80,21 +80,21 @@ inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
 inline constexpr std::uint64_t kFilling = std::uint64_t{1} << 62;
 
 // A rank's part: this, and after it one Block for each rank, as often as there are small slots.
-class Lane {
+class SharedSegment {
  public:
   static constexpr unsigned kProgressBits = 20;
-  static constexpr std::uint64_t progress(std::uint64_t turn, std::uint64_t done) {
-    return turn << kProgressBits | done;
+  static constexpr std::uint64_t progress(std::uint64_t epoch, std::uint64_t done) {
+    return epoch << kProgressBits | done;
   }
 
   // `members`: the group ranks of its ranks; `rank`: the place of this one among them.
-  Lane(Arena& arena, int rank, std::vector<int> members);
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  SharedSegment(Arena& arena, int rank, std::vector<int> members);
+  ~SharedSegment();
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
 
   std::uint64_t offset() const { return arena_.offset_of(&own_); }
-  // Where another rank's part lies in its arena; false if that cannot be.
+  // Notes where another rank's part lies in its arena; returns false if it cannot lie there.
   bool learn(int rank, Link& link, std::uint64_t offset);
   bool knows(int rank) const { return parts_[static_cast<std::size_t>(rank)].memory != nullptr; }
   bool ready() const { return unknown_ == 0; }
@@ -105,12 +105,12 @@ class Lane {
   int place_of(int member) const;  // its rank here; -1 if it has none
   int size() const { return static_cast<int>(parts_.size()); }
   Arena& arena() const { return arena_; }
-  LaneMemory& own() const { return own_; }
-  LaneMemory& of(int rank) const { return *parts_[static_cast<std::size_t>(rank)].memory; }
-  Cell& cell(int rank, std::uint64_t turn) const { return of(rank).cells[turn % kCells]; }
-  // What `rank` has for each rank in this turn.
-  Block* blocks(int rank, std::uint64_t turn) const {
-    return reinterpret_cast<Block*>(&of(rank) + 1) + turn % kSmallSlots * parts_.size();
+  SegmentMemory& own() const { return own_; }
+  SegmentMemory& of(int rank) const { return *parts_[static_cast<std::size_t>(rank)].memory; }
+  Cell& cell(int rank, std::uint64_t epoch) const { return of(rank).cells[epoch % kCells]; }
+  // The blocks that `rank` has for each rank in this epoch.
+  Block* blocks(int rank, std::uint64_t epoch) const {
+    return reinterpret_cast<Block*>(&of(rank) + 1) + epoch % kSmallSlots * parts_.size();
   }
   // What lies at `offset` of a rank's arena; null if that is outside.
   std::byte* at(int rank, std::uint64_t offset, std::size_t bytes) const;
@@ -118,25 +118,25 @@ class Lane {
   bool all_readable() const;
   int read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const;
 
-  std::uint32_t rounds_staged = 0;  // by SharedAllReduce in all turns so far
+  std::uint32_t rounds_staged = 0;  // by SharedAllReduce in all epochs so far
 
-  std::uint64_t next_turn() { return ++last_turn_; }
-  // Whether this rank has finished all turns before this one.
-  bool is_next(std::uint64_t turn) const { return finished_ + 1 == turn; }
-  void finish(std::uint64_t turn) {
-    finished_ = turn;
-    own_.done.value.store(turn, std::memory_order_relaxed);
+  std::uint64_t next_epoch() { return ++last_epoch_; }
+  // Whether this rank has finished all epochs before this one.
+  bool is_next(std::uint64_t epoch) const { return finished_ + 1 == epoch; }
+  void finish(std::uint64_t epoch) {
+    finished_ = epoch;
+    own_.done.value.store(epoch, std::memory_order_relaxed);
   }
 
-  bool begun(int rank, std::uint64_t turn) const {
-    return cell(rank, turn).turn.load(std::memory_order_acquire) >= turn;
+  bool begun(int rank, std::uint64_t epoch) const {
+    return cell(rank, epoch).epoch.load(std::memory_order_acquire) >= epoch;
   }
-  bool all_begun(std::uint64_t turn) const;
+  bool all_begun(std::uint64_t epoch) const;
   // What goes in a small slot. Two ranks most often have a CPU each and gain little: there the slots in use are to stay
   // in the nearest cache.
   std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
-  // This rank's slot for `bytes`, at most kLargestSlot, in a turn; to be asked for once in a turn.
-  std::byte* slot(std::uint64_t turn, std::size_t bytes, bool in_small);
+  // This rank's slot in this epoch for `bytes`, which are at most kLargestSlot. Call it once an epoch.
+  std::byte* slot(std::uint64_t epoch, std::size_t bytes, bool in_small);
   // Copies what this rank has for its peers to where they see it; they follow when they read it.
   void hand_over(std::byte* to, const std::byte* from, std::size_t bytes) { handover_.copy(to, from, bytes); }
   void follow(int rank) {
@@ -144,18 +144,18 @@ class Lane {
     Handover::follow(part.memory->probed, part.probe);
   }
   bool streams() const { return handover_.streams(); }
-  // The last turn that everybody is known to have begun with the same collective.
+  // The last epoch that everybody is known to have begun with the same collective.
   std::uint64_t agreed() const { return agreed_; }
-  void agree(std::uint64_t turn) { agreed_ = turn; }
-  // Lets the others see the cell of this turn. The last to begin wakes who sleeps, and so does who is `awaited`.
-  // True if everybody has begun, which the last is sure to see.
-  bool begin(std::uint64_t turn, bool awaited);
-  // Wakes every other rank that sleeps; what they are to see was stored before.
+  void agree(std::uint64_t epoch) { agreed_ = epoch; }
+  // Shows the other ranks the cell of this epoch. The last rank to begin wakes those that sleep, and so does one that
+  // is `awaited`. Returns whether all have begun; the last one is sure to see that.
+  bool begin(std::uint64_t epoch, bool awaited);
+  // Wakes every other rank that sleeps. They see everything that this rank stored before.
   void wake_others() const;
 
-  // This rank takes no more turns. Its part may be looked at until everybody has departed.
+  // This rank begins no more epochs. Other ranks may read its part until all have departed: it is then abandoned.
   void depart();
-  bool forsaken() const;
+  bool abandoned() const;
 
   // The last collectives that `rank` has begun and finished here, also when it is gone; null if there was none.
   const Cell* last_begun(int rank) const;
@@ -163,7 +163,7 @@ class Lane {
 
  private:
   struct Part {
-    LaneMemory* memory = nullptr;
+    SegmentMemory* memory = nullptr;
     Link* link = nullptr;
     std::uint32_t probe = 0;  // the last one that was followed
   };
@@ -172,12 +172,12 @@ class Lane {
   void populate(std::size_t bytes);
 
   Arena& arena_;
-  LaneMemory& own_;
+  SegmentMemory& own_;
   const int rank_;
   const std::vector<int> members_;
   std::vector<Part> parts_;
   int unknown_;
-  std::uint64_t last_turn_ = 0;
+  std::uint64_t last_epoch_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t agreed_ = 0;
   Handover handover_{own_.probed};

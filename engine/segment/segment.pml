@@ -1,25 +1,27 @@
-/* The protocol of engine/segment/segment.hpp, for the model checker Spin: ranks take TURNS turns of every kind.
+/* A model of the protocol in engine/segment/segment.hpp for the checker Spin: ranks go through EPOCHS epochs of every
+ * kind.
  *
- * Checked: what a rank reads was written for this turn and is whole; nobody sleeps for ever. Stores to cells and to the
- * parked flag pass through a store buffer, as on real machines, and become visible some time later, at the latest at a
- * fence; other memory is published by the cell's store (release) and read after its load (acquire).
+ * Spin checks that the data a rank reads were written for this epoch and are whole, and that no rank sleeps for ever.
+ * Stores to cells and to the parked flag pass through a store buffer, as on real machines. They become visible some time
+ * later, at the latest at a fence. Other memory is published by the cell's store (release) and read after its load
+ * (acquire).
  *
- * A rank has SMALL small slots and two large ones. In turns in which all need all, and in those that are exposed, large
- * ones are in use, else small ones: who needs nobody then runs ahead. Before a rank begins a turn it looks at the cells
- * of those before, whether all agree.
+ * A rank has SMALL small slots and two large ones. Large slots serve epochs in which all ranks need all, and exposed
+ * ones; small slots serve the others, in which a rank that needs no other rank runs ahead. Before a rank begins an epoch
+ * it checks that the cells of the epochs before agree.
  *
- * In a turn that is `exposed` what a rank has is read from its own buffer, which it may change once all who need it have
- * stored the turn as taken (SharedExchange).
+ * In an epoch that is `exposed` the others read a rank's data from its own buffer. The rank may change the buffer once
+ * all ranks that need it have stored the epoch as taken (SharedExchange).
  *
- * Defining NO_FENCE, NO_ENTRY, FEW_CELLS, WAKE_NEVER or NO_TAKING plants an error that must be found; UNROOTED keeps to
- * turns in which everybody needs everybody, ONE_ROOT to these and to those of root 0, UNEXPOSED to turns in which slots
- * are read.
+ * Defining NO_FENCE, NO_ENTRY, FEW_CELLS, WAKE_NEVER or NO_TAKING plants an error that must be found. UNROOTED restricts
+ * the model to epochs in which all ranks need all; ONE_ROOT to these and to epochs of root 0; UNEXPOSED to epochs in
+ * which slots are read.
  */
 #ifndef RANKS
 #define RANKS 3
 #endif
-#ifndef TURNS
-#define TURNS 3
+#ifndef EPOCHS
+#define EPOCHS 3
 #endif
 #define NOBODY 255
 #ifndef SMALL
@@ -30,25 +32,25 @@
 #else
 #define CELLS (2 * SMALL - 2) /* the least that will do; the code has two more, a power of two */
 #endif
-#define CELL(rank, turn) ((rank) * CELLS + (turn) % CELLS)
-#define SLOTS(turn) (kind[turn] == NOBODY || exposed[turn] -> 2 : SMALL)
+#define CELL(rank, epoch) ((rank) * CELLS + (epoch) % CELLS)
+#define SLOTS(epoch) (kind[epoch] == NOBODY || exposed[epoch] -> 2 : SMALL)
 /* The large slots come after the small ones. */
-#define SLOT(rank, turn) \
-  ((rank) * (SMALL + 2) + (SLOTS(turn) == 2 -> SMALL + (turn) % 2 : (turn) % SMALL))
+#define SLOT(rank, epoch) \
+  ((rank) * (SMALL + 2) + (SLOTS(epoch) == 2 -> SMALL + (epoch) % 2 : (epoch) % SMALL))
 
-byte cell[RANKS * CELLS]; /* the turn that a cell was last stored for */
-byte what[RANKS * CELLS]; /* the turn that its other contents were written for; 255 while they are being written */
-byte slot[RANKS * (SMALL + 2)]; /* the turn that a slot was written for; 255 while it is being written */
-byte buffer[RANKS];    /* the turn that a rank's own buffer holds data for; 255 once the user changes it */
-byte taken[RANKS];     /* the last exposed turn in which a rank has read all that it needed */
-bit exposed[TURNS + 1];
+byte cell[RANKS * CELLS]; /* the epoch that a cell was last stored for */
+byte what[RANKS * CELLS]; /* the epoch that its other contents were written for; 255 while they are being written */
+byte slot[RANKS * (SMALL + 2)]; /* the epoch that a slot was written for; 255 while it is being written */
+byte buffer[RANKS];    /* the epoch that a rank's own buffer holds data for; 255 once the user changes it */
+byte taken[RANKS];     /* the last exposed epoch in which a rank has read all that it needed */
+bit exposed[EPOCHS + 1];
 bit parked[RANKS];
 bit doorbell[RANKS];
-byte kind[TURNS + 1];   /* of each turn: its root, or NOBODY where all need all */
-bit to_root[TURNS + 1]; /* rooted: whether the root takes (reduce), or all others do (broadcast) */
+byte kind[EPOCHS + 1];   /* of each epoch: its root, or NOBODY where all need all */
+bit to_root[EPOCHS + 1]; /* rooted: whether the root takes (reduce), or all others do (broadcast) */
 
 /* Store buffers of one entry each. */
-byte cell_pending[RANKS]; /* the turn, 0 if there is none */
+byte cell_pending[RANKS]; /* the epoch, 0 if there is none */
 bit parked_pending[RANKS];
 
 inline publish(me) {
@@ -70,27 +72,27 @@ inline fence(me){
 #endif
 }
 
-#define NEEDS(me, other, turn) \
-  (kind[turn] == NOBODY || (to_root[turn] && kind[turn] == (me)) || (!to_root[turn] && kind[turn] == (other)))
+#define NEEDS(me, other, epoch) \
+  (kind[epoch] == NOBODY || (to_root[epoch] && kind[epoch] == (me)) || (!to_root[epoch] && kind[epoch] == (other)))
 
-/* Sets `blocked` to a rank that has not begun `turn`, among those needed (`only_needed`) or all; NOBODY if there is
-   none. */
-inline look(me, turn, only_needed) {
+/* Sets `blocked` to a rank that has not begun `epoch`, among those needed (`only_needed`) or all; to NOBODY if there is
+   no such rank. */
+inline look(me, epoch, only_needed) {
   blocked = NOBODY;
   other = 0;
   do
-    ::other == RANKS->break ::else->if ::other != me && (!only_needed || NEEDS(me, other, turn)) &&
-        cell[CELL(other, turn)] < turn->blocked = other;
+    ::other == RANKS->break ::else->if ::other != me && (!only_needed || NEEDS(me, other, epoch)) &&
+        cell[CELL(other, epoch)] < epoch->blocked = other;
   break ::else fi;
   other++ od
 }
 
 /* The same for a rank that needs what `me` has exposed and has not taken it. */
-inline look_taken(me, turn) {
+inline look_taken(me, epoch) {
   blocked = NOBODY;
   other = 0;
   do
-    ::other == RANKS->break ::else->if ::other != me && NEEDS(other, me, turn) && taken[other] < turn->blocked = other;
+    ::other == RANKS->break ::else->if ::other != me && NEEDS(other, me, epoch) && taken[other] < epoch->blocked = other;
   break ::else fi;
   other++ od
 }
@@ -99,19 +101,19 @@ inline look_taken(me, turn) {
 #define BEGUN_NEEDED 1 /* by all whom this rank needs */
 #define TAKEN 2
 
-inline look_for(me, turn, which) {
+inline look_for(me, epoch, which) {
   if
-    ::which == TAKEN->look_taken(me, turn)::else->look(me, turn, which)
+    ::which == TAKEN->look_taken(me, epoch)::else->look(me, epoch, which)
   fi
 }
 
-inline wait_for(me, turn, which) {
-  do ::look_for(me, turn, which);
+inline wait_for(me, epoch, which) {
+  do ::look_for(me, epoch, which);
   if
     ::blocked == NOBODY->break ::else fi;
   parked_pending[me] = 1;
   fence(me);
-  look_for(me, turn, which);
+  look_for(me, epoch, which);
   if
     ::blocked == NOBODY->atomic {
       parked_pending[me] = 0;
@@ -142,44 +144,44 @@ inline wake(me) {
 }
 
 proctype Rank(byte me) {
-  byte turn = 1, agreed = 0, other, blocked;
+  byte epoch = 1, agreed = 0, other, blocked;
   do
-    ::turn > TURNS->break ::else->
+    ::epoch > EPOCHS->break ::else->
 #ifndef NO_ENTRY
-             do ::agreed + SLOTS(turn) > turn -> break ::else -> wait_for(me, agreed + 1, BEGUN);
+             do ::agreed + SLOTS(epoch) > epoch -> break ::else -> wait_for(me, agreed + 1, BEGUN);
   agreed++;
   other = 0;
   do
     ::other == RANKS->break ::else->assert(what[CELL(other, agreed)] == agreed);
   other++ od od;
 #endif
-  what[CELL(me, turn)] = 255;
-  slot[SLOT(me, turn)] = 255;
-  slot[SLOT(me, turn)] = turn;
-  what[CELL(me, turn)] = turn;
-  buffer[me] = turn;
-  cell_pending[me] = turn;
+  what[CELL(me, epoch)] = 255;
+  slot[SLOT(me, epoch)] = 255;
+  slot[SLOT(me, epoch)] = epoch;
+  what[CELL(me, epoch)] = epoch;
+  buffer[me] = epoch;
+  cell_pending[me] = epoch;
   fence(me);
-  look(me, turn, 0);
+  look(me, epoch, 0);
   if
-    ::blocked == NOBODY || kind[turn] == me->wake(me)::else fi;
-  wait_for(me, turn, BEGUN_NEEDED);
+    ::blocked == NOBODY || kind[epoch] == me->wake(me)::else fi;
+  wait_for(me, epoch, BEGUN_NEEDED);
   other = 0;
   do
-    ::other == RANKS->break ::else->if ::other != me&& NEEDS(me, other, turn)->if
-      ::exposed[turn]->assert(buffer[other] == turn)::else->assert(slot[SLOT(other, turn)] == turn)
+    ::other == RANKS->break ::else->if ::other != me&& NEEDS(me, other, epoch)->if
+      ::exposed[epoch]->assert(buffer[other] == epoch)::else->assert(slot[SLOT(other, epoch)] == epoch)
     fi ::else fi;
   other++ od;
   if
-    ::exposed[turn]->taken[me] = turn;
+    ::exposed[epoch]->taken[me] = epoch;
   fence(me);
   wake(me);
 #ifndef NO_TAKING
-  wait_for(me, turn, TAKEN)
+  wait_for(me, epoch, TAKEN)
 #endif
       ::else fi;
   buffer[me] = 255;
-  turn++ od;
+  epoch++ od;
   publish(me)
 }
 
@@ -195,24 +197,24 @@ proctype Memory(){
 }
 
 init {
-  byte turn = 1;
+  byte epoch = 1;
   atomic {
     do
-      ::turn > TURNS->break ::else->if ::kind[turn] = NOBODY
+      ::epoch > EPOCHS->break ::else->if ::kind[epoch] = NOBODY
 #ifndef UNROOTED
-          ::kind[turn] = 0;
-    to_root[turn] = 0 ::kind[turn] = 0;
-    to_root[turn] = 1
+          ::kind[epoch] = 0;
+    to_root[epoch] = 0 ::kind[epoch] = 0;
+    to_root[epoch] = 1
 #ifndef ONE_ROOT
-        ::kind[turn] = RANKS - 1;
-    to_root[turn] = 0
+        ::kind[epoch] = RANKS - 1;
+    to_root[epoch] = 0
 #endif
 #endif
         fi;
 #ifndef UNEXPOSED
-    if ::exposed[turn] = 0 ::exposed[turn] = 1 fi;
+    if ::exposed[epoch] = 0 ::exposed[epoch] = 1 fi;
 #endif
-    turn++ od;
+    epoch++ od;
     run Memory();
     run Rank(0);
     run Rank(1);

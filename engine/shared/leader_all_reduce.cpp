@@ -25,8 +25,8 @@ int leader_of(const Plan& plan, std::span<const int> machine) {
   return leader;
 }
 
-// Both turns are taken at once: what starts before this is over comes after both.
-void LedAllReduce::begin() {
+// Takes both epochs at once: a collective that starts before this one is over comes after both.
+void LeaderAllReduce::begin() {
   for (Operation* part : {static_cast<Operation*>(&gathering), static_cast<Operation*>(&showing)}) {
     part->what = what;
     part->sequence = sequence;
@@ -35,7 +35,7 @@ void LedAllReduce::begin() {
   step();
 }
 
-const Operation& LedAllReduce::current() const {
+const Operation& LeaderAllReduce::current() const {
   switch (phase_) {
     case Phase::gathering: return gathering;
     case Phase::between: return between;
@@ -44,13 +44,13 @@ const Operation& LedAllReduce::current() const {
   return showing;
 }
 
-bool LedAllReduce::advance(Operation& part) {
+bool LeaderAllReduce::advance(Operation& part) {
   const bool moved = !part.complete() && part.step();
   if (part.trouble()) trouble_ = part.trouble();
   return moved;
 }
 
-bool LedAllReduce::step() {
+bool LeaderAllReduce::step() {
   if (trouble_) return false;
   bool moved = false;
   if (phase_ == Phase::gathering) {
@@ -78,22 +78,22 @@ bool LedAllReduce::step() {
 }
 
 // Who has begun on this machine has shown it there, and sends nothing.
-std::vector<int> LedAllReduce::absent() const {
+std::vector<int> LeaderAllReduce::absent() const {
   const auto local = gathering.absent();
   auto ranks = group->unheard(sequence);
   std::erase_if(ranks, [&](int rank) {
-    return group->lane->place_of(rank) >= 0 && std::ranges::find(local, rank) == local.end();
+    return group->segment->place_of(rank) >= 0 && std::ranges::find(local, rank) == local.end();
   });
   return ranks;
 }
 
-void LedAllReduce::let_go(const Error& error) {
+void LeaderAllReduce::let_go(const Error& error) {
   gathering.fail(error);
   between.fail(error);
   showing.fail(error);
 }
 
-void LedAllReduce::clear() {
+void LeaderAllReduce::clear() {
   gathering.reset();
   between.reset();
   showing.reset();

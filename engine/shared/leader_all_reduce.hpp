@@ -1,5 +1,6 @@
-// A small all-reduce among several machines, on one where a leader speaks for all: on their lane its ranks show it what
-// they have, it carries out the rest of the plan with other machines by messages, and shows them the result.
+// A small all-reduce among several machines, on a machine where one rank leads: the ranks show the leader their data in
+// the segment that they share, the leader carries out the rest of the plan with other machines by messages, and then
+// shows them the result.
 #pragma once
 
 #include <span>
@@ -10,14 +11,14 @@
 
 namespace paceline {
 
-// The rank that leads these, which are all of a machine's: in the first level of `plan` it combines all that they have,
-// and the others take no part in what follows. -1: nobody does.
+// The rank that leads `machine`, all ranks of one machine: it combines their data in the first level of `plan`, and the
+// others take no part in later levels. Returns -1 if there is no such rank.
 int leader_of(const Plan& plan, std::span<const int> machine);
 
-class LedAllReduce final : public Operation {
+class LeaderAllReduce final : public Operation {
  public:
-  // The parts, to be filled in before the start: what goes to the leader, what comes from it, and, if this rank
-  // `leads`, what goes on between.
+  // The parts, which the caller fills in before the start: data go to the leader, and come from it; if this rank
+  // `leads`, it exchanges data with other machines in between.
   OneShot gathering;
   OneShot showing;
   MessageOperation between;

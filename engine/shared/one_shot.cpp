@@ -30,20 +30,20 @@ void OneShot::give(Cell& own) {
   if (given == nullptr || given_bytes == 0) return;
   std::byte* place = own.small;
   if (given_bytes > sizeof own.small) {
-    place = lane_->slot(turn_, given_bytes, runs_ahead());
-    own.place = lane_->arena().offset_of(place);
+    place = segment_->slot(epoch_, given_bytes, runs_ahead());
+    own.place = segment_->arena().offset_of(place);
   }
   if (factor != 1) {
     kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
   } else {
-    lane_->hand_over(place, given, given_bytes);
+    segment_->hand_over(place, given, given_bytes);
   }
 }
 
 const std::byte* OneShot::part_of(int rank) const {
-  const Cell& cell = lane_->cell(rank, turn_);
-  if (given_bytes >= Handover::kLeast) lane_->follow(rank);
-  return given_bytes <= sizeof cell.small ? cell.small : lane_->at(rank, cell.place, given_bytes);
+  const Cell& cell = segment_->cell(rank, epoch_);
+  if (given_bytes >= Handover::kLeast) segment_->follow(rank);
+  return given_bytes <= sizeof cell.small ? cell.small : segment_->at(rank, cell.place, given_bytes);
 }
 
 OneShot::Result OneShot::work() {
@@ -51,15 +51,16 @@ OneShot::Result OneShot::work() {
   switch (take) {
     case Take::nothing: break;
     case Take::combined:
-      inputs_.resize(static_cast<std::size_t>(lane_->size()));
-      for (int rank = 0; rank < lane_->size(); ++rank) inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
+      inputs_.resize(static_cast<std::size_t>(segment_->size()));
+      for (int rank = 0; rank < segment_->size(); ++rank)
+        inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
       // What lies in the caller's buffer is nearer than what was just written to the slot.
       if (factor == 1 && given != nullptr && apart(given + offset, to, bytes))
-        inputs_[static_cast<std::size_t>(lane_->rank())] = given + offset;
+        inputs_[static_cast<std::size_t>(segment_->rank())] = given + offset;
       kernels().reduce(fold, to, inputs_.data(), inputs_.size(), bytes / size_of(fold.dtype));
       break;
     case Take::everything:
-      for (int rank = 0; rank < lane_->size(); ++rank)
+      for (int rank = 0; rank < segment_->size(); ++rank)
         kernels().copy(to + static_cast<std::size_t>(rank) * bytes, part_of(rank), bytes);
       break;
     case Take::roots: kernels().copy(to, part_of(root), bytes); break;

@@ -24,14 +24,14 @@ class OneShot final : public SharedOperation {
   std::size_t bytes = 0;
   Fold fold{DType::uint8, Op::sum};
   bool everybody = true;  // whether it waits for all; else for the root alone, if it takes anything
-  int root = -1;          // its place in the lane; -1: nobody
+  int root = -1;          // its place in the segment; -1: nobody
 
  protected:
   void clear() override;
   void give(Cell& own) override;
-  bool runs_ahead() const override { return root >= 0 && given_bytes <= lane_->small_bytes(); }
+  bool runs_ahead() const override { return root >= 0 && given_bytes <= segment_->small_bytes(); }
   bool needs(int rank) const override { return everybody || (take == Take::roots && rank == root); }
-  bool awaited() const override { return root == lane_->rank(); }
+  bool awaited() const override { return root == segment_->rank(); }
   Result work() override;
 
  private:

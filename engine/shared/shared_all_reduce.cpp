@@ -18,8 +18,8 @@ constexpr std::size_t kPiecesPerRegion = 4;
 // What a rank tells of itself, and the first one to all: ranks in containers may see caches of different sizes.
 struct Offer {
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
-  Way way;
-  std::uint32_t first;     // rounds staged in all turns before
+  Method method;
+  std::uint32_t first;     // rounds staged in all epochs before
   std::uint32_t turnover;  // see Caches
 };
 static_assert(sizeof(Offer) <= sizeof(Cell::small));
@@ -28,80 +28,81 @@ static_assert(sizeof(Offer) <= sizeof(Cell::small));
 
 void SharedAllReduce::clear() {
   SharedOperation::clear();
+  algorithm = "";
   factor = 1;
   how_ = How::open;
   measures_ = false;
-  done_ = staged_ = reduced_ = taken_ = 0;
+  done_ = rounds_ = staged_ = reduced_ = taken_ = 0;
 }
 
 void SharedAllReduce::give(Cell& own) {
   if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
-  own.place = lane_->arena().holds(data, bytes) ? lane_->arena().offset_of(data) : kPrivate;
-  const bool readable = lane_->all_readable();
+  own.place = segment_->arena().holds(data, bytes) ? segment_->arena().offset_of(data) : kPrivate;
+  const bool readable = segment_->all_readable();
   Offer offer{readable ? reinterpret_cast<std::uint64_t>(data) : 0, {}, 0, 0};
-  const auto ranks = static_cast<std::size_t>(lane_->size());
-  if (lane_->rank() == 0) {
-    const WayLimits limits{ranks, readable, caches().block()};
-    // Where this rank's copy is shared, the others' most often are, and no way is gone.
+  const auto ranks = static_cast<std::size_t>(segment_->size());
+  if (segment_->rank() == 0) {
+    const MethodLimits limits{ranks, readable, caches().block()};
+    // Where this rank's copy is shared, the others' most often are, and no method is chosen.
     measures_ = own.place == kPrivate;
-    offer.way = measures_ ? group->ways.next(bytes, limits) : foreseen_way(bytes, limits);
-    offer.first = lane_->rounds_staged;
+    offer.method = measures_ ? group->method_tuner.next(bytes, limits) : foreseen_method(bytes, limits);
+    offer.first = segment_->rounds_staged;
     offer.turnover = static_cast<std::uint32_t>(caches().turnover());
   }
   std::memcpy(own.small, &offer, sizeof offer);
-  LaneMemory& memory = lane_->own();
+  SegmentMemory& memory = segment_->own();
   memory.claimed.value.store(now(0), std::memory_order_relaxed);
-  if (lane_->rank() == 0) memory.finished[turn_ % 2].value.store(now(0), std::memory_order_relaxed);
+  if (segment_->rank() == 0) memory.finished[epoch_ % 2].value.store(now(0), std::memory_order_relaxed);
 }
 
 // Everybody sees the same cells, so everybody chooses alike.
 void SharedAllReduce::choose() {
-  const auto ranks = static_cast<std::size_t>(lane_->size());
+  const auto ranks = static_cast<std::size_t>(segment_->size());
   inputs_.resize(ranks);
   outputs_.resize(ranks);
   copies_.resize(ranks);
   addresses_.resize(ranks);
   bool in_place = true;
   bool readable = true;
-  for (int rank = 0; rank < lane_->size(); ++rank) {
-    const std::uint64_t place = lane_->cell(rank, turn_).place;
-    std::byte* copy = place == kPrivate ? nullptr : lane_->at(rank, place, bytes);
+  for (int rank = 0; rank < segment_->size(); ++rank) {
+    const std::uint64_t place = segment_->cell(rank, epoch_).place;
+    std::byte* copy = place == kPrivate ? nullptr : segment_->at(rank, place, bytes);
     copies_[static_cast<std::size_t>(rank)] = copy;
     in_place = in_place && copy != nullptr;
     Offer offer;
-    std::memcpy(&offer, lane_->cell(rank, turn_).small, sizeof offer);
+    std::memcpy(&offer, segment_->cell(rank, epoch_).small, sizeof offer);
     addresses_[static_cast<std::size_t>(rank)] = offer.address;
     readable = readable && offer.address != 0;
   }
   Offer first;
-  std::memcpy(&first, lane_->cell(0, turn_).small, sizeof first);
-  way_ = first.way;
+  std::memcpy(&first, segment_->cell(0, epoch_).small, sizeof first);
+  method_ = first.method;
   const std::size_t largest = region(0).size();
   if (in_place) {
     how_ = How::in_place;
     algorithm = "in_place";
     piece_bytes_ = std::clamp(rounded_up(largest / kPiecesPerRegion, kGrain), kSmallestPiece, kLargestPiece);
     all_pieces_ = 0;
-    for (int rank = 0; rank < lane_->size(); ++rank) all_pieces_ += pieces(rank);
+    for (int rank = 0; rank < segment_->size(); ++rank) all_pieces_ += pieces(rank);
     return;
   }
-  const bool fetches = readable && way_.kind == Way::Kind::fetched;
+  const bool fetches = readable && method_.kind == Method::Kind::fetched;
   how_ = fetches ? How::fetched : How::staged;
   algorithm = fetches ? "fetched" : "staged";
   const std::size_t room = kPipeBytes / (fetches ? ranks - 1 : kPipeRounds * ranks);
-  block_bytes_ = std::clamp<std::size_t>(way_.block, kCacheLine, room) / kCacheLine * kCacheLine;
+  block_bytes_ = std::clamp<std::size_t>(method_.block, kCacheLine, room) / kCacheLine * kCacheLine;
   rounds_ = (largest + block_bytes_ - 1) / block_bytes_;
   const std::size_t turnover = std::min<std::size_t>(first.turnover, kPipeBytes);
   held_ = std::max(turnover / (ranks * block_bytes_), kPipeRounds);
   first_ = first.first;
   if (fetches) return;
-  if (lane_->rounds_staged == 0) Arena::populate(lane_->own().pipe, turnover);
-  lane_->rounds_staged += static_cast<std::uint32_t>(rounds_);
+  if (segment_->rounds_staged == 0) Arena::populate(segment_->own().pipe, turnover);
+  segment_->rounds_staged += static_cast<std::uint32_t>(rounds_);
 }
 
 // The first regions are the largest: none is larger than the first.
 SharedAllReduce::Range SharedAllReduce::region(int rank) const {
-  const auto ranks = static_cast<std::size_t>(lane_->size());
+  const auto ranks = static_cast<std::size_t>(segment_->size());
   const std::size_t each = rounded_up((bytes + ranks - 1) / ranks, kGrain);
   const std::size_t begin = std::min(bytes, each * static_cast<std::size_t>(rank));
   return {begin, std::min(bytes, begin + each)};
@@ -114,22 +115,22 @@ SharedOperation::Result SharedAllReduce::work() {
   }
   if (how_ == How::in_place) return work_in_place();
   const Result result = how_ == How::fetched ? work_fetched() : work_staged();
-  if (measures_ && result == Result::complete) group->ways.took(bytes, way_, Clock::now() - chosen_);
+  if (measures_ && result == Result::complete) group->method_tuner.record(bytes, method_, Clock::now() - chosen_);
   return result;
 }
 
 // A peer that has not heard yet may still write to the buffer: nobody else may ever get that memory.
 void SharedAllReduce::let_go(const Error&) {
-  if (lane_ != nullptr && lane_->arena().holds(data, bytes)) lane_->arena().retire(data);
+  if (segment_ != nullptr && segment_->arena().holds(data, bytes)) segment_->arena().retire(data);
 }
 
 std::vector<int> SharedAllReduce::behind() const {
   std::vector<int> ranks;
   if (how_ == How::in_place && all_finished()) return ranks;
-  for (int rank = 0; rank < lane_->size(); ++rank) {
+  for (int rank = 0; rank < segment_->size(); ++rank) {
     const bool waits =
-        how_ == How::in_place || lane_->of(rank).taken.value.load(std::memory_order_acquire) < now(all_taken());
-    if (rank != lane_->rank() && waits) ranks.push_back(rank);
+        how_ == How::in_place || segment_->of(rank).taken.value.load(std::memory_order_acquire) < now(all_taken());
+    if (rank != segment_->rank() && waits) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -140,11 +141,11 @@ std::size_t SharedAllReduce::pieces(int rank) const { return (region(rank).size(
 
 // Takes on a piece that nobody has taken on yet: from this rank's region, then from the next ones.
 bool SharedAllReduce::claim(int& rank, std::size_t& piece) {
-  for (int i = 0; i < lane_->size(); ++i) {
-    rank = (lane_->rank() + i) % lane_->size();
-    auto& claimed = lane_->of(rank).claimed.value;
+  for (int i = 0; i < segment_->size(); ++i) {
+    rank = (segment_->rank() + i) % segment_->size();
+    auto& claimed = segment_->of(rank).claimed.value;
     auto seen = claimed.load(std::memory_order_relaxed);
-    // A rank that is late may find its peers' counters in the next turn already.
+    // A late rank may find that its peers' counters are in the next epoch already.
     while (seen >= now(0) && seen < now(pieces(rank))) {
       if (!claimed.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) continue;
       piece = seen - now(0);
@@ -174,18 +175,18 @@ SharedOperation::Result SharedAllReduce::work_in_place() {
     ++done_;
     return Result::moved;
   }
-  auto& finished = lane_->of(0).finished[turn_ % 2].value;
+  auto& finished = segment_->of(0).finished[epoch_ % 2].value;
   if (done_ > 0) {
     const auto before = finished.fetch_add(done_, std::memory_order_acq_rel);
     const bool last = before + done_ == now(all_pieces_);
     done_ = 0;
-    if (last) lane_->wake_others();
+    if (last) segment_->wake_others();
   }
   return all_finished() ? Result::complete : Result::waits;
 }
 
 bool SharedAllReduce::all_finished() const {
-  return lane_->of(0).finished[turn_ % 2].value.load(std::memory_order_acquire) == now(all_pieces_);
+  return segment_->of(0).finished[epoch_ % 2].value.load(std::memory_order_acquire) == now(all_pieces_);
 }
 
 // --- staged
@@ -198,72 +199,72 @@ SharedAllReduce::Range SharedAllReduce::block(int rank, std::size_t round) const
 
 // Where `holder` keeps its block of `rank`'s region: its copy of it, or, of its own region, the result.
 std::byte* SharedAllReduce::place(int holder, int rank, std::size_t round) const {
-  const auto ranks = static_cast<std::size_t>(lane_->size());
+  const auto ranks = static_cast<std::size_t>(segment_->size());
   const std::size_t slot = (first_ + round) % held_ * ranks + static_cast<std::size_t>(rank);
-  return lane_->of(holder).pipe + slot * block_bytes_;
+  return segment_->of(holder).pipe + slot * block_bytes_;
 }
 
-bool SharedAllReduce::everybody(Counter LaneMemory::* counter, std::size_t done) const {
-  if (done == 0) return true;  // the counters still tell of the turn before
-  for (int rank = 0; rank < lane_->size(); ++rank)
-    if (rank != lane_->rank() && (lane_->of(rank).*counter).value.load(std::memory_order_acquire) < now(done))
+bool SharedAllReduce::everybody(Counter SegmentMemory::* counter, std::size_t done) const {
+  if (done == 0) return true;  // the counters are still those of the epoch before
+  for (int rank = 0; rank < segment_->size(); ++rank)
+    if (rank != segment_->rank() && (segment_->of(rank).*counter).value.load(std::memory_order_acquire) < now(done))
       return false;
   return true;
 }
 
 void SharedAllReduce::stage() {
-  for (int i = 1; i < lane_->size(); ++i) {
-    const int rank = (lane_->rank() + i) % lane_->size();
+  for (int i = 1; i < segment_->size(); ++i) {
+    const int rank = (segment_->rank() + i) % segment_->size();
     const Range part = block(rank, staged_);
-    if (part.size() > 0) lane_->hand_over(place(lane_->rank(), rank, staged_), data + part.begin, part.size());
+    if (part.size() > 0) segment_->hand_over(place(segment_->rank(), rank, staged_), data + part.begin, part.size());
   }
-  lane_->own().staged.value.store(now(++staged_), std::memory_order_release);
-  lane_->wake_others();
+  segment_->own().staged.value.store(now(++staged_), std::memory_order_release);
+  segment_->wake_others();
 }
 
 void SharedAllReduce::reduce() {
-  const Range part = block(lane_->rank(), reduced_);
+  const Range part = block(segment_->rank(), reduced_);
   const std::size_t pass = caches().pass();
   for (std::size_t at = 0; at < part.size(); at += pass) {
     const std::size_t size = std::min(pass, part.size() - at);
-    for (int rank = 0; rank < lane_->size(); ++rank) {
+    for (int rank = 0; rank < segment_->size(); ++rank) {
       inputs_[static_cast<std::size_t>(rank)] =
-          rank == lane_->rank() ? data + part.begin + at : place(rank, lane_->rank(), reduced_) + at;
+          rank == segment_->rank() ? data + part.begin + at : place(rank, segment_->rank(), reduced_) + at;
     }
     std::byte* const own = data + part.begin + at;
-    std::byte* const shown = place(lane_->rank(), lane_->rank(), reduced_) + at;
-    if (lane_->streams()) {
+    std::byte* const shown = place(segment_->rank(), segment_->rank(), reduced_) + at;
+    if (segment_->streams()) {
       kernels().reduce(fold, own, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
-      lane_->hand_over(shown, own, size);
+      segment_->hand_over(shown, own, size);
     } else {
       std::byte* const both[] = {own, shown};
       kernels().reduce_to_all(fold, both, 2, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
     }
   }
-  lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
-  lane_->wake_others();
-  for (int rank = 0; rank < lane_->size(); ++rank) lane_->follow(rank);
+  segment_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
+  segment_->wake_others();
+  for (int rank = 0; rank < segment_->size(); ++rank) segment_->follow(rank);
 }
 
 void SharedAllReduce::take() {
-  for (int i = 1; i < lane_->size(); ++i) {
-    const int rank = (lane_->rank() + i) % lane_->size();
+  for (int i = 1; i < segment_->size(); ++i) {
+    const int rank = (segment_->rank() + i) % segment_->size();
     const Range part = block(rank, taken_);
     if (part.size() > 0) kernels().copy(data + part.begin, place(rank, rank, taken_), part.size());
   }
-  lane_->own().taken.value.store(now(++taken_), std::memory_order_release);
-  lane_->wake_others();
+  segment_->own().taken.value.store(now(++taken_), std::memory_order_release);
+  segment_->wake_others();
 }
 
 // What others wait for comes first.
 SharedOperation::Result SharedAllReduce::work_staged() {
   const auto free_before = [this](std::size_t round) { return round < held_ ? 0 : round - held_ + 1; };
-  if (reduced_ < staged_ && everybody(&LaneMemory::staged, reduced_ + 1) &&
-      everybody(&LaneMemory::taken, free_before(reduced_))) {
+  if (reduced_ < staged_ && everybody(&SegmentMemory::staged, reduced_ + 1) &&
+      everybody(&SegmentMemory::taken, free_before(reduced_))) {
     reduce();
-  } else if (staged_ < rounds_ && everybody(&LaneMemory::reduced, free_before(staged_))) {
+  } else if (staged_ < rounds_ && everybody(&SegmentMemory::reduced, free_before(staged_))) {
     stage();
-  } else if (taken_ < reduced_ && everybody(&LaneMemory::reduced, taken_ + 1)) {
+  } else if (taken_ < reduced_ && everybody(&SegmentMemory::reduced, taken_ + 1)) {
     take();
     if (taken_ == rounds_) return Result::complete;
   } else {
@@ -282,33 +283,33 @@ bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
 
 // First this rank's region, all of it; then the others', beginning with the next rank's.
 SharedOperation::Result SharedAllReduce::work_fetched() {
-  const int size = lane_->size();
-  const int me = lane_->rank();
+  const int size = segment_->size();
+  const int me = segment_->rank();
   if (reduced_ < rounds_) {
     const Range part = block(me, reduced_);
     inputs_[static_cast<std::size_t>(me)] = data + part.begin;
-    std::byte* theirs = lane_->own().pipe;
+    std::byte* theirs = segment_->own().pipe;
     for (int i = 1; i < size; ++i, theirs += block_bytes_) {
       const int rank = (me + i) % size;
       if (!fetch(rank, part, theirs)) return Result::moved;
       inputs_[static_cast<std::size_t>(rank)] = theirs;
     }
     kernels().reduce(fold, data + part.begin, inputs_.data(), inputs_.size(), part.size() / size_of(fold.dtype));
-    lane_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
-    lane_->wake_others();
+    segment_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
+    segment_->wake_others();
     return Result::moved;
   }
   if (taken_ < all_taken()) {
     const std::size_t round = taken_ % rounds_;
     const int rank = (me + 1 + static_cast<int>(taken_ / rounds_)) % size;
-    if (lane_->of(rank).reduced.value.load(std::memory_order_acquire) < now(round + 1)) return Result::waits;
+    if (segment_->of(rank).reduced.value.load(std::memory_order_acquire) < now(round + 1)) return Result::waits;
     const Range part = block(rank, round);
     if (!fetch(rank, part, data + part.begin)) return Result::moved;
-    lane_->own().taken.value.store(now(++taken_), std::memory_order_release);
-    if (taken_ == all_taken()) lane_->wake_others();
+    segment_->own().taken.value.store(now(++taken_), std::memory_order_release);
+    if (taken_ == all_taken()) segment_->wake_others();
     return Result::moved;
   }
-  return everybody(&LaneMemory::taken, taken_) ? Result::complete : Result::waits;
+  return everybody(&SegmentMemory::taken, taken_) ? Result::complete : Result::waits;
 }
 
 }  // namespace paceline

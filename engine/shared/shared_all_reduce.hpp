@@ -13,7 +13,7 @@
 // other copies it reads where they lie (process_vm_readv), and then reads the others' results. Nobody waits for another
 // one in between, so a rank without a core holds nobody up.
 //
-// Which of the last two, and in blocks of what size, is found out by trying: see Ways.
+// MethodTuner finds out by trying which of the last two is faster, and with which block size.
 //
 // This is the shared-address-space reduction of MVAPICH2-X (Hashmi et al., IPDPS 2018), without XPMEM.
 #pragma once
@@ -50,7 +50,7 @@ class SharedAllReduce final : public SharedOperation {
 
   void choose();
   Range region(int rank) const;
-  std::uint64_t now(std::size_t done) const { return Lane::progress(turn_, done); }
+  std::uint64_t now(std::size_t done) const { return SharedSegment::progress(epoch_, done); }
 
   Result work_in_place();
   std::size_t pieces(int rank) const;
@@ -61,7 +61,7 @@ class SharedAllReduce final : public SharedOperation {
   Result work_staged();
   Range block(int rank, std::size_t round) const;
   std::byte* place(int holder, int rank, std::size_t round) const;
-  bool everybody(Counter LaneMemory::* counter, std::size_t done) const;
+  bool everybody(Counter SegmentMemory::* counter, std::size_t done) const;
   void stage();
   void reduce();
   void take();
@@ -70,12 +70,12 @@ class SharedAllReduce final : public SharedOperation {
   bool fetch(int rank, const Range& part, std::byte* to);
   // What this rank has taken at the end: rounds, where it fetches of each other rank's region.
   std::size_t all_taken() const {
-    return how_ == How::fetched ? rounds_ * static_cast<std::size_t>(lane_->size() - 1) : rounds_;
+    return how_ == How::fetched ? rounds_ * static_cast<std::size_t>(segment_->size() - 1) : rounds_;
   }
 
   enum class How : std::uint8_t { open, in_place, staged, fetched };
   How how_ = How::open;
-  Way way_;                // that the first rank wants, where not all buffers are shared
+  Method method_;          // that the first rank wants, where not all buffers are shared
   bool measures_ = false;  // this rank, the first, measures it
   Clock::time_point chosen_;
   std::vector<std::byte*> copies_;        // every rank's buffer; null where it is private

@@ -36,10 +36,10 @@ void SharedExchange::clear() {
 
 // What a slot would have to hold.
 std::size_t SharedExchange::given_bytes() const {
-  const int me = lane_->rank();
+  const int me = segment_->rank();
   std::size_t all = 0;
   const Place* last = nullptr;
-  for (int rank = 0; rank < lane_->size(); ++rank) {
+  for (int rank = 0; rank < segment_->size(); ++rank) {
     if (rank == me || !has_for(me, rank)) continue;
     const Place& place = sends[static_cast<std::size_t>(rank)];
     if (last == nullptr || !same(*last, place)) all += rounded_up(place.bytes, kCacheLine);
@@ -51,17 +51,17 @@ std::size_t SharedExchange::given_bytes() const {
 // A copy in the slot saves a call to the kernel and the wait until others have read. Where one rank has or gets
 // everything, two cores share the work so.
 bool SharedExchange::uses_slot(std::size_t all) const {
-  if (what.root >= 0 || !lane_->all_readable()) return true;
-  return all * static_cast<std::size_t>(lane_->size()) <= kSlotsOfAll * caches().second;
+  if (what.root >= 0 || !segment_->all_readable()) return true;
+  return all * static_cast<std::size_t>(segment_->size()) <= kSlotsOfAll * caches().second;
 }
 
 void SharedExchange::give(Cell&) {
-  const int me = lane_->rank();
-  const int size = lane_->size();
+  const int me = segment_->rank();
+  const int size = segment_->size();
   const std::size_t all = given_bytes();
   const std::size_t portion = caches().block();
-  slot_ = uses_slot(all) ? lane_->slot(turn_, std::min(all, kLargestSlot), runs_ahead()) : nullptr;
-  Block* blocks = lane_->blocks(me, turn_);
+  slot_ = uses_slot(all) ? segment_->slot(epoch_, std::min(all, kLargestSlot), runs_ahead()) : nullptr;
+  Block* blocks = segment_->blocks(me, epoch_);
   fetched_.assign(static_cast<std::size_t>(size), 0);
   int last = -1;
   // The rank before this one begins with what it gets here, so that comes first.
@@ -85,7 +85,7 @@ void SharedExchange::give(Cell&) {
 
 // Makes `place` visible, and says where.
 void SharedExchange::show(Block& block, const Place& place, bool in_portions) {
-  Arena& arena = lane_->arena();
+  Arena& arena = segment_->arena();
   const bool in_arena = arena.holds(place.address, place.bytes);
   block.bytes = place.bytes;
   block.place = block.behind = 0;
@@ -109,7 +109,7 @@ bool SharedExchange::fill(std::size_t most) {
     const std::size_t at = (one.behind + fill_done_) % kLargestSlot;
     const std::size_t size = std::min({most, one.what.bytes - fill_done_, kLargestSlot - at});
     if (!vacant(one.behind + fill_done_ + size)) break;
-    lane_->hand_over(slot_ + at, one.what.address + fill_done_, size);
+    segment_->hand_over(slot_ + at, one.what.address + fill_done_, size);
     most -= size;
     fill_done_ += size;
     if (fill_done_ < one.what.bytes) continue;
@@ -117,7 +117,7 @@ bool SharedExchange::fill(std::size_t most) {
     ++fill_;
   }
   const std::size_t filled = fills() ? fills_[fill_].behind + fill_done_ : rounded_up(slot_used_, kUnit);
-  lane_->own().staged.value.store(Lane::progress(turn_, filled / kUnit), std::memory_order_release);
+  segment_->own().staged.value.store(SharedSegment::progress(epoch_, filled / kUnit), std::memory_order_release);
   return most < before;
 }
 
@@ -125,12 +125,12 @@ bool SharedExchange::fill(std::size_t most) {
 bool SharedExchange::vacant(std::size_t end) const {
   if (end <= kLargestSlot) return true;
   const std::uint64_t overwritten = end - kLargestSlot;
-  const int me = lane_->rank();
-  for (int rank = 0; rank < lane_->size(); ++rank) {
+  const int me = segment_->rank();
+  for (int rank = 0; rank < segment_->size(); ++rank) {
     if (rank == me || !has_for(me, rank)) continue;
-    const Block& block = lane_->blocks(me, turn_)[rank];
+    const Block& block = segment_->blocks(me, epoch_)[rank];
     if ((block.place & kFilling) == 0 || overwritten <= block.behind) continue;
-    const auto fetched = lane_->blocks(rank, turn_)[me].fetched.load(std::memory_order_acquire);
+    const auto fetched = segment_->blocks(rank, epoch_)[me].fetched.load(std::memory_order_acquire);
     if (fetched < std::min(block.bytes, overwritten - block.behind)) return false;
   }
   return true;
@@ -138,21 +138,21 @@ bool SharedExchange::vacant(std::size_t end) const {
 
 // Whoever has something that can be read is read from: those who fill their slots wait for all who read them.
 SharedOperation::Result SharedExchange::work() {
-  const int size = lane_->size();
+  const int size = segment_->size();
   const bool filled = fills() && fill(caches().block());
-  if (filled) lane_->wake_others();
+  if (filled) segment_->wake_others();
   bool all = true;
   for (int i = 1; i < size; ++i) {
-    const int rank = (lane_->rank() + i) % size;
-    if (!has_for(rank, lane_->rank())) continue;
+    const int rank = (segment_->rank() + i) % size;
+    if (!has_for(rank, segment_->rank())) continue;
     const Result result = fetch_from(rank);
     if (result == Result::moved) return result;
     all = all && result == Result::complete;
   }
   if (!all || fills()) return filled ? Result::moved : Result::waits;
   if (!std::exchange(told_, true)) {
-    lane_->own().taken.value.store(Lane::progress(turn_, 1), std::memory_order_release);
-    lane_->wake_others();
+    segment_->own().taken.value.store(SharedSegment::progress(epoch_, 1), std::memory_order_release);
+    segment_->wake_others();
     keep_own();
   }
   return behind().empty() ? Result::complete : Result::waits;
@@ -161,23 +161,23 @@ SharedOperation::Result SharedExchange::work() {
 // How much of what `rank` has for this one can be read.
 std::size_t SharedExchange::there(int rank, const Block& block) const {
   if ((block.place & kFilling) == 0) return block.bytes;
-  const auto staged = lane_->of(rank).staged.value.load(std::memory_order_acquire);
-  const auto begun = Lane::progress(turn_, 0);
+  const auto staged = segment_->of(rank).staged.value.load(std::memory_order_acquire);
+  const auto begun = SharedSegment::progress(epoch_, 0);
   const std::uint64_t filled = staged < begun ? 0 : (staged - begun) * kUnit;
   return filled < block.behind ? 0 : std::min(block.bytes, filled - block.behind);
 }
 
 bool SharedExchange::unread(int rank) const {
   const auto from = static_cast<std::size_t>(rank);
-  return has_for(rank, lane_->rank()) && fetched_[from] < recvs[from].bytes;
+  return has_for(rank, segment_->rank()) && fetched_[from] < recvs[from].bytes;
 }
 
 SharedOperation::Result SharedExchange::fetch_from(int rank) {
   const Place& place = recvs[static_cast<std::size_t>(rank)];
-  const Block& block = lane_->blocks(rank, turn_)[lane_->rank()];
+  const Block& block = segment_->blocks(rank, epoch_)[segment_->rank()];
   if (block.bytes != place.bytes) {
     trouble_ = {ErrorKind::mismatch, group->name_of(rank) + " sent " + std::to_string(block.bytes) + " bytes in " +
-                                         description() + ", " + group->name_of(lane_->rank()) + " expects " +
+                                         description() + ", " + group->name_of(segment_->rank()) + " expects " +
                                          std::to_string(place.bytes)};
     return Result::moved;
   }
@@ -191,42 +191,43 @@ SharedOperation::Result SharedExchange::fetch_from(int rank) {
   read_remotely_ = true;
   std::byte* to = place.address + fetched;
   if ((block.place & kOutside) == 0) {
-    const std::byte* from = lane_->at(rank, (block.place & ~kFilling) + at, size);
+    const std::byte* from = segment_->at(rank, (block.place & ~kFilling) + at, size);
     if (from == nullptr) {
       trouble_ = {ErrorKind::peer_lost, group->name_of(rank) + " names memory that it does not have"};
       return Result::moved;
     }
     kernels().copy(to, from, size);
-    lane_->follow(rank);
+    segment_->follow(rank);
   } else if (!read_from(rank, (block.place & ~kOutside) + at, to, size)) {
     return Result::moved;
   }
   fetched += size;
   if (filling) {
-    lane_->blocks(lane_->rank(), turn_)[rank].fetched.store(fetched, std::memory_order_release);
-    lane_->wake_others();
+    segment_->blocks(segment_->rank(), epoch_)[rank].fetched.store(fetched, std::memory_order_release);
+    segment_->wake_others();
   }
   return fetched == block.bytes ? Result::complete : Result::moved;
 }
 
 void SharedExchange::keep_own() {
-  const auto me = static_cast<std::size_t>(lane_->rank());
+  const auto me = static_cast<std::size_t>(segment_->rank());
   const Place& to = recvs[me];
-  if (to.bytes > 0 && has_for(lane_->rank(), lane_->rank()) && to.address != sends[me].address)
+  if (to.bytes > 0 && has_for(segment_->rank(), segment_->rank()) && to.address != sends[me].address)
     std::memmove(to.address, sends[me].address, to.bytes);
 }
 
 std::vector<int> SharedExchange::behind() const {
   std::vector<int> ranks;
-  const int me = lane_->rank();
+  const int me = segment_->rank();
   if (!told_) {
-    for (int rank = 0; rank < lane_->size(); ++rank)
+    for (int rank = 0; rank < segment_->size(); ++rank)
       if (rank != me && (unread(rank) || (fills() && has_for(me, rank)))) ranks.push_back(rank);
     return ranks;
   }
-  for (int rank = 0; exposed_ && rank < lane_->size(); ++rank) {
+  for (int rank = 0; exposed_ && rank < segment_->size(); ++rank) {
     if (rank == me || !has_for(me, rank)) continue;
-    if (lane_->of(rank).taken.value.load(std::memory_order_acquire) < Lane::progress(turn_, 1)) ranks.push_back(rank);
+    if (segment_->of(rank).taken.value.load(std::memory_order_acquire) < SharedSegment::progress(epoch_, 1))
+      ranks.push_back(rank);
   }
   return ranks;
 }

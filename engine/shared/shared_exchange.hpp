@@ -1,11 +1,11 @@
 // Collectives that move data among the ranks of one machine and combine nothing: each rank tells where the others find
 // what it has for them, and everybody fetches its own.
 //
-// What is private is copied to the lane's slot, in portions and round and round where it is large, so that the others
-// find it in the caches; what is small nobody waits for. What lies in an arena is read where it is. Large data that
-// everybody has for somebody are read where they are, too, by process_vm_readv, if the kernel allows it.
-// One copy and no contention at a root, as S. Chakraborty, H. Subramoni, D. K. Panda, "Contention-Aware Kernel-Assisted
-// MPI Collectives for Multi-/Many-core Systems", CLUSTER 2017, ask for: rank i begins with what rank i+1 has.
+// What is private is copied to the segment's slot, in portions and round and round where it is large, so that the
+// others find it in the caches; what is small nobody waits for. What lies in an arena is read where it is. Large data
+// that everybody has for somebody are read where they are, too, by process_vm_readv, if the kernel allows it. One copy
+// and no contention at a root, as S. Chakraborty, H. Subramoni, D. K. Panda, "Contention-Aware Kernel-Assisted MPI
+// Collectives for Multi-/Many-core Systems", CLUSTER 2017, ask for: rank i begins with what rank i+1 has.
 #pragma once
 
 #include "program/flow.hpp"
@@ -24,12 +24,12 @@ class SharedExchange final : public SharedOperation {
  protected:
   void clear() override;
   void give(Cell& own) override;
-  bool runs_ahead() const override { return what.root >= 0 && given_bytes() <= lane_->small_bytes(); }
+  bool runs_ahead() const override { return what.root >= 0 && given_bytes() <= segment_->small_bytes(); }
   // Who fills a slot waits for those who follow, so that they find it in the caches.
   bool needs(int rank) const override {
-    return has_for(rank, lane_->rank()) || (fills() && has_for(lane_->rank(), rank));
+    return has_for(rank, segment_->rank()) || (fills() && has_for(segment_->rank(), rank));
   }
-  bool awaited() const override { return what.root == lane_->rank(); }
+  bool awaited() const override { return what.root == segment_->rank(); }
   Result work() override;
   std::vector<int> behind() const override;
 

@@ -9,13 +9,13 @@
 namespace paceline {
 
 void SharedOperation::begin() {
-  lane_ = group->lane.get();
-  turn_ = lane_->next_turn();
+  segment_ = group->segment.get();
+  epoch_ = segment_->next_epoch();
   step();
 }
 
 void SharedOperation::clear() {
-  lane_ = nullptr;
+  segment_ = nullptr;
   phase_ = Phase::entering;
   next_ = 0;
 }
@@ -41,100 +41,101 @@ bool SharedOperation::step() {
   return moved;
 }
 
-// True once everybody is past what this turn overwrites, and this rank has begun it.
+// Returns true once all ranks are past the slot that this epoch overwrites, and this rank has begun it.
 bool SharedOperation::enter() {
-  if (!lane_->ready() || !lane_->is_next(turn_)) return false;
-  for (std::uint64_t turn = lane_->agreed() + 1; turn <= entry(); ++turn) {
-    for (int other = 0; other < lane_->size(); ++other)
-      if (other != lane_->rank() && (!lane_->begun(other, turn) || !agree(other, turn))) return false;
-    lane_->agree(turn);
+  if (!segment_->ready() || !segment_->is_next(epoch_)) return false;
+  for (std::uint64_t epoch = segment_->agreed() + 1; epoch <= entry(); ++epoch) {
+    for (int other = 0; other < segment_->size(); ++other)
+      if (other != segment_->rank() && (!segment_->begun(other, epoch) || !agree(other, epoch))) return false;
+    segment_->agree(epoch);
   }
-  Cell& own = lane_->cell(lane_->rank(), turn_);
+  Cell& own = segment_->cell(segment_->rank(), epoch_);
   own.what = what;
   own.sequence = sequence;
   own.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
   give(own);
-  if (!lane_->begin(turn_, awaited())) return true;
-  // Some need nobody, and may need nothing afterwards either: the last to begin compares with all, so that ranks that
-  // disagree are found in this very turn.
-  for (; next_ < lane_->size(); ++next_)
-    if (next_ != lane_->rank() && !agree(next_, turn_)) return false;
+  if (!segment_->begin(epoch_, awaited())) return true;
+  // A rank may need no other, now or afterwards. The last to begin therefore compares its collective with all, so that
+  // a disagreement is found in the epoch in which it occurs.
+  for (; next_ < segment_->size(); ++next_)
+    if (next_ != segment_->rank() && !agree(next_, epoch_)) return false;
   return true;
 }
 
 std::uint64_t SharedOperation::entry() const {
   const std::uint64_t slots = runs_ahead() ? kSmallSlots : kMediumSlots;
-  return turn_ < slots ? 0 : turn_ - slots + 1;
+  return epoch_ < slots ? 0 : epoch_ - slots + 1;
 }
 
 bool SharedOperation::gather() {
-  for (; next_ < lane_->size(); ++next_) {
-    if (next_ == lane_->rank() || !needs(next_)) continue;
-    if (!lane_->begun(next_, turn_) || !agree(next_, turn_)) return false;
+  for (; next_ < segment_->size(); ++next_) {
+    if (next_ == segment_->rank() || !needs(next_)) continue;
+    if (!segment_->begun(next_, epoch_) || !agree(next_, epoch_)) return false;
   }
   return true;
 }
 
-bool SharedOperation::agree(int rank, std::uint64_t turn) {
-  const Cell& mine = lane_->cell(lane_->rank(), turn);
-  const Cell& theirs = lane_->cell(rank, turn);
+bool SharedOperation::agree(int rank, std::uint64_t epoch) {
+  const Cell& mine = segment_->cell(segment_->rank(), epoch);
+  const Cell& theirs = segment_->cell(rank, epoch);
   if (mine.what == theirs.what) return true;
-  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, lane_->member(rank))};
+  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, segment_->member(rank))};
   return false;
 }
 
-std::vector<int> SharedOperation::absent_from(std::uint64_t turn) const {
+std::vector<int> SharedOperation::absent_from(std::uint64_t epoch) const {
   std::vector<int> ranks;
-  for (int other = 0; other < lane_->size(); ++other)
-    if (other != lane_->rank() && (!lane_->knows(other) || !lane_->begun(other, turn)))
-      ranks.push_back(lane_->member(other));
+  for (int other = 0; other < segment_->size(); ++other)
+    if (other != segment_->rank() && (!segment_->knows(other) || !segment_->begun(other, epoch)))
+      ranks.push_back(segment_->member(other));
   return ranks;
 }
 
-// Who holds this rank up in an earlier turn comes first: it may hold up those, too, who have yet to begin this one.
+// Ranks that hold this one up in an earlier epoch come first: they may also hold up ranks that have yet to begin this
+// one.
 std::vector<int> SharedOperation::absent() const {
   std::vector<int> ranks;
   if (phase_ == Phase::entering) ranks = absent_from(entry());
-  return ranks.empty() ? absent_from(turn_) : ranks;
+  return ranks.empty() ? absent_from(epoch_) : ranks;
 }
 
 std::vector<int> SharedOperation::missing() const {
   if (phase_ == Phase::working) return behind();
   std::vector<int> ranks = absent();
-  if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(lane_->place_of(rank)); });
+  if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(segment_->place_of(rank)); });
   return ranks;
 }
 
-// The latest turn in which all ranks are known to have said where they run; 0: none, as while earlier turns wait for
-// ranks that this one has not even met.
-std::uint64_t SharedOperation::last_whole_turn() const {
-  if (phase_ == Phase::working) return turn_;
-  return lane_->is_next(turn_) ? turn_ - 1 : 0;
+// The latest epoch in which all ranks are known to have stored the CPU that they run on; 0 if there is none, for
+// example while earlier epochs wait for ranks whose part of the segment is not known yet.
+std::uint64_t SharedOperation::last_whole_epoch() const {
+  if (phase_ == Phase::working) return epoch_;
+  return segment_->is_next(epoch_) ? epoch_ - 1 : 0;
 }
 
 int SharedOperation::neighbour() const {
-  const auto last_turn = last_whole_turn();
-  if (last_turn == 0) return -1;
+  const auto last_epoch = last_whole_epoch();
+  if (last_epoch == 0) return -1;
   const int cpu = ::sched_getcpu();
   const auto here = [&](int rank) {
-    return lane_->cell(rank, last_turn).cpu.load(std::memory_order_relaxed) == cpu && rank != lane_->rank();
+    return segment_->cell(rank, last_epoch).cpu.load(std::memory_order_relaxed) == cpu && rank != segment_->rank();
   };
-  if (phase_ == Phase::gathering) return here(next_) ? lane_->member(next_) : -1;
-  for (int other = 0; other < lane_->size(); ++other)
-    if (here(other)) return lane_->member(other);
+  if (phase_ == Phase::gathering) return here(next_) ? segment_->member(next_) : -1;
+  for (int other = 0; other < segment_->size(); ++other)
+    if (here(other)) return segment_->member(other);
   return -1;
 }
 
 bool SharedOperation::crowded(const cpu_set_t& cpus) const {
-  const auto last_turn = last_whole_turn();
+  const auto last_epoch = last_whole_epoch();
   const int here = ::sched_getcpu();
-  if (last_turn == 0 || here < 0 || here >= CPU_SETSIZE) return false;
+  if (last_epoch == 0 || here < 0 || here >= CPU_SETSIZE) return false;
   std::array<std::uint16_t, CPU_SETSIZE> ranks{};
-  for (int place = 0; place < lane_->size(); ++place) {
-    const bool own = place == lane_->rank();
-    const int cpu = own ? here : lane_->cell(place, last_turn).cpu.load(std::memory_order_relaxed);
+  for (int place = 0; place < segment_->size(); ++place) {
+    const bool own = place == segment_->rank();
+    const int cpu = own ? here : segment_->cell(place, last_epoch).cpu.load(std::memory_order_relaxed);
     if (cpu < 0 || cpu >= CPU_SETSIZE) continue;
-    if (cpu == here && place > lane_->rank()) return false;
+    if (cpu == here && place > segment_->rank()) return false;
     ++ranks[static_cast<std::size_t>(cpu)];
   }
   const int most = ranks[static_cast<std::size_t>(here)] - 2;
@@ -145,16 +146,16 @@ bool SharedOperation::crowded(const cpu_set_t& cpus) const {
 
 bool SharedOperation::has_work() const {
   switch (phase_) {
-    case Phase::entering: return lane_->ready() && lane_->is_next(turn_) && lane_->all_begun(entry());
+    case Phase::entering: return segment_->ready() && segment_->is_next(epoch_) && segment_->all_begun(entry());
     case Phase::gathering: return missing().empty();
     default: return true;
   }
 }
 
 bool SharedOperation::read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
-  const int failure = lane_->read(rank, address, to, bytes);
+  const int failure = segment_->read(rank, address, to, bytes);
   if (failure == 0) return true;
-  trouble_ = group->unreadable(lane_->member(rank), failure);
+  trouble_ = group->unreadable(segment_->member(rank), failure);
   return false;
 }
 

@@ -1,5 +1,5 @@
-// A collective among the ranks of one machine, as a turn on their lane: each rank shows what it has, and all work in
-// the memory that they share. No message is sent.
+// A collective among the ranks of one machine, as an epoch of the segment that they share: each rank shows its data,
+// and all ranks work in that memory. No message is sent.
 #pragma once
 
 #include "execute/operation.hpp"
@@ -14,7 +14,7 @@ class SharedOperation : public Operation {
   std::vector<int> missing() const final;
   std::vector<int> absent() const final;
   bool has_work() const final;
-  bool needs_links() const final { return lane_ == nullptr || !lane_->ready(); }
+  bool needs_links() const final { return segment_ == nullptr || !segment_->ready(); }
   int neighbour() const final;
   bool crowded(const cpu_set_t& cpus) const final;
 
@@ -22,7 +22,7 @@ class SharedOperation : public Operation {
   enum class Result : std::uint8_t { waits, moved, complete };
 
   void begin() final;
-  void end() override { lane_->finish(turn_); }
+  void end() override { segment_->finish(epoch_); }
   void clear() override;
 
   // Puts what this rank has where the others see it: in its cell, its slot, or its arena.
@@ -40,19 +40,19 @@ class SharedOperation : public Operation {
   // Reads what lies in the process of `rank`; false, and trouble, if that is gone.
   bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
 
-  Lane* lane_ = nullptr;
-  std::uint64_t turn_ = 0;
+  SharedSegment* segment_ = nullptr;
+  std::uint64_t epoch_ = 0;
 
  private:
   enum class Phase : std::uint8_t { entering, gathering, working, complete };
 
   bool enter();
   bool gather();
-  bool agree(int rank, std::uint64_t turn);
-  // The turn that everybody must have begun before this rank may begin its own.
+  bool agree(int rank, std::uint64_t epoch);
+  // The epoch that everybody must have begun before this rank may begin its own.
   std::uint64_t entry() const;
-  std::uint64_t last_whole_turn() const;
-  std::vector<int> absent_from(std::uint64_t turn) const;
+  std::uint64_t last_whole_epoch() const;
+  std::vector<int> absent_from(std::uint64_t epoch) const;
 
   Phase phase_ = Phase::entering;
   int next_ = 0;  // the ranks before this one have begun, or need not

@@ -31,12 +31,12 @@ def errors(folder: Path, *definitions: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     "world",
     [
-        ("RANKS=2", "TURNS=2"),
-        ("RANKS=2", "TURNS=3", "UNEXPOSED"),
-        ("RANKS=2", "TURNS=4", "UNEXPOSED", "ONE_ROOT"),
-        ("RANKS=2", "TURNS=3", "UNROOTED"),
-        ("RANKS=2", "TURNS=4", "UNROOTED", "UNEXPOSED"),
-        ("RANKS=3", "TURNS=1"),
+        ("RANKS=2", "EPOCHS=2"),
+        ("RANKS=2", "EPOCHS=3", "UNEXPOSED"),
+        ("RANKS=2", "EPOCHS=4", "UNEXPOSED", "ONE_ROOT"),
+        ("RANKS=2", "EPOCHS=3", "UNROOTED"),
+        ("RANKS=2", "EPOCHS=4", "UNROOTED", "UNEXPOSED"),
+        ("RANKS=3", "EPOCHS=1"),
     ],
     ids=" ".join,
 )
@@ -47,4 +47,4 @@ def test_no_rank_reads_too_early_or_sleeps_for_ever(world: tuple[str, ...], tmp_
 
 @pytest.mark.parametrize("fault", ["NO_FENCE", "NO_ENTRY", "FEW_CELLS UNEXPOSED", "WAKE_NEVER", "NO_TAKING"])
 def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
-    assert errors(tmp_path, "RANKS=2", "TURNS=4", *fault.split())[0] > 0
+    assert errors(tmp_path, "RANKS=2", "EPOCHS=4", *fault.split())[0] > 0

@@ -64,18 +64,19 @@ class Coordinated {
     Group& moving;  // that carries the payload
 
     int rank() const { return r.rank; }
-    void wait(const std::shared_ptr<Requested>& requested, double timeout = -1) {
-      r.engine->wait(*requested, std::chrono::duration<double>(timeout));
+    void wait(const std::shared_ptr<PendingRequest>& pending, double timeout = -1) {
+      r.engine->wait(*pending, std::chrono::duration<double>(timeout));
     }
-    std::shared_ptr<Requested> all_reduce(const std::string& name, std::vector<float>& data, Op op = Op::sum,
-                                          double prescale = 1, double postscale = 1, Bundle bundle = {}) {
-      Wish wish{name, {data.size(), -1, Collective::all_reduce, DType::float32, op}, "", bytes(data), data.size()};
-      wish.prescale = prescale;
-      wish.postscale = postscale;
-      wish.bundle = bundle;
-      return coordinator.submit(wish);
+    std::shared_ptr<PendingRequest> all_reduce(const std::string& name, std::vector<float>& data, Op op = Op::sum,
+                                               double prescale = 1, double postscale = 1, Bundle bundle = {}) {
+      RequestArguments arguments{
+          name, {data.size(), -1, Collective::all_reduce, DType::float32, op}, "", bytes(data), data.size()};
+      arguments.prescale = prescale;
+      arguments.postscale = postscale;
+      arguments.bundle = bundle;
+      return coordinator.submit(arguments);
     }
-    std::shared_ptr<Requested> barrier(const std::string& name) {
+    std::shared_ptr<PendingRequest> barrier(const std::string& name) {
       return coordinator.submit({name, {0, -1, Collective::barrier, DType::uint8, Op::sum}, ""});
     }
   };

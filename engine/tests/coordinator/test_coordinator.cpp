@@ -34,7 +34,7 @@ TEST(many_requests_in_another_order_on_every_rank) {
         std::vector<int> order(tensors.size());
         for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
         std::shuffle(order.begin(), order.end(), random);
-        std::vector<std::shared_ptr<Requested>> requests;
+        std::vector<std::shared_ptr<PendingRequest>> requests;
         for (const int i : order)
           requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
         std::shuffle(requests.begin(), requests.end(), random);
@@ -102,7 +102,8 @@ TEST(every_kind) {
           counts.push_back((me + to) * scale);
           all.resize(all.size() + counts.back(), static_cast<float>(100 * me + to));
         }
-        Wish trade{"trade", {0, -1, Collective::all_to_all, DType::float32, Op::sum}, "*", bytes(all), all.size()};
+        RequestArguments trade{
+            "trade", {0, -1, Collective::all_to_all, DType::float32, Op::sum}, "*", bytes(all), all.size()};
         trade.counts = counts;
         const auto traded = seat.coordinator.submit(trade);
         // Part r has r elements, and none is as long as another.
@@ -111,7 +112,7 @@ TEST(every_kind) {
         for (std::size_t to = 0; to < size; ++to) total += parts.emplace_back(to * scale);
         auto whole = ramp(total, seat.rank());
         std::vector<float> part(parts[me]);
-        Wish scatter{
+        RequestArguments scatter{
             "scatter", {total, -1, Collective::reduce_scatter, DType::float32, Op::sum}, "", bytes(whole), total};
         scatter.target = bytes(part);
         scatter.counts = parts;
@@ -174,7 +175,7 @@ TEST(bundles_are_carried_out_together) {
     for (std::uint64_t step = 1; step < 20; ++step) {
       std::vector<std::vector<float>> data;
       for (int i = 0; i < 4; ++i) data.push_back(ramp(50, seat.rank(), i));
-      std::vector<std::shared_ptr<Requested>> requests;
+      std::vector<std::shared_ptr<PendingRequest>> requests;
       for (int i = 0; i < 4; ++i) {
         const int which = (i + seat.rank()) % 4;
         requests.push_back(seat.all_reduce("bundled " + std::to_string(which), data[static_cast<std::size_t>(which)],
@@ -193,7 +194,7 @@ TEST(a_name_may_be_used_again_at_once) {
   Coordinated job("00");
   job.run([&](Coordinated::Seated seat) {
     std::vector<std::vector<float>> data;
-    std::vector<std::shared_ptr<Requested>> requests;
+    std::vector<std::shared_ptr<PendingRequest>> requests;
     for (int i = 0; i < 20; ++i) data.push_back(ramp(100, seat.rank(), i));
     for (auto& each : data) requests.push_back(seat.all_reduce("again", each));
     for (const auto& request : requests) seat.wait(request);
@@ -210,7 +211,7 @@ TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
       job.run([&](Coordinated::Seated seat) {
         for (int round = 0; round < 6; ++round) {
           std::vector<std::vector<float>> tensors;
-          std::vector<std::shared_ptr<Requested>> requests;
+          std::vector<std::shared_ptr<PendingRequest>> requests;
           const auto hand_in = [&](int from, int to) {
             for (int i = from; i < to; ++i)
               requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));

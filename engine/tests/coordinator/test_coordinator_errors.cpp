@@ -61,7 +61,7 @@ TEST(warnings_name_each_request_with_who_is_missing) {
     std::vector<float> a(4, 1);
     std::vector<float> b(4, 1);
     std::vector<float> c(4, 1);
-    std::vector<std::shared_ptr<Requested>> requests;
+    std::vector<std::shared_ptr<PendingRequest>> requests;
     if (seat.rank() != 2) requests.push_back(seat.all_reduce("a", a));
     if (seat.rank() != 2) requests.push_back(seat.all_reduce("b", b));
     if (seat.rank() == 0) requests.push_back(seat.all_reduce("c", c));
@@ -149,33 +149,33 @@ TEST(bad_wishes_are_refused) {
   Coordinated job("0");
   job.run([&](Coordinated::Seated seat) {
     std::vector<float> data(4, 1);
-    const auto refused = [&](const Wish& wish, const std::string& why) {
-      const auto error = failure_of([&] { seat.coordinator.submit(wish); });
+    const auto refused = [&](const RequestArguments& arguments, const std::string& why) {
+      const auto error = failure_of([&] { seat.coordinator.submit(arguments); });
       CHECK(error.kind == ErrorKind::invalid);
       CHECK(contains(error.message, why));
     };
-    Wish good{"x", {4, -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), 4};
-    Wish wish = good;
-    wish.name = "";
-    refused(wish, "needs a name");
-    wish = good;
-    wish.data = nullptr;
-    refused(wish, "null");
-    wish = good;
-    wish.what.op = Op::band;
-    refused(wish, "BAND is not defined for float32");
-    wish = good;
-    wish.what.dtype = DType::int32;
-    wish.prescale = 2;
-    refused(wish, "int32 cannot be scaled");
-    wish = good;
-    wish.what.collective = Collective::broadcast;
-    wish.what.root = 1;
-    refused(wish, "from 0 to 0, got 1");
-    wish = good;
-    wish.what.collective = Collective::all_to_all;
-    wish.counts = {3};
-    refused(wish, "add up to 4");
+    RequestArguments good{"x", {4, -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), 4};
+    RequestArguments arguments = good;
+    arguments.name = "";
+    refused(arguments, "needs a name");
+    arguments = good;
+    arguments.data = nullptr;
+    refused(arguments, "null");
+    arguments = good;
+    arguments.what.op = Op::band;
+    refused(arguments, "BAND is not defined for float32");
+    arguments = good;
+    arguments.what.dtype = DType::int32;
+    arguments.prescale = 2;
+    refused(arguments, "int32 cannot be scaled");
+    arguments = good;
+    arguments.what.collective = Collective::broadcast;
+    arguments.what.root = 1;
+    refused(arguments, "from 0 to 0, got 1");
+    arguments = good;
+    arguments.what.collective = Collective::all_to_all;
+    arguments.counts = {3};
+    refused(arguments, "add up to 4");
     seat.wait(seat.coordinator.submit(good));
   });
 }

@@ -29,7 +29,7 @@ TEST(an_order_known_beforehand) {
         std::vector<int> turns(static_cast<std::size_t>(tensors));
         for (int i = 0; i < tensors; ++i) turns[static_cast<std::size_t>(i)] = i;
         if (!waits_early) std::shuffle(turns.begin(), turns.end(), random);
-        std::vector<std::shared_ptr<Requested>> requests;
+        std::vector<std::shared_ptr<PendingRequest>> requests;
         for (const int i : turns) {
           // What is not in the order is on the board, and what is waited for alone deviates from it.
           const auto request = seat.all_reduce("tensor " + std::to_string(i), data[static_cast<std::size_t>(i)]);
@@ -48,7 +48,7 @@ TEST(an_order_known_beforehand) {
       }
       const auto counters = seat.coordinator.counters();
       CHECK(counters.deviations > 0);
-      CHECK(seat.coordinator.sayings().size() == 1);
+      CHECK(seat.coordinator.warnings().size() == 1);
     });
   }
 }
@@ -67,7 +67,7 @@ TEST(what_comes_before_a_deviation_is_carried_out_by_who_hears_of_that_first) {
       };
       std::array<std::vector<float>, 4> data;
       const auto step = [&] {
-        std::vector<std::shared_ptr<Requested>> requests;
+        std::vector<std::shared_ptr<PendingRequest>> requests;
         for (std::size_t i = 0; i < data.size(); ++i) requests.push_back(hand_in(std::string(1, "abcd"[i]), data[i]));
         for (const auto& request : requests) seat.wait(request);
         for (const auto& each : data) check_sum(each, job.size());

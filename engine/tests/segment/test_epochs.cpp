@@ -1,4 +1,4 @@
-// Turns of ranks that share memory: how far one may be ahead of another, and what the late one finds.
+// Epochs of ranks that share memory: how far one may be ahead of another, and what the late one finds.
 #include <latch>
 #include <random>
 
@@ -13,16 +13,16 @@ TEST(the_root_of_small_broadcasts_runs_ahead_of_its_readers) {
     World world(3, [](int, int) { return Wire::shm; });
     std::latch ahead(1);
     world.run([&](Rank& r) {
-      const auto call = [&](int turn, std::size_t elements) {
-        std::vector<std::int32_t> data(elements, r.rank == 0 ? turn : -1);
+      const auto call = [&](int epoch, std::size_t elements) {
+        std::vector<std::int32_t> data(elements, r.rank == 0 ? epoch : -1);
         broadcast(*r.engine, *r.group, bytes(data), elements, DType::int32, 0, Mode::blocking);
-        for (const auto value : data) CHECK(value == turn);
+        for (const auto value : data) CHECK(value == epoch);
       };
       constexpr int kFree = kSmallSlots - 1;
       if (r.rank != 0) ahead.wait();
-      for (int turn = 0; turn < kFree; ++turn) call(turn, count);
+      for (int epoch = 0; epoch < kFree; ++epoch) call(epoch, count);
       if (r.rank == 0) ahead.count_down();
-      for (int turn = kFree; turn < 200; ++turn) call(turn, turn % 17 == 0 ? 10'000 : count);
+      for (int epoch = kFree; epoch < 200; ++epoch) call(epoch, epoch % 17 == 0 ? 10'000 : count);
     });
   }
 }
@@ -41,8 +41,8 @@ TEST(who_runs_ahead_names_the_one_that_it_waits_for) {
   });
 }
 
-// A fast rank may be many turns ahead of a slow one; whoever falls behind reads what was meant for it.
-TEST(turns_of_every_kind_follow_each_other_without_waiting) {
+// A fast rank may be many epochs ahead of a slow one; whoever falls behind reads what was meant for it.
+TEST(epochs_of_every_kind_follow_each_other_without_waiting) {
   for (const int size : {2, 3, 4}) {
     World world(size, [](int, int) { return Wire::shm; });
     world.run([&](Rank& r) {

@@ -18,8 +18,8 @@ constexpr auto kNear = Handover::kFar / 4;
 
 Handover far_apart(ProbedLines& lines) {
   Handover handover(lines);
-  handover.took(Handover::kFar);
-  handover.took(Handover::kFar);
+  handover.record(Handover::kFar);
+  handover.record(Handover::kFar);
   CHECK(handover.streams());
   return handover;
 }
@@ -54,8 +54,8 @@ TEST(one_slow_probe_changes_nothing) {
   ProbedLines lines{};
   Handover handover(lines);
   for (int i = 0; i < 10; ++i) {
-    handover.took(1s);
-    handover.took(kNear);
+    handover.record(1s);
+    handover.record(kNear);
     CHECK(!handover.streams());
   }
 }
@@ -64,8 +64,8 @@ TEST(some_quick_probes_change_nothing_where_cores_are_far_apart) {
   ProbedLines lines{};
   Handover handover = far_apart(lines);
   for (int i = 0; i < 10; ++i) {
-    for (int quick = 0; quick < Handover::kNearInRow - 1; ++quick) handover.took(kNear);
-    handover.took(Handover::kFar);
+    for (int quick = 0; quick < Handover::kNearInRow - 1; ++quick) handover.record(kNear);
+    handover.record(Handover::kFar);
     CHECK(handover.streams());
   }
 }
@@ -74,9 +74,9 @@ TEST(cores_that_come_together_or_part_are_noticed) {
   ProbedLines lines{};
   Handover handover = far_apart(lines);
   for (int i = 0; i < 3; ++i) {
-    for (int quick = 0; quick < Handover::kNearInRow; ++quick) handover.took(kNear);
+    for (int quick = 0; quick < Handover::kNearInRow; ++quick) handover.record(kNear);
     CHECK(!handover.streams());
-    for (int slow = 0; slow < Handover::kFarInRow; ++slow) handover.took(Handover::kFar);
+    for (int slow = 0; slow < Handover::kFarInRow; ++slow) handover.record(Handover::kFar);
     CHECK(handover.streams());
   }
 }

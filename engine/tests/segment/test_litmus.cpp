@@ -28,14 +28,14 @@ struct Pair {
   std::shared_ptr<const Mapping> memory = map_link_memory(create_link_memory());
   std::array<Arena, 2> arenas{Arena(kBytes), Arena(kBytes)};
   std::array<ShmLink, 2> links{ShmLink(0, reach(0), arenas[0]), ShmLink(0, reach(1), arenas[1])};
-  std::array<Lane, 2> lanes{Lane(arenas[0], 0, {0, 1}), Lane(arenas[1], 1, {0, 1})};
+  std::array<SharedSegment, 2> segments{SharedSegment(arenas[0], 0, {0, 1}), SharedSegment(arenas[1], 1, {0, 1})};
 
   Pair() {
     for (std::size_t me = 0; me < 2; ++me)
-      CHECK(lanes[me].learn(static_cast<int>(1 - me), links[me], lanes[1 - me].offset()));
+      CHECK(segments[me].learn(static_cast<int>(1 - me), links[me], segments[1 - me].offset()));
   }
   ~Pair() {
-    for (Lane& lane : lanes) lane.depart();
+    for (SharedSegment& segment : segments) segment.depart();
   }
 
   // Whether the other one has rung at this rank since it was last asked.
@@ -93,58 +93,58 @@ void race(Body&& body, After&& after) {
 
 }  // namespace
 
-// MP: whoever sees that a rank has begun a turn sees its cell and its slot for this turn.
+// MP: whoever sees that a rank has begun an epoch sees its cell and its slot for this epoch.
 TEST(message_passing) {
   Pair pair;
   race(
-      [&](std::size_t me, std::uint64_t turn) {
+      [&](std::size_t me, std::uint64_t epoch) {
         const int other = static_cast<int>(1 - me);
-        Lane& lane = pair.lanes[me];
-        Cell& own = lane.cell(static_cast<int>(me), turn);
-        own.what.count = turn * 2 + me;
-        std::memcpy(own.small, &turn, sizeof turn);
-        std::byte* slot = lane.own().large + turn % kMediumSlots * kOneShotBytes;
-        std::memcpy(slot, &turn, sizeof turn);
-        std::memcpy(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn);
-        lane.begin(turn, false);
-        while (!lane.begun(other, turn)) std::this_thread::yield();
-        const Cell& theirs = lane.cell(other, turn);
-        CHECK(theirs.what.count == turn * 2 + (1 - me));
-        CHECK(std::memcmp(theirs.small, &turn, sizeof turn) == 0);
-        slot = lane.of(other).large + turn % kMediumSlots * kOneShotBytes;
-        CHECK(std::memcmp(slot, &turn, sizeof turn) == 0);
-        CHECK(std::memcmp(slot + kOneShotBytes - sizeof turn, &turn, sizeof turn) == 0);
+        SharedSegment& segment = pair.segments[me];
+        Cell& own = segment.cell(static_cast<int>(me), epoch);
+        own.what.count = epoch * 2 + me;
+        std::memcpy(own.small, &epoch, sizeof epoch);
+        std::byte* slot = segment.own().large + epoch % kMediumSlots * kOneShotBytes;
+        std::memcpy(slot, &epoch, sizeof epoch);
+        std::memcpy(slot + kOneShotBytes - sizeof epoch, &epoch, sizeof epoch);
+        segment.begin(epoch, false);
+        while (!segment.begun(other, epoch)) std::this_thread::yield();
+        const Cell& theirs = segment.cell(other, epoch);
+        CHECK(theirs.what.count == epoch * 2 + (1 - me));
+        CHECK(std::memcmp(theirs.small, &epoch, sizeof epoch) == 0);
+        slot = segment.of(other).large + epoch % kMediumSlots * kOneShotBytes;
+        CHECK(std::memcmp(slot, &epoch, sizeof epoch) == 0);
+        CHECK(std::memcmp(slot + kOneShotBytes - sizeof epoch, &epoch, sizeof epoch) == 0);
       },
       [](std::uint64_t) {});
 }
 
-// SB: of two ranks that begin a turn at once, at least one sees that all have begun, and wakes who sleeps.
+// SB: of two ranks that begin an epoch at once, at least one sees that all have begun, and wakes who sleeps.
 TEST(store_buffering_of_two_that_begin) {
   Pair pair;
   std::array<bool, 2> saw{};
   race(
-      [&](std::size_t me, std::uint64_t turn) {
-        Lane& lane = pair.lanes[me];
-        lane.begin(turn, false);
-        saw[me] = lane.all_begun(turn);
+      [&](std::size_t me, std::uint64_t epoch) {
+        SharedSegment& segment = pair.segments[me];
+        segment.begin(epoch, false);
+        saw[me] = segment.all_begun(epoch);
       },
       [&](std::uint64_t) { CHECK(saw[0] || saw[1]); });
 }
 
-// SB: a rank that begins and one that goes to sleep: the sleeper sees the turn, or its bell rings.
+// SB: a rank that begins and one that goes to sleep: the sleeper sees the epoch, or its bell rings.
 TEST(store_buffering_of_one_that_begins_and_one_that_parks) {
   Pair pair;
   bool saw = false;
   race(
-      [&](std::size_t me, std::uint64_t turn) {
-        Lane& lane = pair.lanes[me];
+      [&](std::size_t me, std::uint64_t epoch) {
+        SharedSegment& segment = pair.segments[me];
         if (me == 0) {
-          lane.begin(turn, true);
+          segment.begin(epoch, true);
         } else {
           // As Engine::set_parked and the look around that follows it.
           pair.arenas[1].header().parked.store(Parked::for_everything, std::memory_order_relaxed);
           std::atomic_thread_fence(std::memory_order_seq_cst);
-          saw = lane.begun(0, turn);
+          saw = segment.begun(0, epoch);
         }
       },
       [&](std::uint64_t) {
@@ -159,7 +159,7 @@ TEST(message_passing_by_counting) {
   std::array<std::uint64_t*, 2> pieces{};
   for (std::size_t me = 0; me < 2; ++me)
     pieces[me] = reinterpret_cast<std::uint64_t*>(pair.arenas[me].allocate(sizeof(std::uint64_t)));
-  auto& finished = pair.lanes[0].own().finished[0].value;
+  auto& finished = pair.segments[0].own().finished[0].value;
   finished.store(0);
   race(
       [&](std::size_t me, std::uint64_t round) {

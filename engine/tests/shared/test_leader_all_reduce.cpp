@@ -10,7 +10,7 @@ using namespace paceline::test;
 
 namespace {
 
-// Also one that is too large for the lane, and goes another way.
+// Also one that is too large for the segment, and goes another way.
 constexpr std::size_t kCounts[] = {0, 1, 3, 200, 256, 257, 1024, 8192, 8193};
 
 // Ranks 0 to 2 and 3 to 5; the leaders, of which one is not the first, tell each other at once all that they have.

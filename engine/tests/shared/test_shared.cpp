@@ -222,12 +222,12 @@ TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {4, Wire::shm}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
-      r.group->ways = Ways(static_cast<std::size_t>(r.size));
+      r.group->method_tuner = MethodTuner(static_cast<std::size_t>(r.size));
       for (const std::size_t count : {10'001UL, 70'000UL, 500'007UL}) {
         std::vector<std::int64_t> own(count);
-        for (std::size_t call = 0; call < 4 * Ways::kTries; ++call) reduce_and_check(r, bytes(own), count);
+        for (std::size_t call = 0; call < 4 * MethodTuner::kTries; ++call) reduce_and_check(r, bytes(own), count);
       }
-      const auto sizes = r.engine->ways(*r.group);
+      const auto sizes = r.engine->methods(*r.group);
       CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
       for (const auto& found : sizes) {
         CHECK(found.settled());
@@ -329,7 +329,7 @@ TEST(the_last_of_those_that_crowd_a_cpu_should_leave_it_for_one_with_two_fewer) 
 TEST(where_ranks_run_is_not_known_before_they_have_met) {
   Arena arena(std::size_t{256} << 20);
   Group group;
-  group.lane = std::make_unique<Lane>(arena, 0, std::vector{0, 1});
+  group.segment = std::make_unique<SharedSegment>(arena, 0, std::vector{0, 1});
   cpu_set_t cpus;
   CHECK(::sched_getaffinity(0, sizeof cpus, &cpus) == 0);
   OneShot first;

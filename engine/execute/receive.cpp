@@ -1,4 +1,4 @@
-#include "message/receive.hpp"
+#include "execute/receive.hpp"
 
 #include <algorithm>
 

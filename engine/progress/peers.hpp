@@ -1,0 +1,61 @@
+// The processes that this one has a link to, by their handles: numbers from 0 in the order in which they were added.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "execute/operation.hpp"
+#include "link/link.hpp"
+
+namespace paceline {
+
+struct Peer {
+  std::unique_ptr<Link> link;
+  std::string description;
+  std::uint32_t interest = 0;  // epoll events that the engine listens for
+  bool lost = false;
+  bool left = false;  // it said goodbye
+  Error before;       // the first error that it knew of when it left
+  bool seen = false;
+  Header last_seen;        // the last message of an operation
+  std::string line;        // where it said that its program was, in printable ASCII; empty if it has not
+  Clock::time_point told;  // when it said that
+};
+
+class Peers {
+ public:
+  int next_handle() const { return static_cast<int>(peers_.size()); }
+  Peer& add(std::unique_ptr<Link> link, std::string description) {
+    (link->name() == "shm" ? shm_links_ : tcp_links_).push_back(link.get());
+    Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
+    peer.link = std::move(link);
+    peer.description = std::move(description);
+    return peer;
+  }
+  void clear() {
+    shm_links_.clear();
+    tcp_links_.clear();
+    peers_.clear();
+  }
+
+  bool has(int handle) const { return handle >= 0 && handle < next_handle(); }
+  Peer& operator[](int handle) { return *peers_[static_cast<std::size_t>(handle)]; }
+  const Peer& operator[](int handle) const { return *peers_[static_cast<std::size_t>(handle)]; }
+  // The handle is a member's, or negative where the member is this process.
+  bool reaches(int handle) const { return handle >= 0 && !(*this)[handle].lost; }
+
+  auto begin() { return peers_.begin(); }
+  auto end() { return peers_.end(); }
+  std::span<Link* const> shm_links() const { return shm_links_; }
+  std::span<Link* const> tcp_links() const { return tcp_links_; }
+
+ private:
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Link*> shm_links_;
+  std::vector<Link*> tcp_links_;
+};
+
+}  // namespace paceline
