@@ -25,7 +25,8 @@ _RTO_MIN_US, _DELACK_MAX_US = 45, 46
 """`TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US`, which Linux has since 6.15 and Python has no names for."""
 _SOONEST_RESEND_US = 20_000
 """Microseconds beyond the round trip. Kernels have 4 or 10 ms between the ticks of their clock, and a receiver whose
-CPU is busy may be late by a few: well above both, and well below 200 ms. Set by hand: 8 ms were no better in the one run that compared them."""
+CPU is busy may be late by a few: this is well above both, and well below 200 ms. It was set by hand: 8 ms were no
+better in the one run that compared them."""
 _LATEST_ANSWER_US = 10_000
 """Microseconds until a packet that nothing follows is acknowledged: before it would be sent again."""
 
