@@ -30,7 +30,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,kernel link message program segm
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check format lock system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -93,6 +93,9 @@ wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 wheel-check: $(VENV)/engine.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
 	$(BIN)/python scripts/wheel_check.py
 
+release-check: $(VENV)/release.stamp ## sdist, a wheel for every Python that is found, their manylinux tags and metadata
+	$(VENV)/release/bin/python scripts/release_check.py
+
 format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_FILES)
 	$(BIN)/ruff format $(PYTHON_FILES)
@@ -120,6 +123,10 @@ $(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
 
 $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/peers/intelmpi $<
+	@touch $@
+
+$(VENV)/release.stamp: requirements/release.lock $(VENV)/demo.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/release $<
 	@touch $@
 
 # Editable: a change of Python code needs no build.
