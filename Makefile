@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 JOBS ?= $(shell nproc)
+LANE_JOBS := $(shell expr \( $(JOBS) + 1 \) / 2)
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
@@ -12,18 +13,24 @@ HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
 PYTHON_FILES := src tests scripts examples
 
-SANITIZE := scripts/cpp-tests asan address,undefined && scripts/cpp-tests tsan thread
-# Python tests of one process each, which do not mind what else runs; and those that mostly wait for slow links.
-ALONE := tests/segment tests/order tests/plan tests/topology
-SLOW_LINKS := tests/adapt tests/measure
-# Half of the others, by the time they take.
-HALF := tests/cli tests/launch tests/doctor tests/coordinate tests/demo tests/horovod tests/torch
+PYTEST := python -m pytest
 SUITE_PART := python tests/torch_suite/run.py --select representative
+
+# `make test` takes these folders one by one, the longest first, and all others as one job, new ones too.
+# Tests of one process each, which do not mind what else runs: `make check` has them too.
+ONE_PROCESS := $(addprefix tests/,cpu formats order plan settings topology)
+MANY_RANKS := $(addprefix tests/,horovod torch group coordinate bench hostile launch cli observe)
+# What mostly waits for slow links.
+SLOW_LINKS := $(addprefix tests/,adapt measure)
+
+# What the tests that are marked `long` cover: CI runs them once one of these has changed.
+LONG_COVERS := Makefile .ci $(addprefix engine/,kernel link message program segment shared) \
+    $(addprefix src/paceline/,bench torch) $(addprefix tests/,bench group programs segment)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cpp-test cpp-test-and-wheel-check sanitize sanitize-and-alone pytest pytest-ranks torch-suite-and-slow-links torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -31,7 +38,23 @@ help: ## list the commands
 demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same with Gloo beside it
 	$(BIN)/paceline demo
 
-test: system lint cpp-test-and-wheel-check sanitize-and-alone torch-suite-and-slow-links pytest-ranks ## everything that a change must pass
+check: $(VENV)/test.stamp $(VENV)/engine.stamp ## lint, types and fast tests, with one test of every kind of job; minutes
+	$(WITH_TOOLS) scripts/together 'make lint' '$(PYTEST) $(ONE_PROCESS) $(ARGS)' '$(PYTEST) -m smoke $(ARGS)'
+
+# Builds first, beside each other, because they fill a core each; then ranks, which share the cores.
+test: system $(VENV)/test.stamp $(VENV)/engine.stamp ## everything that a change must pass
+	$(WITH_TOOLS) CMAKE_BUILD_PARALLEL_LEVEL=$(LANE_JOBS) scripts/together \
+	    'make lint JOBS=$(LANE_JOBS)' 'scripts/cpp-tests tsan thread' 'scripts/cpp-tests asan address,undefined' \
+	    '$(PYTEST) $(ONE_PROCESS) $(ARGS)' 'scripts/cpp-tests plain' 'python scripts/wheel_check.py' \
+	    '$(PYTEST) tests/segment $(ARGS)' '$(SUITE_PART)' '$(PYTEST) $(SLOW_LINKS) $(ARGS)' \
+	    '$(PYTEST) $(addprefix --ignore=,$(ONE_PROCESS) $(MANY_RANKS) $(SLOW_LINKS) tests/segment) $(ARGS)' \
+	    $(foreach folder,$(MANY_RANKS),'$(PYTEST) $(folder) $(ARGS)')
+
+test-long: $(VENV)/test.stamp $(VENV)/engine.stamp ## what takes long and covers few files; CI runs it once they have changed
+	$(WITH_TOOLS) $(PYTEST) -m long $(ARGS)
+
+long-covers:
+	@echo $(LONG_COVERS)
 
 lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
@@ -42,18 +65,9 @@ lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 cpp-test: $(VENV)/test.stamp $(VENV)/engine.stamp ## C++ tests of the engine
 	$(WITH_TOOLS) scripts/cpp-tests plain
 
-cpp-test-and-wheel-check: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) scripts/together 'scripts/cpp-tests plain' 'python scripts/wheel_check.py'
-
 sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer
-	$(WITH_TOOLS) sh -ec '$(SANITIZE)'
-
-sanitize-and-alone: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) scripts/together '$(SANITIZE)' 'python -m pytest $(ALONE) $(ARGS)'
-
-pytest-ranks: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) scripts/together 'python -m pytest $(addprefix --ignore=,$(ALONE) $(SLOW_LINKS) $(HALF)) $(ARGS)' \
-	    'python -m pytest $(HALF) $(ARGS)'
+	$(WITH_TOOLS) scripts/cpp-tests asan address,undefined
+	$(WITH_TOOLS) scripts/cpp-tests tsan thread
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
@@ -62,10 +76,7 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select all $(ARGS)
 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
-	$(WITH_TOOLS) $(BIN)/$(SUITE_PART)
-
-torch-suite-and-slow-links: $(VENV)/test.stamp $(VENV)/engine.stamp
-	$(WITH_TOOLS) scripts/together '$(SUITE_PART)' 'python -m pytest $(SLOW_LINKS) $(ARGS)'
+	$(WITH_TOOLS) $(SUITE_PART)
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
 	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
@@ -81,6 +92,9 @@ wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 
 wheel-check: $(VENV)/engine.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
 	$(BIN)/python scripts/wheel_check.py
+
+release-check: $(VENV)/release.stamp ## sdist, a wheel for every Python that is found, their manylinux tags and metadata
+	$(VENV)/release/bin/python scripts/release_check.py
 
 format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/ruff check --fix-only --quiet $(PYTHON_FILES)
@@ -118,6 +132,10 @@ $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 
 $(VENV)/docs.stamp: requirements/docs.lock
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/docs $<
+	@touch $@
+
+$(VENV)/release.stamp: requirements/release.lock $(VENV)/demo.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/release $<
 	@touch $@
 
 # Editable: a change of Python code needs no build.

@@ -33,6 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
     left_behind.mark()
     config.addinivalue_line("markers", "needs_package(*names): needs these packages of system-packages.txt")
     config.addinivalue_line("markers", "requires_root_network: makes network namespaces with `ip`")
+    config.addinivalue_line("markers", "smoke: one quick test of its kind of job, for `make check`")
+    config.addinivalue_line(
+        "markers", "long: takes long and covers few files; `make test-long` runs it, once they change"
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -53,6 +53,7 @@ def test_rates_are_compared_round_by_round():
     assert rows[0].iterations == 9
 
 
+@pytest.mark.long  # sixteen ranks import torch
 @pytest.mark.timeout(300)
 def test_rows_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"

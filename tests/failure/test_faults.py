@@ -15,7 +15,7 @@ def test_a_killed_rank_is_named(machines: str, seed: int, tmp_path: Path) -> Non
     trial("kill", machines, seed, tmp_path)
 
 
-@pytest.mark.parametrize("machines", ["000", "01"])
+@pytest.mark.parametrize("machines", ["000", pytest.param("01", marks=pytest.mark.smoke)])
 def test_a_rank_that_leaves_is_named(machines: str, tmp_path: Path) -> None:
     trial("leave", machines, 5, tmp_path)
 

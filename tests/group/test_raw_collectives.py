@@ -18,11 +18,14 @@ from paceline.runtime.process import runtime
 from paceline.version import VERSION
 
 
-@pytest.mark.parametrize("machines", ["0", "00", "01", "000", "0011", "0120", "00000"])
+@pytest.mark.parametrize(
+    "machines", ["0", "00", pytest.param("01", marks=pytest.mark.smoke), "000", "0011", "0120", "00000"]
+)
 def test_every_collective(machines: str, tmp_path: Path) -> None:
     run(len(machines), PROGRAMS / "every_collective.py", machines, output=tmp_path)
 
 
+@pytest.mark.long
 def test_more_than_four_gibibytes(tmp_path: Path) -> None:
     run(2, PROGRAMS / "giant.py", output=tmp_path)
 

@@ -86,6 +86,7 @@ def check_part(rank: int, size: int) -> None:
     assert hvd.allgather(torch.tensor([rank])).tolist() == [2, 0]
 
 
+@pytest.mark.smoke
 def test_a_job_of_some_ranks(ranks: Ranks) -> None:
     ranks(check_part, 3, init=False, fresh=True)
 

@@ -30,6 +30,7 @@ def nested() -> Topology:
     return Topology("nested", Node("switch", "top", None, (machine("a", fast), machine("b", fast), rack)))
 
 
+@pytest.mark.smoke
 @pytest.mark.requires_root_network
 def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
     with Lab(nested()) as lab:

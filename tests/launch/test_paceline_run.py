@@ -190,6 +190,7 @@ def test_ranks_share_a_session_and_leave_no_folder(tmp_path: Path, launcher: tup
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.smoke
 def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
     text = FAILING.replace('raise ValueError("the root cause")', "os.kill(os.getpid(), 9)")
     text = text.replace('print("line of rank", os.environ["RANK"], file=sys.stderr)\n', "")

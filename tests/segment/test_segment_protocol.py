@@ -33,10 +33,10 @@ def errors(folder: Path, *definitions: str) -> tuple[int, str]:
     [
         ("RANKS=2", "EPOCHS=2"),
         ("RANKS=2", "EPOCHS=3", "UNEXPOSED"),
-        ("RANKS=2", "EPOCHS=4", "UNEXPOSED", "ONE_ROOT"),
+        pytest.param(("RANKS=2", "EPOCHS=4", "UNEXPOSED", "ONE_ROOT"), marks=pytest.mark.long),
         ("RANKS=2", "EPOCHS=3", "UNROOTED"),
         ("RANKS=2", "EPOCHS=4", "UNROOTED", "UNEXPOSED"),
-        ("RANKS=3", "EPOCHS=1"),
+        pytest.param(("RANKS=3", "EPOCHS=1"), marks=pytest.mark.long),
     ],
     ids=" ".join,
 )

@@ -213,7 +213,11 @@ CHECKS = [value for name, value in sorted(globals().items()) if name.startswith(
 SLOW = {check_compiled}
 
 
-@pytest.mark.parametrize("check", [c for c in CHECKS if c not in SLOW], ids=lambda c: c.__name__.removeprefix("check_"))
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(c, marks=[pytest.mark.smoke] * (c is check_no_sync)) for c in CHECKS if c not in SLOW],
+    ids=lambda c: c.__name__.removeprefix("check_"),
+)
 def test_ddp(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 3)
 
