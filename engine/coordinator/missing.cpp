@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "coordinator/coordinator.hpp"
@@ -99,7 +100,7 @@ void Coordinator::ask(Now now) {
     const std::string_view name = pending->join ? std::string_view() : pending->request->name;
     std::vector<std::byte> question(sizeof pending->id + name.size());
     std::memcpy(question.data(), &pending->id, sizeof pending->id);
-    std::memcpy(question.data() + sizeof pending->id, name.data(), name.size());
+    std::ranges::copy(std::as_bytes(std::span(name)), question.begin() + sizeof pending->id);
     if (const auto known = known_missing(*pending); !known.empty()) {
       if (question.size() > kNoteBytes || !std::exchange(first_known, false)) continue;
       for (const int rank : known)
