@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.cli import demo as demo_command
 from paceline.cli.output_file import UsageError
 from paceline.trace import dump
 
@@ -89,6 +90,6 @@ def test_a_run_that_breaks_gives_its_exit_code_and_no_result(tmp_path: Path) -> 
 
 
 def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda module: None if module == "sklearn" else object())
+    monkeypatch.setattr(demo_command, "find_spec", lambda module: None if module == "sklearn" else object())
     with pytest.raises(UsageError, match=r"^needs scikit-learn; pip install scikit-learn$"):
-        demo.command()
+        demo_command.command()

@@ -135,7 +135,7 @@ def test_the_slowest_link_on_a_way_counts() -> None:
 def test_a_topology_that_is_no_cluster_is_refused() -> None:
     with pytest.raises(ValueError, match="every rank in a machine"):
         Lab(Topology("stray", Node("switch", "s", None, (Node("rank", "r", UNLIMITED),))))
-    with pytest.raises(ValueError, match="name of its own"):
+    with pytest.raises(ValueError, match="a different name for every machine"):
         Lab(Topology("twins", Node("switch", "s", None, (machine("a", UNLIMITED), machine("a", UNLIMITED)))))
     with pytest.raises(ValueError, match="at most"):
         Lab(switched([1] * 300))
