@@ -117,7 +117,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(subprocess.Popen, "__init__", start)
     monkeypatch.setattr(subprocess.Popen, "__del__", lambda _: None)
     monkeypatch.setattr(live, "listening", start)
-    for work in ("kernels.command.measure", "graphs.command.measure", "coordination.command.Load"):
+    for work in ("kernels.command.measure", "graphs.command.measure", "coordination.command.ComputeLoad"):
         monkeypatch.setattr(f"paceline.bench.{work}", start)  # these work in this process
     for name in ("RANK", "WORLD_SIZE", "PACELINE_LAB", "PET_NPROC_PER_NODE"):
         monkeypatch.delenv(name, raising=False)
