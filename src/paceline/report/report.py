@@ -89,8 +89,8 @@ def read(path: Path) -> Report:
         found = TypeAdapter(Report).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(f"{path} is not a Paceline report: {where}: {first['msg']}") from None
+        where = "".join(f"{part}: " for part in first["loc"])
+        raise ValueError(f"{path} is not a Paceline report: {where}{first['msg']}") from None
     if found.format != FORMAT:
         raise ValueError(f"{path} has the format {found.format!r:.60}, not {FORMAT!r}")
     return found
