@@ -101,7 +101,7 @@ class FakeEngine:
             self.finished.append(sorted(operations))
             self.changed.notify_all()
 
-    def events(self) -> list[Any]:
+    def events(self, after: int = 0) -> list[Any]:
         return []
 
     def waits(self) -> list[Any]:

@@ -49,14 +49,14 @@ def check_other_collectives(group: paceline.Group) -> None:
 
 def check_memory_comes_back(group: paceline.Group) -> None:
     gc.collect()
-    before = runtime()._arena.allocated
+    before = runtime()._memory.arena.allocated
     for _ in range(20):
         array = paceline.empty(1_000_000)
         array[:] = 1
         group.all_reduce(array)
         assert (array == group.size).all()
         del array
-    assert runtime()._arena.allocated == before
+    assert runtime()._memory.arena.allocated == before
 
 
 def check_dropped(group: paceline.Group) -> None:

@@ -41,13 +41,13 @@ def test_the_default_dtype_is_torchs() -> None:
 
 def test_memory_comes_back_with_the_last_reference() -> None:
     gc.collect()
-    before = runtime()._arena.allocated
+    before = runtime()._memory.arena.allocated
     tensor = paceline.torch.empty(1000, 1000)
     part = tensor[3:5]
     del tensor
-    assert runtime()._arena.allocated > before
+    assert runtime()._memory.arena.allocated > before
     del part
-    assert runtime()._arena.allocated == before
+    assert runtime()._memory.arena.allocated == before
 
 
 def check_in_place(rank: int, size: int) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from paceline import _engine
 from paceline.observe.annotations import Annotations
+from paceline.observe.observer import Source
+from paceline.plan.wire import PlanEntry
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
 from paceline.topology import Topology
 
-Plans = Callable[[Topology, Sequence[int], str | None], Mapping[str, Sequence[Any]]]
-"""`plans(topology, ranks, algorithm)`: plan entries per collective, as `paceline.runtime.plans.plans` makes them."""
+Entries = Mapping[str, Sequence[PlanEntry]]
+"""The plans of a group in the engine's form, by collective."""
+
+Plans = Callable[[Topology, Sequence[int], str | None], Entries]
+"""`plans(topology, ranks, algorithm)` makes the plans of a group, as `paceline.runtime.plans.plans` does."""
 
 
 class Ending(Protocol):
@@ -54,11 +60,11 @@ class Host(Protocol):
 
     def subgroup(
         self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
-    ) -> Any:
+    ) -> _engine.Group:
         """A native group of these ranks of the group with channel `parent`. timeout: seconds for each collective."""
         ...
 
-    def replanner(self, native: Any, timeout: float) -> Any:
+    def replanner(self, native: _engine.Group, timeout: float) -> Any:
         """What keeps the plans of this group to its network; None on one machine."""
         ...
 
@@ -74,7 +80,7 @@ class Host(Protocol):
         """Keep alive what an operation uses, which nobody holds any more, until it is over."""
         ...
 
-    def show(self, channel: int, coordinator: Any) -> None:
+    def show(self, channel: int, coordinator: Source) -> None:
         """Let others see a coordinator. channel: of the group that carries its data."""
         ...
 

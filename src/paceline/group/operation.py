@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from paceline import _engine
 from paceline.group.arguments import real
 from paceline.group.buffers import Buffer
 from paceline.group.host import Host
@@ -16,7 +16,7 @@ class Operation:
     Do not touch its arrays until it is done. They stay alive even if you drop this object.
     """
 
-    def __init__(self, runtime: Host, native: Any, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, runtime: Host, native: _engine.Operation, buffers: Sequence[Buffer]) -> None:
         self._runtime = runtime
         self._native = native
         self._buffers = buffers
@@ -27,7 +27,7 @@ class Operation:
 
     def done(self) -> bool:
         """Whether it is over, well or not; never waits."""
-        return bool(self._native.done())
+        return self._native.done()
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is over, `timeout` seconds at most (default: the group's).
@@ -47,4 +47,4 @@ class Operation:
     @property
     def source(self) -> int:
         """The rank that a `recv` heard from."""
-        return int(self._native.source)
+        return self._native.source

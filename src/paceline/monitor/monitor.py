@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,9 +12,11 @@ from paceline.monitor.answers import Answers
 from paceline.monitor.coordinators import Coordinators
 from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
 from paceline.monitor.watchdog import Watchdog
-from paceline.monitor.whereabouts import Locate, Whereabouts
+from paceline.monitor.whereabouts import Whereabouts
 from paceline.observe.annotations import Annotations
+from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
+from paceline.trace.dump import Group
 from paceline.trace.listener import Name
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
@@ -26,44 +28,48 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.report.gather import Gathering, Pair
 
 
-class Known(Protocol):
-    """What is asked of a group that this process has had."""
+class Recorder(Protocol):
+    """What a process has recorded of itself, `paceline.runtime.flight_recorder.FlightRecorder`."""
 
     @property
-    def name(self) -> str: ...
-    @property
-    def ranks(self) -> Sequence[int]: ...
+    def groups(self) -> Mapping[int, Group]:
+        """All groups that this process has had, by channel, the job's first."""
+        ...
+
+    def encoded(self) -> bytes:
+        """The trace as of now, for `paceline trace`."""
+        ...
+
+    def locate(self, who: str) -> tuple[int, int] | None:
+        """The rank in the job and the process id of the rank that peers call so; None where it is not known."""
+        ...
 
 
 class Monitor:
     """What others see of one rank, from its first group on. It costs nothing until somebody asks for something.
 
-    me: what to call this rank. groups: by channel, all that this process has had, the job's first. trace: the dump of
-    this rank, for `paceline trace`. locate: see `Whereabouts`. timeout: seconds that the job's operations may take, if
-    they are given no others. annotations, elsewhere: see `Observer`.
+    members: the ranks of the job, of which this one is `rank`. timeout: the seconds that the job's operations may take
+    if they are given no others. annotations: see `Observer`.
     """
 
     def __init__(
         self,
         settings: Settings,
         engine: Engine,
-        groups: Mapping[int, Known],
+        recorder: Recorder,
         rank: int,
-        me: str,
-        trace: Callable[[], bytes],
-        locate: Locate,
+        members: Sequence[Member],
         timeout: float,
         annotations: Annotations,
-        elsewhere: int,
     ) -> None:
-        self._job, world = next(iter(groups.items()))
-        self._settings, self._rank, self._size, self._me = settings, rank, len(world.ranks), me
-        self._annotations, self._elsewhere = annotations, elsewhere
+        self._job = next(iter(recorder.groups))
+        self._settings, self._rank, self._members = settings, rank, members
+        self._annotations = annotations
         self.coordinators = Coordinators(keep_closed=bool(settings.trace), look=self._look_if_anybody_wants)
         """Those of this process, as others see them."""
         self._gathering: Gathering | None = None
         self._server: Server | None = None
-        self._groups = groups
+        self._recorder = recorder
         self._engine = engine
         self._observer: Observer | None = None
         self._lock = threading.Lock()
@@ -72,9 +78,9 @@ class Monitor:
         self._seconds = 0.25
         patience = settings.stall_seconds
         patience = DEFAULT_SECONDS if patience is None else patience
-        stalls = Stalls(engine, me, patience, timeout, Whereabouts(self._job, locate))
+        stalls = Stalls(engine, str(members[rank]), patience, timeout, Whereabouts(self._job, recorder.locate))
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
-        self._watchdog = Watchdog(self._name, stalls, Answers(trace, lambda: self.observer))
+        self._watchdog = Watchdog(self._name, stalls, Answers(recorder.encoded, lambda: self.observer))
 
     @property
     def observer(self) -> Observer:
@@ -89,8 +95,8 @@ class Monitor:
                     self._named,
                     self._annotations,
                     self._rank,
-                    self._size,
-                    elsewhere=self._elsewhere,
+                    len(self._members),
+                    elsewhere=sum(member.machine != self._members[self._rank].machine for member in self._members),
                 )
             return self._observer
 
@@ -99,12 +105,12 @@ class Monitor:
         if self._settings.report is not None and self._gathering is None:
             from paceline.report.gather import Gathering
 
-            self._gathering = Gathering(pair, self._job, self._rank, self._size)
+            self._gathering = Gathering(pair, self._job, self._rank, len(self._members))
             self.keep_looking()
         if self._settings.metrics is not None and self._server is None:
             from paceline.metrics.serve import serve
 
-            self._server = serve(self._settings.metrics, self._settings, self._me, self.figures)
+            self._server = serve(self._settings.metrics, self._settings, str(self._members[self._rank]), self.figures)
             if self._server is not None:
                 self.keep_looking()
 
@@ -168,6 +174,6 @@ class Monitor:
     def _named(self) -> dict[int, tuple[str, int]]:
         return {
             channel: (group.name, len(group.ranks))
-            for channel, group in dict(self._groups).items()
+            for channel, group in dict(self._recorder.groups).items()
             if not self._annotations.internal.has_group(channel)
         }

@@ -17,7 +17,7 @@ from paceline.observe.news import News
 from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
 from paceline.observe.waits import Wait
 from paceline.trace.clocks import Meeting, is_meeting, meeting
-from paceline.trace.event import Event
+from paceline.trace.event import Event, Row
 from paceline.trace.request import Record, Request, of_records, wall_ns
 
 _ARRIVALS = 512
@@ -38,7 +38,7 @@ class Source(Protocol):
 class Engine(Protocol):
     """What is asked of the engine."""
 
-    def events(self, after: int = 0, /) -> list[Any]: ...
+    def events(self, after: int = 0, /) -> Sequence[Row]: ...
     def exposed_ns(self) -> int: ...
     def waits(self) -> Sequence[Wait]: ...
     def annotate(self, operation: int, words: str, /) -> None: ...

@@ -58,6 +58,11 @@ class Meeting:
     members: tuple[Member, ...]
     links: dict[int, Link]
 
+    def close(self) -> None:
+        """Close the links that no engine has taken over."""
+        for link in self.links.values():
+            link.close()
+
 
 def new_process_name() -> str:
     """Return 16 random bytes in hexadecimal."""

@@ -24,4 +24,4 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> NDArray[
         raise ValueError(f"a shape has no negative lengths, got {lengths}")
     count = math.prod(lengths)
     memory = runtime().allocate(max(1, count) * kind.itemsize)
-    return np.frombuffer(memory, kind, max(1, count))[:count].reshape(lengths)
+    return np.frombuffer(memoryview(memory), kind, max(1, count))[:count].reshape(lengths)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from paceline._engine import Engine
 from paceline.cpu import pinning
 from paceline.rendezvous import Link, Member
 from paceline.runtime.completions import Completions
-from paceline.runtime.native import Engine
 
 
 class EngineThread:
@@ -24,15 +24,9 @@ class EngineThread:
         self._thread.start()
 
     def adopt(self, members: Sequence[Member], links: Mapping[int, Link]) -> None:
-        """Give the links to these ranks to the engine, which owns them from here on, also if this raises."""
-        waiting = dict(links)
-        try:
-            for rank, link in links.items():
-                del waiting[rank]
-                self.links[members[rank].process] = _hand_over(self.engine, link, str(members[rank]))
-        finally:
-            for link in waiting.values():
-                link.close()
+        """Give the links to these ranks to the engine. If this raises, those that it has not taken are still open."""
+        for rank, link in links.items():
+            self.links[members[rank].process] = _hand_over(self.engine, link, str(members[rank]))
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
         """See `Runtime.notify`."""

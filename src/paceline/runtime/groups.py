@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from paceline import _engine
+from paceline._engine import Engine
 from paceline.errors import CommunicationError
-from paceline.group.host import Plans
+from paceline.group.host import Entries, Plans
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
 from paceline.runtime.membership import Membership
-from paceline.runtime.native import Engine
 from paceline.runtime.placement import Placements, given
 from paceline.runtime.plans import tell
 from paceline.settings.settings import Settings
@@ -56,8 +56,8 @@ class Groups:
         timeout: float,
         plans: Plans | None,
         failed: Failing,
-    ) -> Any:
-        """An `_engine.Group`. plans: what makes its plans, None for the usual. failed: see `Failing`.
+    ) -> _engine.Group:
+        """The native group. plans: what makes its plans, None for the usual. failed: see `Failing`.
 
         Raises RendezvousError if it is the first group and these cannot be the ranks of the job.
         """
@@ -71,7 +71,7 @@ class Groups:
         self._memberships[channel] = membership
         return group
 
-    def survey(self, native: Any, measure: Measure, new: bool) -> None:
+    def survey(self, native: _engine.Group, measure: Measure, new: bool) -> None:
         """Measure the network of the job where nobody has said what it is, see `Replanner`, and plan for it; this group
         and those that follow know it from now on. Rank 0 says what was chosen.
 
@@ -108,7 +108,7 @@ class Groups:
         """All groups were closed."""
         self._memberships.clear()
 
-    def replanner(self, native: Any, measure: Measure) -> Replanner | None:
+    def replanner(self, native: _engine.Group, measure: Measure) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
 
         measure: measures the links between its members, see `Replanner`.
@@ -122,14 +122,14 @@ class Groups:
         plan = partial(self._planned, native, membership)
         return Replanner(native, self._placements.of(membership.members), measure, plan)
 
-    def _planned(self, native: Any, membership: Membership, found: Placement) -> Mapping[str, Sequence[Any]]:
+    def _planned(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
         """Plans for a group whose network was measured, and the pace of its streams."""
         entries = self.plans(found.topology, found.ranks, None)
         native.set_pace(stream_rate(found, entries, membership.rank))
         return entries
 
 
-def _everywhere(native: Any, mine: bool) -> bool:
+def _everywhere(native: _engine.Group, mine: bool) -> bool:
     """Whether it is so on all ranks."""
     word = np.array([float(mine)])
     dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]

@@ -9,6 +9,10 @@ DTYPE_BYTES = {
 """The size in bytes of one element of each dtype."""
 
 
+Row = Sequence[object]
+"""One row of `Engine.events()`: the fields of an `Event`, in its order."""
+
+
 class Event(NamedTuple):
     """The fields of `Engine.events()`, in its order. Times are CLOCK_REALTIME in ns; start_ns and end_ns are 0 until
     they happen.
@@ -43,12 +47,12 @@ class Event(NamedTuple):
         return self.collective in ("send", "recv")
 
 
-def events(rows: Iterable[Sequence[object]]) -> tuple[Event, ...]:
+def events(rows: Iterable[Row]) -> tuple[Event, ...]:
     """Convert rows to events. Raises ValueError for an invalid row."""
     return tuple(_event(row) for row in rows)
 
 
-def _event(row: Sequence[object]) -> Event:
+def _event(row: Row) -> Event:
     kinds = Event.__annotations__
     if len(row) != len(kinds):
         raise ValueError(f"an event has {len(kinds)} fields, not {len(row)}")

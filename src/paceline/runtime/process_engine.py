@@ -1,0 +1,88 @@
+"""The engine of a process: made for its first group, given the links of every further one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from paceline._engine import Engine
+from paceline.cpu import budget, pinning
+from paceline.cpu.partition import Partition
+from paceline.rendezvous import Meeting, Member
+from paceline.runtime import cpu_sharing
+from paceline.runtime.engine_thread import EngineThread
+from paceline.runtime.membership import Membership
+from paceline.runtime.native import EngineModule
+from paceline.runtime.shared_memory import SharedMemory
+from paceline.settings.settings import Settings
+from paceline.trace.event import Row
+
+log = logging.getLogger("paceline")
+
+
+class ProcessEngine:
+    """The engine of this process, which exists from the first group on.
+
+    Only when the ranks have met is it known how many of them share this machine's CPUs, and so how long the engine may
+    spin. `cpus` are those that this process may use. Not thread-safe.
+    """
+
+    def __init__(self, native: EngineModule, memory: SharedMemory, cpus: budget.CpuBudget, settings: Settings) -> None:
+        self._native, self._memory, self._cpus, self._settings = native, memory, cpus, settings
+        self._thread: EngineThread | None = None
+        self.spin: budget.SpinBudget | None = None
+        """How long the engine spins, and why; None before the first group."""
+        self.partition: Partition | None = None
+        """The CPUs of engine, input workers and compute, and why; None before the first group."""
+
+    @property
+    def thread(self) -> EngineThread | None:
+        """The engine's thread; None before the first group."""
+        return self._thread
+
+    @property
+    def native(self) -> Engine:
+        """The C++ engine, once there is one."""
+        assert self._thread is not None, "there is no engine before the first group"
+        return self._thread.engine
+
+    @property
+    def linked(self) -> Collection[str]:
+        """The names of the processes that this one has links to."""
+        return self._thread.links if self._thread is not None else ()
+
+    def link(self, meeting: Meeting, rank: int) -> Membership:
+        """Take over the new links of a meeting; return who is in the group that met."""
+        if self._thread is None:
+            self._thread = self._start(meeting.members, rank)
+        self._thread.adopt(meeting.members, meeting.links)
+        handles = self._thread.links
+        return Membership(
+            rank,
+            meeting.members,
+            tuple(-1 if member.rank == rank else handles[member.process] for member in meeting.members),
+        )
+
+    def events(self, after: int = 0) -> Sequence[Row]:
+        """This process's last operations with ids above `after`, oldest first; see `paceline.trace.event`."""
+        return self._thread.engine.events(after) if self._thread is not None else []
+
+    def exposed_ns(self) -> int:
+        """The nanoseconds that callers have waited in the engine so far."""
+        return self._thread.engine.exposed_ns() if self._thread is not None else 0
+
+    def close(self) -> None:
+        """Say goodbye to the peers, end the thread, and give the threads that compute their CPUs back."""
+        if self._thread is not None:
+            self._thread.close()
+        if self.partition is not None:
+            pinning.release_compute(self.partition, self._cpus.affinity)
+
+    def _start(self, members: Sequence[Member], rank: int) -> EngineThread:
+        me, mine, settings = members[rank], self._cpus, self._settings
+        self.partition = cpu_sharing.divide_cores(members, me, mine, settings)
+        self.spin = cpu_sharing.spin_budget(members, me, mine, settings)
+        log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
+        home = cpu_sharing.home(members, me, mine, settings)
+        engine = self._native.Engine(self._memory.arena, self.spin.microseconds, str(me), -1 if home is None else home)
+        return EngineThread(engine, self.partition.parts.engine)
