@@ -3,58 +3,63 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
-from torch.nn import Parameter
 
-from paceline.torch.memory import empty
+from paceline.torch.flat import FlatLayout
 
-_LINE = 64
-"""Bytes of a cache line, where each gradient begins."""
+BUCKET_BYTES = 25 << 20
+CACHE_LINE = 64
+"""Bytes."""
+
+P = TypeVar("P", bound=Tensor)
 
 
-def assign(parameters: Iterable[Parameter], bucket_bytes: int) -> list[list[Parameter]]:
-    """The parameters in buckets of one dtype each; a bucket is full once it holds `bucket_bytes`.
+def assign(
+    parameters: Iterable[P], bucket_bytes: int, kind: Callable[[P], Hashable] = lambda parameter: parameter.dtype
+) -> list[list[P]]:
+    """The parameters in buckets of one kind each; a bucket is full once it holds `bucket_bytes`.
 
-    The first bucket is the first to be full: if gradients come in this order, buckets get complete in theirs.
+    If gradients come in the order of the parameters, buckets get complete in the order of the result.
     """
-    full: list[list[Parameter]] = []
-    growing: dict[torch.dtype, list[Parameter]] = {}
-    for parameter in parameters:
-        bucket = growing.setdefault(parameter.dtype, [])
+    growing: dict[Hashable, list[P]] = {}
+    found: list[list[P]] = []
+    ends: dict[int, int] = {}
+    for index, parameter in enumerate(parameters):
+        key = kind(parameter)
+        if key not in growing:
+            growing[key] = []
+            found.append(growing[key])
+        bucket = growing[key]
         bucket.append(parameter)
+        ends[id(bucket)] = index
         if sum(member.nbytes for member in bucket) >= bucket_bytes:
-            full.append(growing.pop(parameter.dtype))
-    return full + list(growing.values())
+            del growing[key]
+    return sorted(found, key=lambda bucket: ends[id(bucket)])
 
 
-class Bucket:
-    """The gradients of `parameters`, which are of one dtype, in flat arena memory that is reduced as a whole.
+class Bucket(ABC):
+    """The gradients of `parameters`, which are of one dtype, in `flat` memory, and how ranks exchange them.
 
-    Behind the gradients lies one number per parameter: whether this rank has its gradient. The mean over the ranks
-    then says whether any has, so that a gradient which nobody has stays None everywhere.
+    views: where each gradient lies.
     """
 
-    def __init__(self, parameters: Sequence[Parameter]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], layout: FlatLayout, flat: Tensor) -> None:
         # A parameter holds its hooks, and those the buckets: only weak references let all of them go.
         self._parameters = [weakref.ref(parameter) for parameter in parameters]
-        dtype = parameters[0].dtype
-        step = _LINE // dtype.itemsize
-        begins = [0]
-        for parameter in parameters:
-            begins.append(begins[-1] + -(-parameter.numel() // step) * step)
-        self.flat = empty(begins[-1] + len(parameters), dtype=dtype).zero_()
-        # Not views in torch's sense, which restricts what may be done to them.
-        storage = self.flat.untyped_storage()
-        self.views = [
-            torch.empty(0, dtype=dtype).set_(storage, begin, parameter.shape, torch.empty_like(parameter).stride())
-            for begin, parameter in zip(begins, parameters, strict=False)
-        ]
-        self._present = self.flat[begins[-1] :]
+        self.flat = flat
+        self.views = layout.views(flat)
         self._missing: set[int] = set()
-        self.begin()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """Those that still live."""
+        return [parameter for reference in self._parameters if (parameter := reference()) is not None]
 
     @property
     def complete(self) -> bool:
@@ -64,7 +69,6 @@ class Bucket:
     def begin(self) -> None:
         """A new backward pass: no gradient has come yet."""
         self._missing = set(range(len(self.views)))
-        self._present.fill_(1)
 
     def arrived(self, slot: int) -> None:
         """This pass has accumulated the gradient of parameter `slot`, and won't do so again."""
@@ -80,21 +84,19 @@ class Bucket:
         view.copy_(gradient.detach())
         parameter.grad = view
 
-    def close(self) -> None:
-        """No more gradients come in this pass: the missing ones count as they were before it, or as zero if None."""
-        for slot, parameter in self._left_out():
-            if parameter is not None and parameter.grad is not None:
-                self.adopt(slot, parameter)
-            else:
-                self.views[slot].zero_()
-                self._present[slot] = 0
-
-    def settle(self) -> None:
-        """The bucket was reduced: gradients that another rank has appear here too."""
-        for slot, parameter in self._left_out():
-            if parameter is not None and parameter.grad is None and self._present[slot] != 0:
-                parameter.grad = self.views[slot]
-
-    def _left_out(self) -> Iterator[tuple[int, Parameter | None]]:
+    def left_out(self) -> Iterator[tuple[int, Tensor | None]]:
+        """The parameters whose gradients did not come in this pass; None for one that is gone."""
         for slot in self._missing:
             yield slot, self._parameters[slot]()
+
+    @abstractmethod
+    def close(self) -> None:
+        """No more gradients come in this pass."""
+
+    @abstractmethod
+    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to exchange the gradients with the ranks of `group`. All ranks' buckets start in one order."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """The exchange is over."""

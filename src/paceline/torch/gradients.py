@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd import Variable
 
-from paceline.torch.bucket import Bucket, assign
+from paceline.torch.backward_exchange import BackwardExchange
+from paceline.torch.bucket import BUCKET_BYTES, CACHE_LINE, Bucket, assign
+from paceline.torch.flat import FlatLayout
 from paceline.torch.freed_memory import keep_freed_memory
-
-BUCKET_BYTES = 25 << 20
+from paceline.torch.memory import empty
 
 
 class GradientBuckets:
@@ -46,85 +44,57 @@ class GradientBuckets:
         if elsewhere := next((parameter.device for parameter in parameters if not parameter.is_cpu), None):
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
-        self._group = group
-        members = assign(reversed(parameters), bucket_bytes)
-        self._buckets = [Bucket(some) for some in members]
-        self._works: list[dist.Work] = []
-        self._ending: weakref.ref[_Ending] | None = None  # of the pass under way
-        self._paused = False
+        self._buckets = [_MeanBucket(some) for some in assign(reversed(parameters), bucket_bytes)]
+        self._exchange = BackwardExchange(group, type(self).__name__)
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), group=group, group_src=0)
-        self._hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._accumulated, index, slot))  # type: ignore[no-untyped-call]
-            for index, some in enumerate(members)
-            for slot, parameter in enumerate(some)
-        ]
+        self._exchange.extend(self._buckets)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
         """Each `backward` in this context only adds to this rank's gradients; the next one after it reduces them."""
-        before, self._paused = self._paused, True
-        try:
+        with self._exchange.paused():
             yield
-        finally:
-            self._paused = before
 
     def close(self) -> None:
         """From here on `backward` reduces nothing. Gradients stay as they are."""
-        for hook in self._hooks:
-            hook.remove()
+        self._exchange.close()
 
-    def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
-        bucket = self._buckets[index]
-        if self._paused:
-            bucket.adopt(slot, parameter)
-            return
-        if self._ending is None:
-            self._begin()
-        elif self._ending() is None:
-            raise RuntimeError(
-                "a backward pass before this one raised an exception, so ranks may differ: "
-                "make new GradientBuckets on every rank, or end the job"
-            )
-        if index < len(self._works):
-            raise RuntimeError(
-                f"a parameter of shape {tuple(parameter.shape)} got a second gradient in one backward pass, when the "
-                "first had been sent: with torch.utils.checkpoint, pass use_reentrant=False"
-            )
-        bucket.adopt(slot, parameter)
-        bucket.arrived(slot)
-        while len(self._works) < len(self._buckets) and self._buckets[len(self._works)].complete:
-            self._reduce_next()
 
-    def _begin(self) -> None:
-        for bucket in self._buckets:
-            bucket.begin()
-        self._works = []
-        ending = _Ending(self)
-        self._ending = weakref.ref(ending)
-        Variable._execution_engine.queue_callback(ending)
+class _MeanBucket(Bucket):
+    """Gradients that become their mean over the ranks.
 
-    def _reduce_next(self) -> None:
-        flat = self._buckets[len(self._works)].flat
-        work = dist.all_reduce(flat, dist.ReduceOp.AVG, self._group, async_op=True)
+    Behind the gradients lies one number per parameter: whether this rank has its gradient. The mean over the ranks
+    then says whether any has, so that a gradient which nobody has stays None everywhere.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor]) -> None:
+        layout = FlatLayout(parameters, CACHE_LINE)
+        flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
+        super().__init__(parameters, layout, flat)
+        self._present = flat[layout.numel :]
+        self.begin()
+
+    def begin(self) -> None:
+        super().begin()
+        self._present.fill_(1)
+
+    def close(self) -> None:
+        """The missing gradients count as they were before this pass, or as zero if None."""
+        for slot, parameter in self.left_out():
+            if parameter is not None and parameter.grad is not None:
+                self.adopt(slot, parameter)
+            else:
+                self.views[slot].zero_()
+                self._present[slot] = 0
+
+    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+        work: dist.Work | None = dist.all_reduce(self.flat, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
-        self._works.append(work)
+        return work
 
-    def _finish(self) -> None:
-        for bucket in self._buckets[len(self._works) :]:
-            bucket.close()
-            self._reduce_next()
-        for bucket, work in zip(self._buckets, self._works, strict=True):
-            work.wait()
-            bucket.settle()
-        self._ending = None
-
-
-class _Ending:
-    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it."""
-
-    def __init__(self, buckets: GradientBuckets) -> None:
-        self._buckets = buckets
-
-    def __call__(self) -> None:
-        self._buckets._finish()
+    def settle(self) -> None:
+        """Gradients that another rank has appear here too."""
+        for slot, parameter in self.left_out():
+            if parameter is not None and parameter.grad is None and self._present[slot] != 0:
+                parameter.grad = self.views[slot]

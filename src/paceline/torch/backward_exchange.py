@@ -1,0 +1,106 @@
+"""Exchanging gradients while `backward` goes on: each bucket as soon as its gradients and those before it are there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd import Variable
+
+from paceline.torch.bucket import Bucket
+
+
+class BackwardExchange:
+    """Makes every `backward` exchange the gradients in buckets with the ranks of `group`, and end when that is over.
+
+    The parameters' hooks keep it alive. owner: the name of the class that makes it, for errors.
+
+    `backward` raises what the exchange raises, and RuntimeError after a pass that did not finish.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, owner: str) -> None:
+        self._group = group
+        self._owner = owner
+        self._buckets: list[Bucket] = []
+        self._works: list[dist.Work] = []
+        self._hooks: list[object] = []
+        self._ending: weakref.ref[_Ending] | None = None  # of the pass under way
+        self._paused = False
+
+    def extend(self, buckets: Sequence[Bucket]) -> None:
+        """From here on exchange these, too, after those before."""
+        for index, bucket in enumerate(buckets, len(self._buckets)):
+            for slot, parameter in enumerate(bucket.parameters):
+                hook = partial(self._accumulated, index, slot)
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+        self._buckets += buckets
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Each `backward` in this context exchanges nothing."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def close(self) -> None:
+        """From here on `backward` exchanges nothing."""
+        for hook in self._hooks:
+            hook.remove()  # type: ignore[attr-defined]
+
+    def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
+        bucket = self._buckets[index]
+        if self._paused:
+            bucket.adopt(slot, parameter)
+            return
+        if self._ending is None:
+            self._begin()
+        elif self._ending() is None:
+            raise RuntimeError(
+                "a backward pass before this one raised an exception, so ranks may differ: "
+                f"make a new {self._owner} on every rank, or end the job"
+            )
+        if index < len(self._works):
+            raise RuntimeError(
+                f"a parameter of shape {tuple(parameter.shape)} got a second gradient in one backward pass, when the "
+                "first had been sent: with torch.utils.checkpoint, pass use_reentrant=False"
+            )
+        bucket.adopt(slot, parameter)
+        bucket.arrived(slot)
+        while len(self._works) < len(self._buckets) and self._buckets[len(self._works)].complete:
+            self._start_next()
+
+    def _begin(self) -> None:
+        for bucket in self._buckets:
+            bucket.begin()
+        self._works = []
+        ending = _Ending(self)
+        self._ending = weakref.ref(ending)
+        Variable._execution_engine.queue_callback(ending)
+
+    def _start_next(self) -> None:
+        self._works.append(self._buckets[len(self._works)].start(self._group))
+
+    def _finish(self) -> None:
+        for bucket in self._buckets[len(self._works) :]:
+            bucket.close()
+            self._start_next()
+        for bucket, work in zip(self._buckets, self._works, strict=True):
+            work.wait()
+            bucket.settle()
+        self._ending = None
+
+
+class _Ending:
+    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it."""
+
+    def __init__(self, exchange: BackwardExchange) -> None:
+        self._exchange = exchange
+
+    def __call__(self) -> None:
+        self._exchange._finish()

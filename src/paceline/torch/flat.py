@@ -1,0 +1,34 @@
+"""Several tensors of one dtype as one piece of flat memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class FlatLayout:
+    """Where each of `tensors`, which are of one dtype, lies in flat memory: in their order, on a line of its own.
+
+    begins: the first element of each. numel: elements of all, those between them included. A tensor's elements lie in
+    the order of its own strides.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor], line_bytes: int) -> None:
+        self.dtype = tensors[0].dtype
+        self._shapes = [(tensor.shape, torch.empty_like(tensor).stride()) for tensor in tensors]
+        line = max(1, line_bytes // self.dtype.itemsize)
+        self.begins: list[int] = []
+        self.numel = 0
+        for tensor in tensors:
+            self.begins.append(self.numel)
+            self.numel += -(-tensor.numel() // line) * line
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """The tensors that `flat`, of any dtype, consists of; not views in torch's sense, which restricts those."""
+        storage, offset = flat.untyped_storage(), flat.storage_offset()
+        return [
+            torch.empty(0, dtype=flat.dtype).set_(storage, offset + begin, shape, stride)
+            for begin, (shape, stride) in zip(self.begins, self._shapes, strict=True)
+        ]
