@@ -2,16 +2,11 @@
 #include <algorithm>
 #include <ranges>
 
+#include "calibration/constants.hpp"
 #include "coordinator/coordinator.hpp"
 #include "progress/times.hpp"
 
 namespace paceline {
-namespace {
-
-// Who hands in does so much of the packing; the rest is for whoever waits.
-constexpr std::uint64_t kBySubmitter = std::uint64_t{32} << 10;
-
-}  // namespace
 
 // Only what comes on channel 0 is never taken back.
 Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
@@ -121,7 +116,7 @@ bool Coordinator::carry(Stream& stream) {
   while (!stream.queue.empty()) {
     Batch& batch = stream.queue.front();
     const bool packs = batch.work ? batch.work->has_work() : batch.carried.size() > 1;
-    if (submitting_ && batch.bytes > kBySubmitter && packs) break;
+    if (submitting_ && batch.bytes > calibration::kPackedBySubmitter && packs) break;
     if (!batch.work) {
       if (batch.number >= stream.held_from) break;
       begin_batch(stream);
@@ -145,7 +140,7 @@ void Coordinator::end_batch(Stream& stream) {
   const Batch& batch = stream.queue.front();
   busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
   const Collective collective = batch.work->carried().front().request->what.collective;
-  if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= kLarge) {
+  if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= calibration::kCountedBatch) {
     if (large_.last.size() == kLargeKept) large_.last.pop_front();
     large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
     ++large_.count;

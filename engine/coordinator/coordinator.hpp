@@ -133,7 +133,6 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   static constexpr std::size_t kNamesKept = 4096;
   static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
   static constexpr std::uint64_t kNotHeld = ~std::uint64_t{0};
-  static constexpr std::uint64_t kLarge = std::uint64_t{1} << 20;
   static constexpr std::size_t kLargeKept = 256;
 
   struct Name {

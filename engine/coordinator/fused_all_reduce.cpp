@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "coordinator/batch_work.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kPiece = std::size_t{256} << 10;  // packed in one step
-// Two copies of so many bytes take about as long as one more collective.
-constexpr std::size_t kAlone = std::size_t{64} << 10;
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
@@ -70,7 +67,7 @@ class FusedAllReduce final : public BatchWork {
     const auto is_packed = [&](const Carried& carried) {
       const std::size_t bytes = bytes_of(carried);
       const bool may_lie = !context_.revocable || (first_.prescale == 1 && begins_together(context_.group, bytes));
-      return !may_lie || (carried_.size() > 1 && bytes < kAlone);
+      return !may_lie || (carried_.size() > 1 && bytes < calibration::kReducedAlone);
     };
     const Arena& arena = context_.fusion.arena();
     // Tensors that lie in a row in the arena, as those of a gradient bucket do, are packed as they are.
@@ -158,7 +155,7 @@ class FusedAllReduce final : public BatchWork {
   // The next piece of all tensors, in order; true after the last.
   bool walk(void (FusedAllReduce::*visit)(const Place&, std::size_t, std::size_t) const) {
     const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
-    for (std::size_t room = kPiece; at_ < places_.size(); ++at_, done_ = 0) {
+    for (std::size_t room = calibration::kPackedPerStep; at_ < places_.size(); ++at_, done_ = 0) {
       const Place& each = places_[at_];
       const bool stays = each.own == nullptr ? !each.packed : each.at == each.own->data && factor == 1;
       const std::size_t bytes = stays ? each.bytes : std::min(room, each.bytes - done_);
@@ -183,7 +180,7 @@ class FusedAllReduce final : public BatchWork {
 
 }  // namespace
 
-bool is_packed(const Request& request) { return request.bytes < kAlone; }
+bool is_packed(const Request& request) { return request.bytes < calibration::kReducedAlone; }
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused) {
   return std::make_unique<FusedAllReduce>(context, std::move(fused));

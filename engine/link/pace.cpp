@@ -6,19 +6,9 @@
 
 #include <algorithm>
 
+#include "calibration/constants.hpp"
+
 namespace paceline {
-namespace {
-
-constexpr double kQueueSeconds = 0.007;       // of a link's bytes: a switch that holds 10 ms of them loses none
-constexpr double kSmallestWindow = 16 << 10;  // holds a long packet
-// Half of what any peer may send at first, which is the largest window it has then seen: where short packets overtake
-// the others, the kernel drops data whose acknowledgement is older than that (RFC 5961, 5.2), and it has to be sent
-// again.
-constexpr double kLargestWindow = 32 << 10;
-constexpr double kBookkeeping = 1.15;  // what the kernel's own takes of a buffer
-
-}  // namespace
-
 // Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
 // windows together are what it carries in a round trip and holds. The kernel would find that out by losing packets.
 // Where few streams come together each has to bring in more, for which it needs no queue.
@@ -28,8 +18,8 @@ void Pace::set(int socket, double least, double most) {
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
   round_trip_us_ = std::min(round_trip_us_, info.tcpi_rtt);
   const double round_trip = round_trip_us_ * 1e-6;
-  const double window = std::max(least * (kQueueSeconds + round_trip), most * round_trip);
-  if (window < kLargestWindow) {
+  const double window = std::max(least * (calibration::kQueueSeconds + round_trip), most * round_trip);
+  if (window < calibration::kLargestWindow) {
     hold(socket, window);
   } else if (held_) {
     let_go(socket);
@@ -38,7 +28,7 @@ void Pace::set(int socket, double least, double most) {
 
 void Pace::hold(int socket, double window) {
   // The kernel takes twice what it is told, for its bookkeeping too.
-  const int half = static_cast<int>(std::max(window, kSmallestWindow) * kBookkeeping / 2);
+  const int half = static_cast<int>(std::max(window, calibration::kSmallestWindow) * calibration::kBufferPerWindow / 2);
   held_ = ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) == 0 || held_;
 }
 

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "calibration/constants.hpp"
+
 namespace paceline {
 namespace {
 
@@ -34,15 +36,18 @@ Caches find_caches() {
 }  // namespace
 
 std::size_t Caches::pass() const {
-  return std::clamp(std::bit_floor(first / 3), std::size_t{4} * kKibibyte, std::size_t{64} * kKibibyte);
+  return std::clamp(std::bit_floor(first / calibration::kPassesPerFirstCache), std::size_t{4} * kKibibyte,
+                    std::size_t{64} * kKibibyte);
 }
 
 std::size_t Caches::block() const {
-  return std::clamp(std::bit_floor(second / 4), std::size_t{16} * kKibibyte, std::size_t{512} * kKibibyte);
+  return std::clamp(std::bit_floor(second / calibration::kBlocksPerSecondCache), std::size_t{16} * kKibibyte,
+                    std::size_t{512} * kKibibyte);
 }
 
 std::size_t Caches::turnover() const {
-  return std::clamp(std::bit_ceil(2 * second), std::size_t{512} * kKibibyte, std::size_t{4096} * kKibibyte);
+  return std::clamp(std::bit_ceil(calibration::kSecondCachesPerTurnover * second), std::size_t{512} * kKibibyte,
+                    std::size_t{4096} * kKibibyte);
 }
 
 const Caches& caches() {

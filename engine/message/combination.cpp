@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
-namespace {
-
-constexpr std::size_t kSlice = std::size_t{1} << 20;           // bytes combined per step
-constexpr std::size_t kCombineBlock = std::size_t{128} << 10;  // bytes per input and pass, to stay in cache
-
-}  // namespace
 
 Combination::Combination(Context& context, const Instruction& instruction, std::span<Receive> receives)
     : context_(&context), action_(&instruction), receives_(receives) {
@@ -47,8 +42,8 @@ bool Combination::step_in_place() {
   const std::span<std::byte> workspace = context_->workspace;
   const Fold& fold = context_->program->fold;
   const std::size_t per_input = workspace.size() / std::max<std::size_t>(1, receives_.size());
-  const std::size_t block = std::min(kCombineBlock, per_input / 64 * 64);
-  const std::size_t end = std::min(action_->bytes, position_ + kSlice);
+  const std::size_t block = std::min(calibration::kCombinedBlock, per_input / 64 * 64);
+  const std::size_t end = std::min(action_->bytes, position_ + calibration::kStepBytes);
   auto& sources = context_->inputs;
   while (position_ < end) {
     const std::size_t size = std::min(block, end - position_);
@@ -91,7 +86,8 @@ bool Combination::step_streams() {
     if (receive.state == Receive::State::here) {
       // Offered by a readable peer, in a stage that also has peers that stream.
       const std::span<std::byte> workspace = context_->workspace;
-      const std::size_t size = std::min({kCombineBlock, workspace.size(), receive.length - receive.filled});
+      const std::size_t size =
+          std::min({calibration::kCombinedBlock, workspace.size(), receive.length - receive.filled});
       if (!context_->read(receive, receive.filled, workspace.data(), size)) return false;
       receive.consume(workspace.data(), size);
       if (receive.state == Receive::State::done) context_->release(receive);

@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
-namespace {
-
-constexpr std::size_t kSlice = std::size_t{1} << 20;  // bytes read per message and step
-
-}  // namespace
 
 void Track::forget() {
   sends_.clear();
@@ -100,7 +96,7 @@ void Track::post_stage() {
 
 // Takes in the next part of an offered message; true if it could.
 bool Track::pull(Receive& receive) {
-  const std::size_t size = std::min(kSlice, receive.length - receive.filled);
+  const std::size_t size = std::min(calibration::kStepBytes, receive.length - receive.filled);
   if (!context_->read(receive, receive.filled, receive.to + receive.filled, size)) return false;
   receive.advance(size);
   if (receive.state == Receive::State::done) context_->release(receive);

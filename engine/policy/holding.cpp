@@ -2,16 +2,9 @@
 
 #include <algorithm>
 
+#include "calibration/constants.hpp"
+
 namespace paceline {
-
-namespace {
-
-// To carry this out takes many times as long as to wake up for it; more than the most gains nothing more.
-constexpr std::uint64_t kLeastWorth = std::uint64_t{1} << 20;
-constexpr std::uint64_t kMostWorth = std::uint64_t{4} << 20;
-constexpr std::uint64_t kPart = 8;  // of what has gone out
-
-}  // namespace
 
 void Holding::begin(bool looks) {
   due_ = now_ + seconds_;
@@ -35,7 +28,10 @@ void Holding::forget() {
   looks_ = sleeps_ = false;
 }
 
-std::uint64_t Holding::worth_it() const { return std::clamp(gone_out_ / kPart, kLeastWorth, kMostWorth); }
+std::uint64_t Holding::worth_it() const {
+  using namespace calibration;
+  return std::clamp(gone_out_ / kHeldPart, kLeastHeld, kMostHeld);
+}
 
 bool Holding::holds(std::uint64_t bytes) const {
   return seconds_ > 0 && awaited_.empty() && bytes < worth_it() && now_ < due_ && !memory_.wanted();

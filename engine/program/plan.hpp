@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "calibration/constants.hpp"
+
 namespace paceline {
 
 struct Fraction {
@@ -54,14 +56,13 @@ struct Plan {
   // Where there are many, every one goes through several levels, and costs each rank a few wake-ups: there they are up
   // to twice as long, and as many bytes of them under way as ever.
   Chunks chunks(std::size_t bytes) const {
-    constexpr std::size_t kFew = 32;
-    constexpr std::size_t kInFlight = 4;
+    using calibration::kChunksInFlight, calibration::kFewChunks;
     if (chunk_bytes == 0 || bytes <= chunk_bytes) return {};
     const auto of_size = [&](std::size_t size) { return (bytes + size - 1) / size; };
     const std::size_t count = of_size(chunk_bytes);
-    if (count <= kFew || levels.size() <= 1) return {count, std::min(count, kInFlight)};
-    const std::size_t longer = std::max(kFew, of_size(2 * chunk_bytes));
-    return {longer, kInFlight * longer / count};
+    if (count <= kFewChunks || levels.size() <= 1) return {count, std::min(count, kChunksInFlight)};
+    const std::size_t longer = std::max(kFewChunks, of_size(2 * chunk_bytes));
+    return {longer, kChunksInFlight * longer / count};
   }
 
   // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.

@@ -1,11 +1,10 @@
 #include "progress/collectives.hpp"
 
+#include "calibration/constants.hpp"
 #include "program/lower.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr std::size_t kReducedAtOnce = 4096;  // bytes; one hop is worth more than what links carry
 
 void check_reduction(DType dtype, Op op) {
   if (supports(dtype, op)) return;
@@ -201,7 +200,7 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     Lowering lowering(operation.program, group.rank, group.size());
     // Between machines all copies would cross the root's link.
-    if (bytes > kReducedAtOnce && group.plans.contains("turned_broadcast")) {
+    if (bytes > calibration::kReducedAtOnce && group.plans.contains("turned_broadcast")) {
       const Plan& tree = group.plan_for(root == 0 ? "broadcast" : "turned_broadcast", bytes);
       operation.algorithm = tree.algorithm;
       const auto scratch = operation.scratch(Lowering::tree_scratch_bytes(tree, count, dtype));

@@ -3,6 +3,7 @@
 #include <system_error>
 #include <thread>
 
+#include "calibration/constants.hpp"
 #include "link/shm.hpp"
 #include "link/tcp.hpp"
 #include "progress/fork.hpp"
@@ -10,9 +11,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kWorkspace = std::size_t{1} << 20;
-constexpr std::chrono::microseconds kYield{50};
-constexpr std::chrono::microseconds kLongestYield{150};
+constexpr std::size_t kWorkspace = std::size_t{1} << 20;  // bytes of scratch memory that all links and operations share
 
 }  // namespace
 
@@ -21,9 +20,9 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
     : arena_(std::move(arena)),
       description_(std::move(description)),
       interrupted_(std::move(interrupted)),
-      caller_budget_{.spin = spin, .yield = kYield, .longest = kLongestYield},
-      bulk_budget_{.spin = spin, .yield = kYield},
-      server_budget_{.yield = kYield},
+      caller_budget_{.spin = spin, .yield = calibration::kYield, .longest = calibration::kLongestYield},
+      bulk_budget_{.spin = spin, .yield = calibration::kYield},
+      server_budget_{.yield = calibration::kYield},
       placement_(home),
       workspace_(kWorkspace) {
   track_for_fork(this);

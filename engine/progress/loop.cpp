@@ -6,18 +6,15 @@
 #include <bit>
 #include <utility>
 
+#include "calibration/constants.hpp"
 #include "progress/engine.hpp"
 #include "progress/time_slice.hpp"
 
 namespace paceline {
 namespace {
 
+// The server looks this often at whether callers still wait; the last of them also wakes it.
 constexpr auto kStepAside = std::chrono::milliseconds(20);
-constexpr unsigned kPassesPerClock = 64;
-constexpr unsigned kPassesPerSocketLook = 256;
-// A caller that sleeps and wakes all the time does not ask for a signal more often than this: to ask takes Python's
-// lock, for which it may have to wait.
-constexpr auto kAskAfter = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -74,7 +71,7 @@ void Engine::wait_locked(std::unique_lock<std::mutex>& lock, Operation& operatio
     if (small) placement_.note(operation);
     if (pause(lock, backoff, meter) && interrupted_) {
       const auto now = Clock::now();
-      if (!std::exchange(signalled_, false) && now - asked < kAskAfter) continue;
+      if (!std::exchange(signalled_, false) && now - asked < calibration::kAskAfter) continue;
       asked = now;
       check_interrupt(lock, operation);
     }
@@ -171,11 +168,11 @@ bool Engine::progress(CpuMeter& meter) {
   meter_ = &meter;
   // What moves on in shared memory alone hears of errors in time.
   const bool linked = std::ranges::any_of(active_, [](const auto& operation) { return operation->needs_links(); });
-  const bool seldom = passes_ % kPassesPerSocketLook == 0;
+  const bool seldom = passes_ % calibration::kPassesPerSocketLook == 0;
   bool moved = (linked || seldom) && poll_links();
   if ((linked && !peers_.tcp_links().empty()) || seldom) poll_sockets();
   moved |= step_operations();
-  if (passes_ % kPassesPerClock == 0) check_clocks();
+  if (passes_ % calibration::kPassesPerClock == 0) check_clocks();
   const auto before = active_.size();
   retire();
   meter_ = nullptr;

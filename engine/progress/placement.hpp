@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "calibration/constants.hpp"
 #include "execute/operation.hpp"
 
 namespace paceline {
@@ -21,7 +22,7 @@ class Placement {
   // those that crowd a CPU, the caller moves, at most once in a while, and only where it has seen that twice; its
   // affinity is as before afterwards.
   void note(const Operation& operation) {
-    if (++looks_ % kLooks != 0) return;
+    if (++looks_ % calibration::kLooksPerPlacement != 0) return;
     const int here = ::sched_getcpu();
     cpu_set_t allowed;
     if (here < 0 || here == home_ || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
@@ -32,15 +33,12 @@ class Placement {
     if (!before || !misplaced_) return;
     const auto now = Clock::now();
     if (now < next_) return;
-    next_ = now + kPause;
+    next_ = now + calibration::kMovePause;
     misplaced_ = false;
     move(here, allowed);
   }
 
  private:
-  static constexpr unsigned kLooks = 16;
-  static constexpr std::chrono::milliseconds kPause{5};
-
   void move(int here, const cpu_set_t& allowed) const {
     cpu_set_t to = allowed;
     if (home_ >= 0) {

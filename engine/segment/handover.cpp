@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/streaming.hpp"
 
 namespace paceline {
 namespace {
-
-constexpr unsigned kCopiesPerProbe = 16;
 
 void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
   const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
@@ -26,8 +25,8 @@ void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  const bool large = kStreams && bytes >= kLeast;
-  if (large && copies_++ % kCopiesPerProbe == 0) record(probe());
+  const bool large = kStreams && bytes >= calibration::kLeastStreamed;
+  if (large && copies_++ % calibration::kCopiesPerProbe == 0) record(probe());
   if (large && streams_) {
     stream(to, from, bytes);
   } else {
@@ -51,9 +50,9 @@ void Handover::follow(const ProbedLines& theirs, std::uint32_t& seen) {
 }
 
 void Handover::record(std::chrono::nanoseconds time) {
-  const bool differs = (time >= kFar) != streams_;
+  const bool differs = (time >= calibration::kFarProbe) != streams_;
   against_ = differs ? against_ + 1 : 0;
-  if (against_ < (streams_ ? kNearInRow : kFarInRow)) return;
+  if (against_ < (streams_ ? calibration::kNearProbesInRow : calibration::kFarProbesInRow)) return;
   streams_ = !streams_;
   against_ = 0;
 }

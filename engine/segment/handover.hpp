@@ -25,15 +25,6 @@ using ProbedLines = std::array<ProbedLine, 32>;
 
 class Handover {
  public:
-  // Less is always copied plainly, most often to lines that are still in the cores' own caches.
-  static constexpr std::size_t kLeast = std::size_t{8} << 10;
-  // A probe that takes so long says that cores are far apart.
-  static constexpr std::chrono::nanoseconds kFar{400};
-  // Probes in a row that count. One that takes long may have been interrupted. One that does not may have met lines
-  // that nobody had read, far apart or not.
-  static constexpr int kFarInRow = 2;
-  static constexpr int kNearInRow = 16;
-
   explicit Handover(ProbedLines& lines) : lines_(lines) {}
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);

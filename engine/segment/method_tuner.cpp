@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "calibration/constants.hpp"
 #include "memory/rounding.hpp"
 #include "segment/segment.hpp"
 
@@ -12,22 +13,16 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kSmallestBlock = std::size_t{16} << 10;
-// Between two ranks the kernel copies each byte once where a pipe takes two copies: expected to be quicker from here on
-// (at 4 MiB 0.69, at 16 MiB 0.58 of the time), and worth a try from there on. More ranks, each of which reads from all
-// others, may try it as long as they are few.
-constexpr std::size_t kFetchedBytes = std::size_t{3} << 20;
-constexpr std::size_t kMaybeFetchedBytes = std::size_t{256} << 10;
-constexpr std::size_t kMostFetching = 4;
 
 int size_class(std::size_t bytes) { return static_cast<int>(std::bit_width(bytes)); }
 
 bool may_fetch(std::size_t bytes, const MethodLimits& limits) {
-  return limits.readable && limits.ranks > 1 && limits.ranks <= kMostFetching && bytes >= kMaybeFetchedBytes;
+  return limits.readable && limits.ranks > 1 && limits.ranks <= calibration::kMostFetching &&
+         bytes >= calibration::kMaybeFetchedBytes;
 }
 
 bool fetches(std::size_t bytes, const MethodLimits& limits) {
-  return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= kFetchedBytes;
+  return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= calibration::kFetchedBytes;
 }
 
 // With a block as near to this as there is room for.
@@ -58,7 +53,8 @@ std::vector<Method> methods_for(std::size_t bytes, const MethodLimits& limits) {
   std::vector<Method> found{foreseen};
   const auto add = [&](Method::Kind kind, std::size_t block) {
     const Method method = method_of(kind, bytes, limits.ranks, block);
-    if (method.block >= kSmallestBlock && std::ranges::find(found, method) == found.end()) found.push_back(method);
+    if (method.block >= calibration::kSmallestBlock && std::ranges::find(found, method) == found.end())
+      found.push_back(method);
   };
   add(foreseen.kind, foreseen.block / 2);
   add(foreseen.kind, std::size_t{foreseen.block} * 2);
@@ -82,7 +78,7 @@ Method MethodTuner::next(std::size_t bytes, const MethodLimits& limits) {
         crowded ? std::vector{foreseen_method(bytes, limits)} : methods_for(bytes, limits);
     for (const Method& method : methods) size.tried.push_back({.method = method});
   }
-  const bool tries = size.begun < size.tried.size() * kTries;
+  const bool tries = size.begun < size.tried.size() * calibration::kTries;
   return size.tried[tries ? size.begun++ % size.tried.size() : size.best].method;
 }
 
@@ -91,7 +87,7 @@ void MethodTuner::record(std::size_t bytes, const Method& method, std::chrono::n
   const auto found = std::ranges::find(size.tried, method, &Tried::method);
   if (found == size.tried.end()) return;
   const double ns_per_byte = static_cast<double>(time.count()) / static_cast<double>(bytes);
-  const std::size_t tries = size.tried.size() * kTries;
+  const std::size_t tries = size.tried.size() * calibration::kTries;
   if (size.ended == tries) {
     watch(size, method, ns_per_byte);
     return;
@@ -107,17 +103,17 @@ void MethodTuner::settle(Size& size) {
   }
   const std::size_t before = size.best;
   const auto quickest = std::ranges::min_element(size.tried, {}, &Tried::ns_per_byte);
-  const bool clearly = quickest->ns_per_byte < kClearly * size.tried.front().ns_per_byte;
+  const bool clearly = quickest->ns_per_byte < calibration::kClearly * size.tried.front().ns_per_byte;
   size.best = clearly ? static_cast<std::size_t>(quickest - size.tried.begin()) : 0;
   const bool in_vain = size.rounds++ > 0 && size.best == before;
-  size.patience = in_vain ? std::min(2 * size.patience, kMostPatience) : kPatience;
+  size.patience = in_vain ? std::min(2 * size.patience, calibration::kMostPatience) : calibration::kPatience;
 }
 
 void MethodTuner::watch(Size& size, const Method& method, double ns_per_byte) {
   const Tried& best = size.tried[size.best];
   if (size.tried.size() == 1 || method != best.method) return;
   const double usual = best.ns_per_byte;
-  const bool as_usual = ns_per_byte < usual * kUnusual && ns_per_byte > usual / kUnusual;
+  const bool as_usual = ns_per_byte < usual * calibration::kUnusual && ns_per_byte > usual / calibration::kUnusual;
   size.unusual = as_usual ? 0 : size.unusual + 1;
   if (size.unusual < size.patience) return;
   size.begun = size.ended = size.unusual = 0;

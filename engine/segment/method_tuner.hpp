@@ -16,6 +16,8 @@
 #include <map>
 #include <vector>
 
+#include "calibration/constants.hpp"
+
 namespace paceline {
 
 // A pipe holds at least this many rounds.
@@ -45,16 +47,6 @@ std::size_t machine_cpus();
 
 class MethodTuner {
  public:
-  // Each method is tried with this many calls. Their median counts: some calls are interrupted, some are lucky.
-  static constexpr std::size_t kTries = 5;
-  // Another method replaces the foreseen one if it takes less than this share of its time. A smaller gain is noise.
-  static constexpr double kClearly = 0.9;
-  // A call is unusual if it takes this many times as long as usual, or less than usual divided by this. After kPatience
-  // unusual calls in a row all methods are tried again. Each time that this changes nothing the patience doubles.
-  static constexpr double kUnusual = 1.5;
-  static constexpr std::size_t kPatience = 5;
-  static constexpr std::size_t kMostPatience = 80;
-
   struct Tried {
     Method method;
     double ns_per_byte = std::numeric_limits<double>::infinity();  // the median of the last round
@@ -69,7 +61,7 @@ class MethodTuner {
     std::size_t best = 0;     // of `tried`; until all tries have ended the first
     std::size_t rounds = 0;   // how often all have been tried
     std::size_t unusual = 0;  // calls in a row since
-    std::size_t patience = kPatience;
+    std::size_t patience = calibration::kPatience;
 
     bool settled() const { return rounds > 0; }
   };

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
@@ -42,7 +43,7 @@ void OneShot::give(Cell& own) {
 
 const std::byte* OneShot::part_of(int rank) const {
   const Cell& cell = segment_->cell(rank, epoch_);
-  if (given_bytes >= Handover::kLeast) segment_->follow(rank);
+  if (given_bytes >= calibration::kLeastStreamed) segment_->follow(rank);
   return given_bytes <= sizeof cell.small ? cell.small : segment_->at(rank, cell.place, given_bytes);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
@@ -11,10 +12,7 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kGrain = 4096;  // regions and pieces are multiples of it
-constexpr std::size_t kSmallestPiece = std::size_t{16} << 10;
-constexpr std::size_t kLargestPiece = std::size_t{256} << 10;
-constexpr std::size_t kPiecesPerRegion = 4;
+constexpr std::size_t kGrain = 4096;  // bytes, a page: regions and pieces are multiples of it
 // What a rank tells of itself, and the first one to all: ranks in containers may see caches of different sizes.
 struct Offer {
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
@@ -81,7 +79,8 @@ void SharedAllReduce::choose() {
   if (in_place) {
     how_ = How::in_place;
     algorithm = "in_place";
-    piece_bytes_ = std::clamp(rounded_up(largest / kPiecesPerRegion, kGrain), kSmallestPiece, kLargestPiece);
+    piece_bytes_ = std::clamp(rounded_up(largest / calibration::kPiecesPerRegion, kGrain), calibration::kSmallestPiece,
+                              calibration::kLargestPiece);
     all_pieces_ = 0;
     for (int rank = 0; rank < segment_->size(); ++rank) all_pieces_ += pieces(rank);
     return;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
@@ -12,13 +13,7 @@
 namespace paceline {
 namespace {
 
-// Where everybody has something for others, copies to slots take more work in all, and pay while all of them together
-// stay in the caches near the cores: up to so many times the second-level cache.
-constexpr std::size_t kSlotsOfAll = 3;
-constexpr std::size_t kSlice = std::size_t{1} << 20;  // fetched in one step
-// What others can read where it lies is copied only if it is small: then nobody waits until they have.
-constexpr std::size_t kShared = std::size_t{4} << 10;
-constexpr std::size_t kUnit = std::size_t{4} << 10;  // in which a rank tells how much of its slot is there
+constexpr std::size_t kUnit = std::size_t{4} << 10;  // bytes, in which a rank tells how much of its slot is there
 
 bool same(const Place& one, const Place& other) { return one.address == other.address && one.bytes == other.bytes; }
 
@@ -52,7 +47,7 @@ std::size_t SharedExchange::given_bytes() const {
 // everything, two cores share the work so.
 bool SharedExchange::uses_slot(std::size_t all) const {
   if (what.root >= 0 || !segment_->all_readable()) return true;
-  return all * static_cast<std::size_t>(segment_->size()) <= kSlotsOfAll * caches().second;
+  return all * static_cast<std::size_t>(segment_->size()) <= calibration::kSlotsOfAll * caches().second;
 }
 
 void SharedExchange::give(Cell&) {
@@ -90,7 +85,7 @@ void SharedExchange::show(Block& block, const Place& place, bool in_portions) {
   block.bytes = place.bytes;
   block.place = block.behind = 0;
   if (place.bytes == 0) return;
-  if (slot_ != nullptr && (!in_arena || place.bytes <= kShared)) {
+  if (slot_ != nullptr && (!in_arena || place.bytes <= calibration::kCopiedAnyway)) {
     block.behind = slot_used_;
     block.place = arena.offset_of(slot_) + (in_portions ? kFilling : slot_used_);
     fills_.push_back({slot_used_, place});
@@ -187,7 +182,8 @@ SharedOperation::Result SharedExchange::fetch_from(int rank) {
   if (ready <= fetched) return Result::waits;
   const bool filling = (block.place & kFilling) != 0;
   const std::size_t at = filling ? (block.behind + fetched) % kLargestSlot : fetched;
-  const std::size_t size = std::min({kSlice, ready - fetched, filling ? kLargestSlot - at : kSlice});
+  const std::size_t size =
+      std::min({calibration::kStepBytes, ready - fetched, filling ? kLargestSlot - at : calibration::kStepBytes});
   read_remotely_ = true;
   std::byte* to = place.address + fetched;
   if ((block.place & kOutside) == 0) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "calibration/constants.hpp"
 #include "kernel/streaming.hpp"
 #include "memory/cache.hpp"
 #include "segment/handover.hpp"
@@ -14,22 +15,22 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kNear = Handover::kFar / 4;
+constexpr auto kNear = calibration::kFarProbe / 4;
 
 Handover far_apart(ProbedLines& lines) {
   Handover handover(lines);
-  handover.record(Handover::kFar);
-  handover.record(Handover::kFar);
+  handover.record(calibration::kFarProbe);
+  handover.record(calibration::kFarProbe);
   CHECK(handover.streams());
   return handover;
 }
 
 void copies_exactly(Handover handover) {
   constexpr std::byte kUntouched{0xee};
-  std::vector<std::byte> from(2 * Handover::kLeast + 300);
+  std::vector<std::byte> from(2 * calibration::kLeastStreamed + 300);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256);
-  for (const std::size_t bytes :
-       {0UL, 1UL, 64UL, Handover::kLeast - 1, Handover::kLeast, Handover::kLeast + 1, 2 * Handover::kLeast + 130})
+  for (const std::size_t bytes : {0UL, 1UL, 64UL, calibration::kLeastStreamed - 1, calibration::kLeastStreamed,
+                                  calibration::kLeastStreamed + 1, 2 * calibration::kLeastStreamed + 130})
     for (const std::size_t to_offset : {0UL, 1UL, 8UL, 63UL})
       for (const std::size_t from_offset : {0UL, 5UL}) {
         std::vector<std::byte> to(bytes + 3 * kCacheLine, kUntouched);
@@ -64,8 +65,8 @@ TEST(some_quick_probes_change_nothing_where_cores_are_far_apart) {
   ProbedLines lines{};
   Handover handover = far_apart(lines);
   for (int i = 0; i < 10; ++i) {
-    for (int quick = 0; quick < Handover::kNearInRow - 1; ++quick) handover.record(kNear);
-    handover.record(Handover::kFar);
+    for (int quick = 0; quick < calibration::kNearProbesInRow - 1; ++quick) handover.record(kNear);
+    handover.record(calibration::kFarProbe);
     CHECK(handover.streams());
   }
 }
@@ -74,9 +75,9 @@ TEST(cores_that_come_together_or_part_are_noticed) {
   ProbedLines lines{};
   Handover handover = far_apart(lines);
   for (int i = 0; i < 3; ++i) {
-    for (int quick = 0; quick < Handover::kNearInRow; ++quick) handover.record(kNear);
+    for (int quick = 0; quick < calibration::kNearProbesInRow; ++quick) handover.record(kNear);
     CHECK(!handover.streams());
-    for (int slow = 0; slow < Handover::kFarInRow; ++slow) handover.record(Handover::kFar);
+    for (int slow = 0; slow < calibration::kFarProbesInRow; ++slow) handover.record(calibration::kFarProbe);
     CHECK(handover.streams());
   }
 }
@@ -86,7 +87,7 @@ TEST(copies_themselves_find_out) {
   // Nobody else has these lines: however slow this machine is, in the end two probes in a row are quick.
   ProbedLines lines{};
   Handover handover = far_apart(lines);
-  std::vector<std::byte> from(Handover::kLeast), to(Handover::kLeast);
+  std::vector<std::byte> from(calibration::kLeastStreamed), to(calibration::kLeastStreamed);
   for (int i = 0; i < 100'000 && handover.streams(); ++i) handover.copy(to.data(), from.data(), from.size());
   CHECK(!handover.streams());
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "calibration/constants.hpp"
 #include "segment/method_tuner.hpp"
 #include "segment/segment.hpp"
 #include "tests/check.hpp"
@@ -53,9 +54,9 @@ TEST(the_quickest_method_stays_if_it_is_clearly_quicker) {
       const std::size_t round = calls / all.size();
       takes(tuner, method, (method == all.back() ? share : 1.0) * (round == 1 ? 100 : round == 3 ? 5000 : 1000));
     }
-    CHECK(calls == all.size() * MethodTuner::kTries);
+    CHECK(calls == all.size() * calibration::kTries);
     for (std::size_t i = 0; i < 3 * all.size(); ++i)
-      CHECK(tuner.next(kTriedBytes + 5, limits) == (share < MethodTuner::kClearly ? all.back() : all.front()));
+      CHECK(tuner.next(kTriedBytes + 5, limits) == (share < calibration::kClearly ? all.back() : all.front()));
     CHECK(tuner.next(kTriedBytes * 2, limits) == foreseen_method(kTriedBytes * 2, limits));
   }
 }
@@ -69,7 +70,7 @@ TEST(methods_are_tried_again_when_times_have_changed_for_good) {
     const std::size_t rounds = tuner.sizes().empty() ? 0 : tuner.sizes()[0].rounds;
     for (std::size_t calls = 0;; ++calls) {
       CHECK(calls < 1000);
-      if (!tuner.sizes().empty() && tuner.sizes()[0].rounds > rounds) return calls - all.size() * MethodTuner::kTries;
+      if (!tuner.sizes().empty() && tuner.sizes()[0].rounds > rounds) return calls - all.size() * calibration::kTries;
       const Method method = tuner.next(kTriedBytes, limits);
       takes(tuner, method, time(method));
     }
@@ -80,20 +81,20 @@ TEST(methods_are_tried_again_when_times_have_changed_for_good) {
     CHECK(tuner.sizes()[0].rounds == rounds);
   };
   CHECK(calls_until_tried([&](const Method& method) { return method == all[1] ? 500 : 1000; }) == 0);
-  never_tried([](std::size_t call) { return call % MethodTuner::kPatience == 0 ? 500 : 5000; });
+  never_tried([](std::size_t call) { return call % calibration::kPatience == 0 ? 500 : 5000; });
   never_tried([](std::size_t call) { return call % 2 == 0 ? 500 / 1.4 : 500 * 1.4; });
 
   CHECK(calls_until_tried([&](const Method& method) { return method == all[2] ? 1500 : 4000; }) ==
-        MethodTuner::kPatience);
+        calibration::kPatience);
   CHECK(tuner.next(kTriedBytes, limits) == all[2]);
-  std::size_t patience = MethodTuner::kPatience;
+  std::size_t patience = calibration::kPatience;
   for (double time = 1500 * 2; time < 1e7; time *= 2) {
     CHECK(calls_until_tried([&](const Method& method) { return method == all[2] ? time : 2 * time; }) == patience);
-    patience = std::min(2 * patience, MethodTuner::kMostPatience);
+    patience = std::min(2 * patience, calibration::kMostPatience);
   }
   CHECK(calls_until_tried([&](const Method& method) { return method == all[1] ? 500 : 1000; }) == patience);
   CHECK(tuner.next(kTriedBytes, limits) == all[1]);
-  CHECK(calls_until_tried([&](const Method&) { return 200; }) == MethodTuner::kPatience);
+  CHECK(calls_until_tried([&](const Method&) { return 200; }) == calibration::kPatience);
   CHECK(tuner.next(kTriedBytes, limits) == all[0]);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "calibration/constants.hpp"
 #include "memory/arena.hpp"
 #include "shared/one_shot.hpp"
 #include "tests/world.hpp"
@@ -225,7 +226,7 @@ TEST(every_way_gives_the_same_and_the_first_rank_settles_for_one) {
       r.group->method_tuner = MethodTuner(static_cast<std::size_t>(r.size));
       for (const std::size_t count : {10'001UL, 70'000UL, 500'007UL}) {
         std::vector<std::int64_t> own(count);
-        for (std::size_t call = 0; call < 4 * MethodTuner::kTries; ++call) reduce_and_check(r, bytes(own), count);
+        for (std::size_t call = 0; call < 4 * calibration::kTries; ++call) reduce_and_check(r, bytes(own), count);
       }
       const auto sizes = r.engine->methods(*r.group);
       CHECK(sizes.size() == (r.rank == 0 ? 3 : 0));
