@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import Call, Replanner
+from paceline.adapt.replanner import Call
+from paceline.group.host import Replanner
 from paceline.observe.periodic import Periodic
 
 _SECONDS = 0.5

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline.adapt.replanner import Call
-from paceline.trace.event import Event
+from paceline.trace.event import Event, Row
 
-Events = Callable[[int], Sequence[Any]]
-"""Of the engine, those with higher numbers than this."""
+Events = Callable[[int], Sequence[Row]]
+"""Returns the engine's events with ids above the given one, oldest first."""
 
 
 class Counted(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
 
+from paceline import _engine
 from paceline.group.group import Group
 from paceline.group.host import Host
 from paceline.measure.uplinks import uplinks
@@ -20,7 +20,7 @@ from paceline.topology.measured import Measured
 
 
 def links(
-    runtime: Host, native: Any, members: Sequence[Member], timeout: float, switches: bool
+    runtime: Host, native: _engine.Group, members: Sequence[Member], timeout: float, switches: bool
 ) -> tuple[Placement, Measured]:
     """What the links between the members' machines are now, and what was measured; see `uplinks`.
 

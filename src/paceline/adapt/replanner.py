@@ -6,13 +6,15 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from paceline._engine import Group
 from paceline.adapt.drift import Drift
 from paceline.adapt.network import AssumedNetwork
+from paceline.group.host import Entries
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Measured
 from paceline.topology.switches import LEAST_MACHINES
@@ -25,10 +27,11 @@ _EXPLAINS = math.log(1.1)
 """By so much of a logarithm other links must change what calls should take, and the way that calls have changed: else
 noise was measured, or a link that does not matter. How much calls really lose on a link that binds no model knows."""
 
-Measure = Callable[[Any, bool], tuple[Placement, Measured]]
+Measure = Callable[[Group, bool], tuple[Placement, Measured]]
 """Collective: measures the links of a native group, and whether machines share some, see `links`; the same on all
 ranks."""
-Plans = Callable[[Placement], Any]
+Plans = Callable[[Placement], Entries]
+"""Makes the plans of the group for the network that was measured."""
 
 
 class Call(NamedTuple):
@@ -41,18 +44,18 @@ class Call(NamedTuple):
 class Replanner:
     """Of one native group. All ranks tell it the same, in the same order, so all come to the same."""
 
-    def __init__(self, native: Any, placement: Placement, measure: Measure, plans: Plans) -> None:
+    def __init__(self, native: Group, placement: Placement, measure: Measure, plans: Plans) -> None:
         self._native = native
         self._measure, self._plans = measure, plans
         self._assumed = AssumedNetwork(placement)
         machines = sum(1 for _ in placement.topology.machines())
         self._drift = Drift(_PRICE, _PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else Drift(_PRICE)
 
-    def expected(self, call: Call) -> float:
+    def expected(self, call: tuple[str, int]) -> float:
         """Seconds that this call should take."""
         return self._assumed.seconds(*call)
 
-    def changed(self, calls: Sequence[Call], seconds: npt.NDArray[np.float64]) -> float | None:
+    def changed(self, calls: Sequence[tuple[str, int]], seconds: npt.NDArray[np.float64]) -> float | None:
         """How many times as long as usual calls take, if the network is no longer what plans were made for.
 
         seconds: of every call, on the rank that waited least; what is negative is not known.
@@ -63,7 +66,7 @@ class Replanner:
                 return ratio
         return None
 
-    def plan_again(self, ratio: float, between: Any) -> None:
+    def plan_again(self, ratio: float, between: Group) -> None:
         """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in.
 
         Links that machines share take seconds to find, so they are looked for where the machines' own explain nothing,

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from paceline import _engine
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
-from paceline.coordinate.tuning import Tuning
+from paceline.coordinate.tuning import Submit, Tuning
 from paceline.group.arguments import OPS, reduction
+from paceline.group.buffers import AnyArray
 from paceline.group.group import Group
 from paceline.group.host import Host
 
@@ -54,7 +55,7 @@ class Coordinator:
     Raises ValueError for what cannot be meant, and as `Group` does once the coordinator has failed.
     """
 
-    def __init__(self, runtime: Host, native: Any, options: Options, timeout: float) -> None:
+    def __init__(self, runtime: Host, native: _engine.Group, options: Options, timeout: float) -> None:
         """Collective over the ranks of `native`, a native group of `home`. `timeout`: seconds, for every request.
 
         Raises ValueError, on all ranks, if their options differ.
@@ -87,7 +88,7 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
-        self._reduce: Callable[..., Request] = self._native.submit
+        self._reduce: Submit = self._native.submit
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
@@ -227,14 +228,14 @@ class Coordinator:
         for channel in self._channels:
             self._runtime.forget(channel)
 
-    def _follow(self, parent: int, channel: int, data: Any, timeout: float) -> AdaptiveBatches | None:
+    def _follow(self, parent: int, channel: int, data: _engine.Group, timeout: float) -> AdaptiveBatches | None:
         """Plans follow the network, but for those of `graph`, whose batches may go over several groups."""
         replanner = self._runtime.replanner(data, timeout)
         if replanner is None or self.options.policy == "graph" or self.options.autotune_policy:
             return None
         from paceline.adapt.batches import AdaptiveBatches
 
-        def group() -> Any:
+        def group() -> _engine.Group:
             self._runtime.annotations.internal.add_group(channel)
             return self._runtime.subgroup(parent, range(self.size), channel, timeout, self._runtime.plans)
 
@@ -290,7 +291,7 @@ def _ragged(shape: tuple[int, ...]) -> str:
     return "x".join(["*", *map(str, shape[1:])])
 
 
-def _agree(native: Any, options: Options) -> int:
+def _agree(native: _engine.Group, options: Options) -> int:
     """A channel that all ranks use, rank 0's. Raises ValueError if their options differ."""
     text = repr(options)[:_LONGEST_OPTIONS]
     mine = np.zeros(8 + _LONGEST_OPTIONS, np.uint8)
@@ -305,6 +306,6 @@ def _agree(native: Any, options: Options) -> int:
     return int(everyone[0, :8].view(np.int64)[0])
 
 
-def _all_gather(native: Any, mine: np.ndarray, everyone: np.ndarray) -> None:
+def _all_gather(native: _engine.Group, mine: AnyArray, everyone: AnyArray) -> None:
     dtype = _engine.DTYPES[mine.dtype.name]
     native.all_gather(mine.ctypes.data, everyone.ctypes.data, mine.size, dtype, _engine.BLOCKING)

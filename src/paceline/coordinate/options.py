@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from paceline.settings.parsers import POLICIES
 from paceline.settings.settings import Settings
 
 WAITS = ("spin", "yield")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +41,16 @@ class Options:
     @classmethod
     def wished(cls, settings: Settings) -> Options:
         """What the environment asks for, and the defaults where it says nothing."""
-        named: dict[str, Any] = {
-            "policy": settings.policy,
-            "fusion_bytes": settings.fusion_bytes,
-            "cycle_seconds": settings.cycle_seconds,
-            "cache_capacity": settings.cache_capacity,
-        }
-        if settings.autotune:  # what is named is wanted, and not tuned
-            named["autotune"] = settings.fusion_bytes is None
-            named["autotune_policy"] = settings.policy is None
-        return cls(**{name: wish for name, wish in named.items() if wish is not None})
+        usual = cls()
+        return cls(
+            policy=_or(settings.policy, usual.policy),
+            fusion_bytes=_or(settings.fusion_bytes, usual.fusion_bytes),
+            cycle_seconds=_or(settings.cycle_seconds, usual.cycle_seconds),
+            cache_capacity=_or(settings.cache_capacity, usual.cache_capacity),
+            # What the user has set is not tuned.
+            autotune=bool(settings.autotune) and settings.fusion_bytes is None,
+            autotune_policy=bool(settings.autotune) and settings.policy is None,
+        )
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -65,3 +67,7 @@ class Options:
             raise ValueError(f"sleep_every must be from 1 to {(1 << 32) - 1}, got {self.sleep_every}")
         if self.autotune_policy and self.policy != "board":
             raise ValueError(f'autotune_policy begins with policy "board", not with {self.policy!r}')
+
+
+def _or(wish: T | None, usual: T) -> T:
+    return usual if wish is None else wish

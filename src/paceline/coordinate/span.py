@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from paceline.group.buffers import as_array, read
+from paceline.group.buffers import Array, as_array, read
 
 
 class Span(NamedTuple):
@@ -15,7 +15,7 @@ class Span(NamedTuple):
     dtype: int
 
     @classmethod
-    def of(cls, value: Any) -> Span:
+    def of(cls, value: Array) -> Span:
         """The memory of an array (buffer protocol or DLPack), which the caller keeps alive.
 
         Raises TypeError for another dtype than the engine's, ValueError where elements don't lie side by side.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, TextIO
+from typing import Protocol, TextIO
 
 from paceline import _engine
 from paceline.coordinate.choices import BOARD, GRAPH, policies, sizes
@@ -29,6 +29,27 @@ _Step = dict[str, tuple[int, int, int, tuple[int, int]]]
 """Names in the order in which they came: elements, dtype, reduction and bundle."""
 
 
+class Submit(Protocol):
+    """How a coordinator hands in an all-reduce: a native coordinator's `submit`, or `Tuning.submit`."""
+
+    def __call__(
+        self,
+        collective: int,
+        name: str,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        root: int,
+        shape: str,
+        prescale: float,
+        postscale: float,
+        priority: int,
+        bundle: tuple[int, int],
+        /,
+    ) -> _engine.Request: ...
+
+
 class Tuning:
     """Stands before the `submit` of a native coordinator, on rank 0, until everything is frozen.
 
@@ -39,7 +60,7 @@ class Tuning:
 
     def __init__(
         self,
-        native: Any,
+        native: _engine.Coordinator,
         fusion_bytes: int,
         policy: bool,
         sizes_too: bool,
@@ -60,17 +81,33 @@ class Tuning:
         self._ended = False
         self._lock = Lock()
 
-    def submit(self, collective: int, name: str, address: int, count: int, dtype: int, op: int, *rest: Any) -> Any:
-        """As the native one; what it is told of is an all-reduce each time."""
+    def submit(
+        self,
+        collective: int,
+        name: str,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        root: int,
+        shape: str,
+        prescale: float,
+        postscale: float,
+        priority: int,
+        bundle: tuple[int, int],
+    ) -> _engine.Request:
+        """Submit an all-reduce as the native coordinator does, and note that it came."""
         with self._lock:
             if not self._ended:
                 if name in self._step:
                     self._end_step()
-                self._step[name] = (count, dtype, op, rest[-1])
+                self._step[name] = (count, dtype, op, bundle)
                 if len(self._step) > _MOST_NAMES:
                     log.warning("autotune: nothing is tuned, because none of %s names came again", _MOST_NAMES)
                     self._end()
-        return self._native.submit(collective, name, address, count, dtype, op, *rest)
+        return self._native.submit(
+            collective, name, data, count, dtype, op, root, shape, prescale, postscale, priority, bundle
+        )
 
     def close(self) -> None:
         """Nothing is tuned any more."""
@@ -132,7 +169,7 @@ class Tuning:
             log.warning("autotune: %s", tuner.outcome)
             self._end()
 
-    def _add(self, tuner: Tuner[Any], seconds: float, requests: int) -> None:
+    def _add(self, tuner: Tuner[str] | Tuner[int], seconds: float, requests: int) -> None:
         turns = len(tuner.turns)
         tuner.add(seconds, requests)
         if self._table is None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import Any
+from typing import SupportsIndex
 
 from paceline import _engine
-from paceline.group.buffers import Buffer
+from paceline.group.buffers import Array, Buffer
 
 OPS: dict[str, int] = {name.lower(): number for name, number in _engine.OPS.items()}
 
 
-def whole(value: Any, name: str, bits: int = 64) -> int:
-    """An int or what stands for one, as NumPy's integers do. Raises TypeError, ValueError beyond so many bits."""
+def whole(value: SupportsIndex, name: str, bits: int = 64) -> int:
+    """`value` as an int. Raises TypeError if it is no int, ValueError if it needs more than `bits` bits."""
     try:
         number = index(value)
     except TypeError:
@@ -23,8 +23,8 @@ def whole(value: Any, name: str, bits: int = 64) -> int:
     return number
 
 
-def real(value: Any, name: str) -> float:
-    """A float or what stands for one. Raises TypeError."""
+def real(value: float, name: str) -> float:
+    """`value` as a float. Raises TypeError if it is no number."""
     try:
         return float(value + 0.0)
     except TypeError:
@@ -32,22 +32,25 @@ def real(value: Any, name: str) -> float:
 
 
 def reduction(name: str) -> int:
-    """The engine's number of one of `OPS`. Raises ValueError."""
+    """The engine's number of the reduction that is called so. Raises ValueError for a name that is not in `OPS`."""
     try:
         return OPS[name]
-    except (KeyError, TypeError):  # also of what can't be a key
+    except (KeyError, TypeError):  # a TypeError for what cannot be a key
         raise ValueError(f"no such reduction: {name!r}; use one of {', '.join(OPS)}") from None
 
 
-def refuse(factor: Any = 1.0, **others: Any) -> None:
-    """Says which of the numbers that the engine did not take is none. Only then, so that a small call pays nothing."""
+def refuse(factor: float = 1.0, **others: SupportsIndex) -> None:
+    """Raise TypeError or ValueError for the argument that the engine refused, with its name.
+
+    It is called only after the engine has refused one, so that a small call pays nothing for the check.
+    """
     real(factor, "factor")
     for name, value in others.items():
         whole(value, name, bits=32)
 
 
-def needed(value: Any | None, name: str, collective: str) -> Any:
-    """What the root of a collective must give. Raises ValueError."""
+def needed(value: Array | None, name: str, collective: str) -> Array:
+    """`value`, which the root of a collective must give. Raises ValueError if it is None."""
     if value is None:
         raise ValueError(f"the root of a {collective} must give `{name}`")
     return value
@@ -62,7 +65,11 @@ def matched(larger: Buffer, other: Buffer, count: int, name: str) -> None:
 
 
 def blocks(buffer: Buffer, counts: Sequence[int] | None, size: int, name: str) -> list[tuple[int, int]]:
-    """Address and elements of every rank's block, equal ones without `counts`. Raises TypeError, ValueError."""
+    """The address and the elements of every rank's block in `buffer`; without `counts` all blocks are equal.
+
+    counts: the elements of each block. Raises TypeError if they are no whole numbers, ValueError if they are not `size`
+    numbers that add up to the buffer's elements.
+    """
     if counts is None:
         if buffer.count % size:
             raise ValueError(f"{name} has {buffer.count} elements, which {size} ranks cannot share equally")

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline import _engine
 
+if TYPE_CHECKING:
+    from typing_extensions import CapsuleType
+
 DTYPES: dict[str, int] = _engine.DTYPES
+
+
+class SupportsBuffer(Protocol):
+    """Anything with Python's buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+@runtime_checkable
+class SupportsDLPack(Protocol):
+    """Anything that hands out its memory as DLPack describes it."""
+
+    def __dlpack__(self, /, *, stream: None = None) -> CapsuleType: ...
+
+
+AnyArray: TypeAlias = NDArray[np.generic]  # type: ignore[explicit-any]  # numpy has no other word for any dtype
+"""A NumPy array of any shape and dtype."""
+
+Array: TypeAlias = SupportsBuffer | SupportsDLPack
+"""What collectives take: NumPy arrays, memoryviews, CPU tensors, and anything like them."""
 
 
 @dataclass(slots=True)
@@ -20,26 +43,27 @@ class Buffer:
     address: int
     count: int
     dtype: int
-    memory: Any
-    target: NDArray[Any] | None = None
-    """Where the result belongs, if that memory could not be used as it is."""
+    memory: object
+    copy: tuple[AnyArray, AnyArray] | None = None
+    """The array that the result belongs in and the one that it is put in, if those differ."""
 
     @property
     def dtype_name(self) -> str:
-        """As NumPy calls it."""
+        """The name of the dtype in NumPy."""
         return next(name for name, number in DTYPES.items() if number == self.dtype)
 
     def give_back(self) -> None:
-        """Copy the result to where it belongs, once it is there."""
-        if self.target is not None:
-            np.copyto(self.target, self.memory.reshape(self.target.shape))
+        """Copy the result to where it belongs, once the operation is over."""
+        if self.copy is not None:
+            target, result = self.copy
+            np.copyto(target, result.reshape(target.shape))
 
 
-def as_array(value: Any) -> NDArray[Any]:
-    """A NumPy view of anything with the buffer protocol or DLPack; never a copy."""
+def as_array(value: Array) -> AnyArray:
+    """A NumPy view of `value`; never a copy. Raises TypeError if it has neither the buffer protocol nor DLPack."""
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "__dlpack__"):
+    if isinstance(value, SupportsDLPack):
         return np.from_dlpack(value)
     try:
         return np.asarray(memoryview(value))
@@ -47,27 +71,33 @@ def as_array(value: Any) -> NDArray[Any]:
         raise TypeError(f"expected an array (buffer protocol or DLPack), got {type(value).__name__}") from None
 
 
-def read(value: Any) -> Buffer:
-    """A buffer to read from: copied if it is not contiguous."""
+def read(value: Array) -> Buffer:
+    """A buffer to read from: copied if it is not contiguous.
+
+    Raises TypeError for what is no array, and for a dtype that the engine does not have.
+    """
     if (seen := _engine.look(value, False)) is not None:
         return Buffer(*seen, value)
     array = np.ascontiguousarray(as_array(value))
     return Buffer(array.ctypes.data, array.size, _dtype(array), array)
 
 
-def write(value: Any) -> Buffer:
-    """A buffer to read from and write to; call `give_back` after the operation."""
+def write(value: Array) -> Buffer:
+    """A buffer to read from and write to; call `give_back` after the operation.
+
+    Raises TypeError as `read` does, ValueError if the array is read-only.
+    """
     if (seen := _engine.look(value, True)) is not None:
         return Buffer(*seen, value)
     array = as_array(value)
     if not array.flags.writeable:
         raise ValueError("this array is read-only, but the result of the collective belongs in it")
     memory = np.ascontiguousarray(array)
-    copied = not array.flags.c_contiguous
-    return Buffer(memory.ctypes.data, memory.size, _dtype(array), memory, array if copied else None)
+    copy = None if array.flags.c_contiguous else (array, memory)
+    return Buffer(memory.ctypes.data, memory.size, _dtype(array), memory, copy)
 
 
-def _dtype(array: NDArray[Any]) -> int:
+def _dtype(array: AnyArray) -> int:
     number = DTYPES.get(array.dtype.name)
     if number is None or not array.dtype.isnative:
         raise TypeError(f"dtype {array.dtype} is not supported; use one of {', '.join(DTYPES)}")

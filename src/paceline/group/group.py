@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
 from paceline import _engine
 from paceline.group.arguments import blocks, matched, needed, reduction, refuse, whole
-from paceline.group.buffers import Buffer, read, write
+from paceline.group.buffers import Array, Buffer, read, write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
 
@@ -24,10 +23,13 @@ class Group:
     Every rank must call the same collectives in the same order with the same dtype, count and reduction;
     otherwise all ranks raise `Mismatch` with both sides' calls. Arrays may be of dtype float16, bfloat16,
     float32, float64, int8, uint8, int32, int64 or bool, of any shape; non-contiguous ones are copied in and out.
-    With `async_op=True` a collective returns an `Operation` at once, otherwise it returns when it is over.
+    With `async_op=True` a collective returns an `Operation` at once, otherwise it returns None when it is over.
+
+    Every collective raises TypeError or ValueError for arguments that make no sense, before it starts anything, and
+    PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`.
     """
 
-    def __init__(self, runtime: Host, native: Any, timeout: float) -> None:
+    def __init__(self, runtime: Host, native: _engine.Group, timeout: float) -> None:
         self._runtime = runtime
         self._native = native
         self._timeout = timeout
@@ -37,21 +39,21 @@ class Group:
 
     @property
     def runtime(self) -> Host:
-        """The process's runtime, which this group lives in."""
+        """The process's runtime, which owns the engine of this group."""
         return self._runtime
 
     @property
-    def native(self) -> Any:
-        """The engine's group, or what stands for it."""
+    def native(self) -> _engine.Group:
+        """The engine's group."""
         return self._native
 
     @property
     def timeout(self) -> float:
-        """Seconds that a collective may take."""
+        """The seconds that a collective may take."""
         return self._timeout
 
     def all_reduce(
-        self, array: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+        self, array: Array, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
     ) -> Operation | None:
         """Combine `array` over all ranks, in place.
 
@@ -72,8 +74,8 @@ class Group:
             factor=factor,
         )
 
-    def broadcast(self, array: Any, root: int = 0, *, async_op: bool = False) -> Operation | None:
-        """Give every rank the root's `array`, in place."""
+    def broadcast(self, array: Array, root: int = 0, *, async_op: bool = False) -> Operation | None:
+        """Give every rank the root's `array`, in place. root: a rank of this group."""
         try:
             if not async_op and self._native.broadcast_array(array, root):
                 return None
@@ -90,14 +92,17 @@ class Group:
 
     def reduce(
         self,
-        array: Any,
+        array: Array,
         root: int = 0,
         op: str = "sum",
         *,
         factor: float = 1.0,
         async_op: bool = False,
     ) -> Operation | None:
-        """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are."""
+        """Combine `array` over all ranks into the root's, in place; other ranks' arrays stay as they are.
+
+        `op` and `factor`: as of `all_reduce`.
+        """
         number = reduction(op)
         try:
             if not async_op and self._native.reduce_array(array, number, factor, root):
@@ -114,7 +119,7 @@ class Group:
             root=root,
         )
 
-    def all_gather(self, output: Any, input: Any, *, async_op: bool = False) -> Operation | None:
+    def all_gather(self, output: Array, input: Array, *, async_op: bool = False) -> Operation | None:
         """Put the ranks' `input`s one after the other into `output` (size times as many elements)."""
         if not async_op and self._native.all_gather_array(output, input):
             return None
@@ -127,9 +132,12 @@ class Group:
         )
 
     def reduce_scatter(
-        self, output: Any, input: Any, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+        self, output: Array, input: Array, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
     ) -> Operation | None:
-        """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`."""
+        """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`.
+
+        `op` and `factor`: as of `all_reduce`.
+        """
         number = reduction(op)
         try:
             if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
@@ -150,8 +158,8 @@ class Group:
 
     def all_to_all(
         self,
-        output: Any,
-        input: Any,
+        output: Array,
+        input: Array,
         output_counts: Sequence[int] | None = None,
         input_counts: Sequence[int] | None = None,
         *,
@@ -175,9 +183,9 @@ class Group:
         )
 
     def gather(
-        self, input: Any, output: Any | None = None, root: int = 0, *, async_op: bool = False
+        self, input: Array, output: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
-        """Put the ranks' `input`s one after the other into the root's `output`."""
+        """Put the ranks' `input`s one after the other into the root's `output`, which other ranks leave out."""
         source = read(input)
         sends = [(source.address, source.count)] * self.size
         if self.rank != root:
@@ -188,9 +196,9 @@ class Group:
         return self._exchange("gather", sends, recvs, source, root, [data, source], async_op)
 
     def scatter(
-        self, output: Any, input: Any | None = None, root: int = 0, *, async_op: bool = False
+        self, output: Array, input: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
-        """Give block i of the root's `input` to rank i's `output`."""
+        """Give block i of the root's `input` (size blocks) to rank i's `output`; other ranks leave `input` out."""
         data = write(output)
         recvs = [(data.address, data.count)] * self.size
         if self.rank != root:
@@ -204,8 +212,8 @@ class Group:
         """Return when every rank has called it."""
         return self._run(lambda mode: self._native.barrier(mode), [], async_op)
 
-    def send(self, array: Any, peer: int, tag: int = 0, *, async_op: bool = False) -> Operation | None:
-        """Send `array` to rank `peer`, which must receive the same dtype and count with the same tag."""
+    def send(self, array: Array, peer: int, tag: int = 0, *, async_op: bool = False) -> Operation | None:
+        """Send `array` to rank `peer`, which must receive the same dtype and count with the same tag (32 bits)."""
         data = read(array)
         return self._run(
             lambda mode: self._native.send(data.address, data.count, data.dtype, peer, tag, mode),
@@ -215,8 +223,11 @@ class Group:
             tag=tag,
         )
 
-    def recv(self, array: Any, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
-        """Receive into `array` from rank `peer` (None: any). Returns the sender's rank, or an `Operation`."""
+    def recv(self, array: Array, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
+        """Receive into `array` from rank `peer`, or from any rank if that is None.
+
+        Returns the sender's rank; with `async_op=True` an `Operation`, whose `source` it is afterwards.
+        """
         data = write(array)
         source = -1 if peer is None else peer
         operation = self._run(
@@ -233,7 +244,7 @@ class Group:
         return operation.source
 
     def split(self, color: int | None, key: int | None = None) -> Group | None:
-        """Groups of the ranks that give the same `color`, ordered by `key` (default: their rank here).
+        """Make a group of the ranks that give the same `color`, ordered by `key` (default: their rank here).
 
         Every rank of this group must call it; `color=None` joins no group. Both are whole numbers of 64 bits.
         """
@@ -285,15 +296,20 @@ class Group:
         )
 
     def _run(
-        self, call: Callable[[int], Any], buffers: Sequence[Buffer], async_op: bool, **numbers: Any
+        self,
+        call: Callable[[int], _engine.Operation | None],
+        buffers: Sequence[Buffer],
+        async_op: bool,
+        factor: float = 1.0,
+        **others: int,
     ) -> Operation | None:
-        """`numbers`: what the user gave, by the names of the arguments."""
+        """Carry out `call` on `buffers`, or only start it. factor, others: the user's numbers, for an error."""
         try:
             native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
         except TypeError:
-            refuse(**numbers)
+            refuse(factor, **others)
             raise
-        if async_op:
+        if native is not None:
             return Operation(self._runtime, native, buffers)
         for buffer in buffers:
             buffer.give_back()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.observe.annotations import Annotations
@@ -31,6 +34,21 @@ class Members(Protocol):
 
     @property
     def members(self) -> Sequence[Member]: ...
+
+
+class Replanner(Protocol):
+    """What keeps the plans of a group to its network, `paceline.adapt.replanner.Replanner`."""
+
+    def changed(self, calls: Sequence[tuple[str, int]], seconds: NDArray[np.float64]) -> float | None:
+        """How many times as long as usual these calls took, if the network should be measured.
+
+        calls: the collective and the bytes of each. seconds: how long each took; negative where that is not known.
+        """
+        ...
+
+    def plan_again(self, ratio: float, between: _engine.Group) -> None:
+        """Measure the network in the group `between`, and plan for it. Collective; nothing may be under way."""
+        ...
 
 
 class Host(Protocol):
@@ -64,7 +82,7 @@ class Host(Protocol):
         """A native group of these ranks of the group with channel `parent`. timeout: seconds for each collective."""
         ...
 
-    def replanner(self, native: _engine.Group, timeout: float) -> Any:
+    def replanner(self, native: _engine.Group, timeout: float) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine."""
         ...
 

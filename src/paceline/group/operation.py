@@ -34,10 +34,11 @@ class Operation:
 
         Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
         """
+        seconds = -1.0 if timeout is None else timeout
         try:
-            self._native.wait(-1.0 if timeout is None else timeout)
+            self._native.wait(seconds)
         except TypeError:
-            real(timeout, "timeout")
+            real(seconds, "timeout")
             raise
         if not self._given_back:
             self._given_back = True
@@ -46,5 +47,5 @@ class Operation:
 
     @property
     def source(self) -> int:
-        """The rank that a `recv` heard from."""
+        """The rank whose message a finished `recv` received."""
         return self._native.source

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import Any
 
 _END = b"\n]\n"
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -24,7 +23,7 @@ class Stream:
         self._put(b"[" + _END)
         self._end = 1
 
-    def write(self, records: Iterable[dict[str, Any]]) -> None:
+    def write(self, records: Iterable[dict[str, object]]) -> None:
         """Append these. Raises OSError."""
         text = _compact(list(records))[1:-1]
         if text:

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, Group, Waiting
@@ -19,6 +19,9 @@ from paceline.observe.waits import Wait
 from paceline.trace.clocks import Meeting, is_meeting, meeting
 from paceline.trace.event import Event, Row
 from paceline.trace.request import Record, Request, of_records, wall_ns
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 _ARRIVALS = 512
 _NAMES_SHOWN = 20
@@ -32,7 +35,7 @@ class Source(Protocol):
     def policy(self) -> str: ...
 
     def records(self, after: int = 0, /) -> Sequence[Record]: ...
-    def counters(self) -> Any: ...
+    def counters(self) -> DataclassInstance: ...
 
 
 class Engine(Protocol):

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from paceline.observe.hand_ins import MAX_BYTES, decode
 from paceline.observe.json_stream import Stream
@@ -82,13 +81,13 @@ class Timeline:
         self._stream.write(self._of_requests(due))
         return _SECONDS
 
-    def _head(self) -> Iterator[dict[str, Any]]:
+    def _head(self) -> Iterator[dict[str, object]]:
         rank = self._name.rank
         yield metadata("process_name", rank, 0, start_time_since_epoch_in_micros=self._origin // 1000)
         yield metadata("process_name", rank, 0, name=f"rank {rank} (pid {self._name.pid})")
         yield metadata("process_sort_index", rank, 0, sort_index=rank)
 
-    def _of_events(self, news: News) -> Iterator[dict[str, Any]]:
+    def _of_events(self, news: News) -> Iterator[dict[str, object]]:
         rank = self._name.rank
         for event in news.events:
             row = self._rows.get(event.channel)
@@ -98,7 +97,7 @@ class Timeline:
                 yield metadata("thread_name", rank, row + 1, name=f"group {len(self._rows) - 1}: queue")
             yield from operation(event, rank, row, self._origin, event.end_ns)
 
-    def _of_requests(self, count: int) -> Iterator[dict[str, Any]]:
+    def _of_requests(self, count: int) -> Iterator[dict[str, object]]:
         rank = self._name.rank
         for _ in range(min(count, len(self._waiting))):
             request = self._waiting.popleft()

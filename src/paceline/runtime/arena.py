@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from paceline.group.buffers import AnyArray
 from paceline.runtime.process import runtime
 
 
-def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> NDArray[Any]:
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> AnyArray:
     """An uninitialised NumPy array in this process's arena, given back with its last reference.
 
     An `all_reduce` whose buffer lies in an arena on every rank combines it in place, without a copy. May be called

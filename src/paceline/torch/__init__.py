@@ -7,7 +7,7 @@ because torch finds the name by itself (entry points `torch.distributed.backends
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from paceline.torch.registration import register
 
@@ -21,7 +21,7 @@ __all__ = ["GradientBuckets", "arena_hook", "empty", "register"]
 _HOMES = {"GradientBuckets": "gradients", "arena_hook": "comm_hook", "empty": "memory"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Imported when asked for: torch imports this package while it is being imported itself.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

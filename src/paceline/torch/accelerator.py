@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,16 +20,16 @@ class Accelerator:
     _rank: int
     _size: int
     _limits: Limits
-    _inner: Any = None
+    _inner: dist.ProcessGroup | None = None
 
-    def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: Any) -> dist.Work:
+    def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: object) -> dist.Work:
         return self._hand_over(operation, tensor.device, *arguments)
 
-    def _hand_over(self, operation: str, device: torch.device, *arguments: Any) -> dist.Work:
+    def _hand_over(self, operation: str, device: torch.device, *arguments: object) -> dist.Work:
         work: dist.Work = getattr(self._accelerator_group(device), operation)(*arguments)
         return work
 
-    def _accelerator_group(self, device: torch.device) -> Any:
+    def _accelerator_group(self, device: torch.device) -> dist.ProcessGroup:
         if self._inner is None:
             if device.type != "cuda" or not torch.cuda.is_available():
                 raise RuntimeError(
@@ -41,7 +40,7 @@ class Accelerator:
         return self._inner
 
 
-def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> Any:
+def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> dist.ProcessGroup:
     if not dist.is_nccl_available():
         raise RuntimeError("paceline hands CUDA tensors to NCCL, which this build of torch lacks")
     options = dist.ProcessGroupNCCL.Options()

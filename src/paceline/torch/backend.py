@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -110,7 +109,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self,
         new_ranks: Sequence[int],
         timeout: timedelta | None = None,
-        opts: Any = None,
+        opts: object = None,
         group_name: str | None = None,
         group_desc: str | None = None,
         device_types: object = None,
@@ -177,7 +176,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         """Nothing to do: the engine counts from the group's making."""
 
     @property
-    def options(self) -> Any:
+    def options(self) -> c10d.Backend.Options:
         return c10d.Backend.Options(NAME, timedelta(seconds=self._limits.operation))
 
     @property
@@ -185,8 +184,10 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         kinds = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
         return [torch.device(kind) for kind in kinds]
 
-    def _get_backend(self, device: torch.device) -> Any:
-        return self if device.type == "cpu" else self._accelerator_group(device)._get_backend(device)
+    def _get_backend(self, device: torch.device) -> c10d.Backend:
+        if device.type == "cpu":
+            return self  # type: ignore[return-value]  # torch takes a whole group, too
+        return self._accelerator_group(device)._get_backend(device)
 
 
 def _place(store: dist.Store) -> str:

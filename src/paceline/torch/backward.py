@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import torch
 from torch.autograd import Variable
@@ -45,7 +44,7 @@ class BackwardWaits:
             if not self._left:
                 self._stop()
 
-    def _computed(self, *_: Any) -> None:
+    def _computed(self, *_: object) -> None:
         with self._lock:
             if self._left and not self._waiting:
                 self._waiting = True

@@ -4,44 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Protocol, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch.distributed import ReduceOp
 
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
+"""One tensor, as `[tensor]` or `tensor`."""
+Rows: TypeAlias = Sequence[Tensor] | Sequence[Sequence[Tensor]]
+"""One list of tensors, as `[list]` or `list`."""
+Reduction: TypeAlias = ReduceOp | ReduceOp.RedOpType
+
 _ZERO = timedelta(0)
 
 
-def single(tensors: Any, operation: str) -> Tensor:
-    """The one tensor that `operation` takes."""
+class Options(Protocol):
+    """What blocking calls read of torch's options objects, each of which has the fields that its collective needs."""
+
+    @property
+    def reduceOp(self) -> Reduction: ...
+    @property
+    def timeout(self) -> timedelta: ...
+
+
+def single(tensors: Tensors, operation: str) -> Tensor:
+    """The one tensor that `operation` takes, given as `[tensor]` or `tensor`. Raises ValueError for several."""
     if tensors.__class__ is list and len(tensors) == 1:
-        return tensors[0]  # type: ignore[no-any-return]
+        return tensors[0]  # type: ignore[no-any-return]  # the check of the class costs less than isinstance
     if isinstance(tensors, Tensor):
         return tensors
     if len(tensors) != 1:
         raise ValueError(f"{operation} takes one tensor per rank, got {len(tensors)}")
-    tensor: Tensor = tensors[0]
-    return tensor
+    return tensors[0]
 
 
-def row(tensors: Any, operation: str) -> list[Tensor]:
-    """The one list of tensors that `operation` takes, given as `[list]` or `list`; it may be empty."""
+def row(tensors: Rows, operation: str) -> list[Tensor]:
+    """The one list of tensors that `operation` takes, given as `[list]` or `list`; it may be empty.
+
+    Raises ValueError for several lists.
+    """
     if not tensors or isinstance(tensors[0], Tensor):
-        return list(tensors)
+        return list(cast("Sequence[Tensor]", tensors))
     if len(tensors) != 1:
         raise ValueError(f"{operation} takes one list of tensors per rank, got {len(tensors)}")
     return list(tensors[0])
 
 
 def one_per_rank(tensors: Sequence[Tensor], size: int, operation: str) -> None:
-    """Raise unless there is a tensor for each of the `size` ranks."""
+    """Raise ValueError unless there is a tensor for each of the `size` ranks."""
     if len(tensors) != size:
         raise ValueError(f"{operation} needs one tensor for each of the {size} ranks, got {len(tensors)}")
 
 
 def alike(tensors: Sequence[Tensor], operation: str) -> torch.dtype:
-    """The dtype of all tensors, which must also all be on the CPU."""
+    """The dtype of all tensors. Raises TypeError if they have several, ValueError if one is not on the CPU."""
     dtype = tensors[0].dtype
     for tensor in tensors:
         if tensor.dtype != dtype:
@@ -54,13 +71,16 @@ def alike(tensors: Sequence[Tensor], operation: str) -> torch.dtype:
 
 
 def numel(tensor: Tensor, expected: int, what: str) -> None:
-    """Raise unless `tensor` has the expected number of elements."""
+    """Raise ValueError unless `tensor` has the expected number of elements. what: its name in the message."""
     if tensor.numel() != expected:
         raise ValueError(f"{what} must have {expected} elements, got {tensor.numel()} (shape {tuple(tensor.shape)})")
 
 
 def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Sequence[int]:
-    """How many rows of `tensor` each rank gets: as given, or all equal if none are given."""
+    """How many rows of `tensor` each rank gets: as `sizes` says, or equally many if it is empty.
+
+    Raises ValueError if that does not add up.
+    """
     rows = tensor.shape[0] if tensor.dim() else 1
     if not sizes:
         if rows % ranks:
@@ -73,29 +93,29 @@ def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Seque
     return sizes
 
 
-def reduce_op(options: Any) -> Any:
+def reduce_op(options: object) -> Reduction:
     """The `ReduceOp` of an options object, of a plain argument, or the default."""
     if options is None:
         return ReduceOp.SUM
-    return getattr(options, "reduceOp", options)
+    return getattr(options, "reduceOp", options)  # type: ignore[arg-type]
 
 
-def root_of(options: Any, size: int) -> int:
-    """The root of an options object or of a plain argument; a rank of this group."""
+def root_of(options: object, size: int) -> int:
+    """The root of an options object or of a plain argument. Raises ValueError unless it is a rank of this group."""
     if options is None:
         return 0
-    root = int(getattr(options, "rootRank", options))
+    root: int = int(getattr(options, "rootRank", options))  # type: ignore[call-overload]
     if not 0 <= root < size:
         raise ValueError(f"root {root} is not a rank of this group of {size}")
     return root
 
 
-def is_async(options: Any) -> bool:
+def is_async(options: object) -> bool:
     """Whether the caller wants to go on before the operation is done (what torch means by no options)."""
     return bool(getattr(options, "asyncOp", True))
 
 
-def timeout_of(options: Any) -> timedelta | None:
-    """The call's own timeout, None for the group's."""
+def timeout_of(options: object) -> timedelta | None:
+    """The call's own timeout; None where the group's holds."""
     timeout: timedelta | None = getattr(options, "timeout", None)
     return timeout if timeout is not None and timeout > _ZERO else None

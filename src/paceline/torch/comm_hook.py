@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +30,7 @@ def arena_hook(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> Futu
             _move(buffer, gradients)  # type: ignore[arg-type]
     elif not all(here or gradient is None for here, gradient in zip(inside, gradients, strict=True)):
         raise RuntimeError(f"DDP's gradients left its buckets: torch {torch.__version__} does not suit arena_hook")
-    work: Any = dist.all_reduce(buffer, dist.ReduceOp.AVG, group, async_op=True)
+    work = dist.all_reduce(buffer, dist.ReduceOp.AVG, group, async_op=True)
     result: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return result
 

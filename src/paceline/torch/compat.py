@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -50,7 +50,7 @@ class Base(dist.ProcessGroup):
     register_post_hook = register_pre_hook
 
 
-def _stand_in(rank: int, size: int) -> Any:
+def _stand_in(rank: int, size: int) -> c10d.Backend:
     class StandIn(c10d.Backend):
         """A backend that is asked what it can do and never does anything."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
@@ -22,7 +22,11 @@ from paceline.rendezvous.dial import TcpAddress
 from paceline.settings.settings import Settings
 from paceline.torch.registration import NAME
 
-Handler = Callable[..., Iterator[tuple[dist.Store, int, int]]]
+
+class Handler(Protocol):
+    """A rendezvous handler of torch's: it yields the store, this rank, and the number of ranks."""
+
+    def __call__(self, url: str, *, timeout: timedelta, **others: object) -> Iterator[tuple[dist.Store, int, int]]: ...
 
 
 def extend() -> None:
@@ -36,7 +40,7 @@ def extend() -> None:
 
 
 def _handler(
-    torchs: Handler, url: str, timeout: timedelta = dist.default_pg_timeout, **others: Any
+    torchs: Handler, url: str, timeout: timedelta = dist.default_pg_timeout, **others: object
 ) -> Iterator[tuple[dist.Store, int, int]]:
     ours = _ours()
     by_launcher = None if url.startswith("tcp:") or "rank=" in url else _told_otherwise()
@@ -114,7 +118,7 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline.seconds)  # raises where nothing says where rank 0 is
     store: dist.Store | None = None
-    place: dict[str, Any] = {"host": socket.gethostname()}
+    place: dict[str, str | int] = {"host": socket.gethostname()}
     try:
         if rank == 0:
             door, at = listen_tcp(bind_addresses(host or "127.0.0.1", settings)[0], settings.ports)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import local
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from torch.futures import Future
 from paceline.observe.outside import OutsideWaits
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 
 class _Callbacks(local):
@@ -36,7 +37,7 @@ def running_callbacks() -> Iterator[None]:
         callbacks.depth -= 1
 
 
-class CollectiveFuture(Future[Any]):
+class CollectiveFuture(Future[T]):
     """A torch future that knows when its callbacks run, also if it was completed before they were added.
 
     outside: where waits for it in Python are counted, if it is not complete from the beginning.
@@ -46,34 +47,34 @@ class CollectiveFuture(Future[Any]):
         super().__init__()
         self._outside = outside
 
-    def wait(self) -> Any:
+    def wait(self) -> T:
         if self._outside is None or self.done():
             return super().wait()
         with self._outside.span():
             return super().wait()
 
-    def complete(self, value: object) -> None:
+    def complete(self, value: T) -> None:
         with running_callbacks():
             self.set_result(value)
 
     def fail(self, error: Exception, results: Sequence[Tensor] = ()) -> None:
         """`results`: what it would have been."""
         self._set_unwrap_func(_raise_failure)
-        self.complete(_Failure(error, results))
+        self.complete(_Failure(error, results))  # type: ignore[arg-type]  # whoever reads it raises
 
-    def add_done_callback(self, callback: Callable[[Future[Any]], object]) -> None:
-        def run(_: Future[Any]) -> None:
+    def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        def run(_: Future[T]) -> None:
             with running_callbacks():
                 callback(self)
 
         super().add_done_callback(run)
 
-    def then(self, callback: Callable[[Future[Any]], S]) -> Future[S]:
-        child = CollectiveFuture(self._outside)
+    def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        child: CollectiveFuture[S] = CollectiveFuture(self._outside)
         if _in_backward():
-            _at_its_end(child.wait)
+            _at_its_end(child.wait)  # type: ignore[arg-type]  # nobody looks at what it returns
 
-        def run(_: Future[Any]) -> None:
+        def run(_: Future[T]) -> None:
             try:
                 value = callback(self)
             except Exception as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch import checks
+from paceline.torch.checks import Rows, Tensors
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
@@ -21,7 +21,7 @@ ANY_SOURCE = -1
 class Movements(Starting):
     """broadcast, all_gather, gather, scatter, all_to_all, barrier, send and recv in all their forms."""
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+    def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         tensor = checks.single(tensors, "broadcast")
         if not tensor.is_cpu:
             return self._on_accelerator("broadcast", tensor, tensors, opts)
@@ -33,7 +33,7 @@ class Movements(Starting):
         arguments = (*span(memory), code_of(tensor.dtype), root)
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
-    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):
             return DONE
         if not output.is_cpu:
@@ -48,13 +48,15 @@ class Movements(Starting):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+    def all_gather_single_coalesced(
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
+    ) -> dist.Work:
         pairs = zip(outputs, inputs, strict=True)
         return self._together([self.all_gather_single(output, input, opts) for output, input in pairs])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
+    def allgather(self, outputs: Rows, inputs: Tensors, opts: object = None) -> dist.Work:
         source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
         if not source.is_cpu:
             return self._on_accelerator("allgather", source, outputs, inputs, opts)
@@ -67,17 +69,17 @@ class Movements(Starting):
         code = code_of(source.dtype)
         if adjacent(places):
             address, count = span(memory)
-            arguments: tuple[Any, ...] = (address, places[0].data_ptr(), count, code)
+            arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
             return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
         arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
-    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: object = None) -> dist.Work:
         rows = [[tensors[index] for tensors in outputs] for index in range(len(inputs))]
         pairs = zip(rows, inputs, strict=True)
         return self._together([self.allgather([row], [input], opts) for row, input in pairs])
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+    def gather(self, outputs: Rows, inputs: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
         if not source.is_cpu:
             return self._on_accelerator("gather", source, outputs, inputs, opts)
@@ -96,7 +98,7 @@ class Movements(Starting):
         arguments = ("gather", sends, recvs, code_of(source.dtype), root)
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+    def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
         if not target.is_cpu:
             return self._on_accelerator("scatter", target, outputs, inputs, opts)
@@ -115,7 +117,7 @@ class Movements(Starting):
         arguments = ("scatter", sends, recvs, code_of(target.dtype), root)
         return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
 
-    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> dist.Work:
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None) -> dist.Work:
         for tensors in (outputs, inputs):
             checks.one_per_rank(tensors, self._size, "all_to_all")
         if not outputs[0].is_cpu:
@@ -135,7 +137,7 @@ class Movements(Starting):
         input: Tensor,
         output_splits: list[int],
         input_splits: list[int],
-        opts: Any = None,
+        opts: object = None,
     ) -> dist.Work:
         equal = not output_splits and not input_splits
         if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
@@ -152,7 +154,7 @@ class Movements(Starting):
 
     alltoall_base = all_to_all_single
 
-    def barrier(self, opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+    def barrier(self, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
         device = getattr(opts, "device", None)
         if device is not None and device.type != "cpu" and getattr(opts, "device_ids", None):
             return self._hand_over("barrier", device, opts)
@@ -161,12 +163,12 @@ class Movements(Starting):
             work.wait(timeout)
         return work
 
-    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(self, timeout: object = None, wait_all_ranks: bool = False) -> None:
         """A barrier. Who is missing is named by every operation's error, so it has nothing to add."""
         limit = timeout if isinstance(timeout, timedelta) else checks.timeout_of(timeout)
         self.barrier().wait(limit or timedelta(0))
 
-    def send(self, tensors: Any, peer: int, tag: int = 0) -> dist.Work:
+    def send(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         tensor = checks.single(tensors, "send")
         if not tensor.is_cpu:
             return self._on_accelerator("send", tensor, tensors, peer, tag)
@@ -174,13 +176,13 @@ class Movements(Starting):
         arguments = (*span(memory), code_of(tensor.dtype), checks.root_of(peer, self._size), tag)
         return self._start("send", arguments, None, [tensor], [], [memory])
 
-    def recv(self, tensors: Any, peer: int, tag: int = 0) -> dist.Work:
+    def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         return self._receive(tensors, checks.root_of(peer, self._size), tag)
 
-    def recv_anysource(self, tensors: Any, tag: int = 0) -> dist.Work:
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
         return self._receive(tensors, ANY_SOURCE, tag)
 
-    def _receive(self, tensors: Any, peer: int, tag: int) -> dist.Work:
+    def _receive(self, tensors: Tensors, peer: int, tag: int) -> dist.Work:
         tensor = checks.single(tensors, "recv")
         if not tensor.is_cpu:
             return self._on_accelerator("recv", tensor, tensors, peer, tag)

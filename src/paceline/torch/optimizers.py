@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -20,11 +19,11 @@ def follow_optimizers() -> None:
     """
     under_way: set[int] = set()  # a class of the user's may call the step of its base, which has hooks too
 
-    def begins(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not torch.compiler.is_compiling():
             under_way.add(id(optimizer))
 
-    def ends(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def ends(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if torch.compiler.is_compiling() or id(optimizer) not in under_way:
             return
         under_way.discard(id(optimizer))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch import checks, sparse
+from paceline.torch.checks import Reduction, Rows, Tensors
 from paceline.torch.freed_memory import Returning
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
@@ -23,7 +24,7 @@ class Reductions(Starting):
 
     _returning: Returning
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+    def allreduce(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         tensor = checks.single(tensors, "all_reduce")
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
@@ -33,7 +34,7 @@ class Reductions(Starting):
             return self._on_accelerator("allreduce", tensor, tensors, opts)
         reduce_op = checks.reduce_op(opts)
         if tensor.is_sparse:
-            return sparse.all_reduce(self, tensor, reduce_op)
+            return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
         memory = plain(tensor)
         if memory.nbytes >= Returning.LEAST:
             self._returning.note(memory.data_ptr(), memory.nbytes)
@@ -43,10 +44,16 @@ class Reductions(Starting):
 
     allreduce_sparse = allreduce
 
-    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any = None) -> dist.Work:
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: object = None) -> dist.Work:
         return self._together([self.allreduce([tensor], opts) for tensor in tensors])
 
-    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: object = None) -> dist.Work:
+    def reduce(
+        self,
+        tensors: Tensors,
+        opts: object = None,
+        op: Reduction | None = None,
+        timeout: object = None,
+    ) -> dist.Work:
         tensor = checks.single(tensors, "reduce")
         if not tensor.is_cpu:
             return self._on_accelerator("reduce", tensor, tensors, opts)
@@ -59,7 +66,7 @@ class Reductions(Starting):
         arguments = (*_reduce_arguments(memory, reduce_op), root)
         return self._start("reduce", arguments, opts, [tensor], copies, [memory])
 
-    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
             if self._group.reduce_scatter_tensor(output, input, op, factor):
@@ -78,14 +85,14 @@ class Reductions(Starting):
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(
-        self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None
+        self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
     ) -> dist.Work:
         pairs = zip(outputs, inputs, strict=True)
         return self._together([self.reduce_scatter_single(output, input, opts) for output, input in pairs])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: object = None) -> dist.Work:
+    def reduce_scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
         if not output.is_cpu:
             return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
@@ -103,7 +110,7 @@ class Reductions(Starting):
         arguments = (reducible(whole, reduce_op).data_ptr(), address, count, code, op, factor)
         return self._start("reduce_scatter", arguments, opts, [output], copies, [whole, *sources, target])
 
-    def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: Any) -> dist.Work:
+    def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: object) -> dist.Work:
         works: list[dist.Work] = []
         for root, source in enumerate(sources):
             scratch = source.clone()
@@ -114,7 +121,7 @@ class Reductions(Starting):
         return self._together(works)
 
 
-def _reduce_arguments(tensor: Tensor, reduce_op: Any) -> tuple[int, int, int, int, float]:
+def _reduce_arguments(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, float]:
     numbers = reducible(tensor, reduce_op)
     op, factor = reduction(reduce_op)
     return numbers.data_ptr(), numbers.numel(), DTYPES[numbers.dtype], op, factor

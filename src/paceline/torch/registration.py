@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from torch.distributed.distributed_c10d import _DistributedBackendOptions
+
     from paceline.torch.backend import PacelineProcessGroup
 
 NAME = "paceline"
@@ -25,7 +27,7 @@ def register() -> None:
     extend()
 
 
-def _create(options: Any, backend_options: object) -> PacelineProcessGroup:
+def _create(options: _DistributedBackendOptions, backend_options: object) -> PacelineProcessGroup:
     from paceline.torch import compat
 
     compat.require_supported_torch()

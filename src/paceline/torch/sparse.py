@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.torch.checks import Reduction
 from paceline.torch.work import CompletedWork
 
-if TYPE_CHECKING:
-    from paceline.torch.reductions import Reductions
 
-
-def all_reduce(group: Reductions, tensor: Tensor, reduce_op: Any) -> dist.Work:
+def all_reduce(group: dist.ProcessGroup, tensor: Tensor, reduce_op: Reduction) -> dist.Work:
     """Replace the COO `tensor` by the coalesced sum over the ranks. Runs to its end before it returns."""
     if hash(reduce_op) != hash(dist.ReduceOp.SUM):
         raise ValueError("paceline reduces sparse tensors with SUM only")
@@ -37,7 +33,7 @@ def all_reduce(group: Reductions, tensor: Tensor, reduce_op: Any) -> dist.Work:
     return CompletedWork([tensor])
 
 
-def _gather(group: Any, tensor: Tensor, rows: list[int] | None = None) -> list[Tensor]:
+def _gather(group: dist.ProcessGroup, tensor: Tensor, rows: list[int] | None = None) -> list[Tensor]:
     """Everybody's `tensor`; `rows` says how long each rank's first dimension is, if they differ."""
     lengths = rows if rows is not None else [tensor.shape[0]] * group.size()
     outputs = [tensor.new_empty((length, *tensor.shape[1:])) for length in lengths]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TypeGuard
 
 import torch.distributed as dist
 from torch import Tensor
@@ -29,15 +29,15 @@ class Starting(Accelerator):
     _group: _engine.Group
     _rank: int
     _size: int
-    _notify: Callable[[int, Callable[..., None]], None]
+    _notify: Callable[[int, Callable[[], None]], None]
     _window: list[dist.Work] | None
     _backward: BackwardWaits
 
-    def _blocks(self, options: Any) -> bool:
+    def _blocks(self, options: object) -> TypeGuard[checks.Options]:
         """Whether nearly nothing is asked for: to be over on return, in the group itself and within its timeout."""
         return (
             not getattr(options, "asyncOp", True)
-            and options.timeout <= _ZERO
+            and options.timeout <= _ZERO  # type: ignore[attr-defined]  # what has asyncOp has a timeout
             and self._window is None
             and callbacks.depth == 0
         )
@@ -45,8 +45,8 @@ class Starting(Accelerator):
     def _start(
         self,
         call: str,
-        arguments: tuple[Any, ...],
-        options: Any,
+        arguments: tuple[object, ...],
+        options: object,
         results: Sequence[Tensor],
         copies: Copies,
         keep: Sequence[Tensor] = (),

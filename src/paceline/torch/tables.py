@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.distributed import ReduceOp
 
 from paceline import _engine
+from paceline.torch.checks import Reduction
 
 DTYPES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _engine.DTYPES.items()}
 BYTES: int = DTYPES[torch.uint8]
@@ -21,15 +21,16 @@ PREMUL_SUM: int = hash(ReduceOp.PREMUL_SUM)
 _LINEAR = {hash(op) for op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM)}
 
 
-def reduction(reduce_op: Any) -> tuple[int, float]:
+def reduction(reduce_op: Reduction) -> tuple[int, float]:
     """The engine's operation and factor for a `ReduceOp`. The factor is 1 for all but PREMUL_SUM."""
     index = hash(reduce_op)
     if index != PREMUL_SUM:
         return OPS[index], 1.0
-    return OPS[index], float(reduce_op.__getstate__()[1])
+    state: tuple[int, float] = reduce_op.__getstate__()  # type: ignore[assignment]  # its stub lacks it
+    return OPS[index], float(state[1])
 
 
-def reducible(tensor: torch.Tensor, reduce_op: Any) -> torch.Tensor:
+def reducible(tensor: torch.Tensor, reduce_op: Reduction) -> torch.Tensor:
     """A plain `tensor` as something that the engine can reduce: complex numbers as pairs of real ones."""
     if tensor.dtype in DTYPES:
         return tensor

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from threading import Lock
-from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
@@ -47,7 +46,7 @@ class CompletedWork(dist.Work):
         return self._results
 
     def get_future(self) -> Future[list[Tensor]]:
-        future = CollectiveFuture()
+        future: CollectiveFuture[list[Tensor]] = CollectiveFuture()
         future.complete(self._results)
         return future
 
@@ -77,7 +76,7 @@ class PendingWork(dist.Work):
         self._keep: object = keep
         self._finished = False
         self._error: Exception | None = None
-        self._future: CollectiveFuture | None = None
+        self._future: CollectiveFuture[list[Tensor]] | None = None
         self._lock = Lock()
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
@@ -146,7 +145,7 @@ class PendingWork(dist.Work):
         if future is not None:
             self._settle(future)
 
-    def _settle(self, future: CollectiveFuture) -> None:
+    def _settle(self, future: CollectiveFuture[list[Tensor]]) -> None:
         if self._error is None:
             future.complete(self._results)
         else:
@@ -175,7 +174,7 @@ class WorkGroup(dist.Work):
     def is_success(self) -> bool:
         return all(work.is_success() for work in self._works)
 
-    def exception(self) -> Any:
+    def exception(self) -> Exception | None:
         return next((error for work in self._works if (error := work.exception()) is not None), None)
 
     def result(self) -> list[Tensor]:
