@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from typing import NamedTuple
+
 from paceline._engine import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
 from paceline.settings.settings import ConfigurationError
 
@@ -16,5 +20,34 @@ __all__ = [
 ]
 
 
+class Culprit(NamedTuple):
+    """The one rank that is to blame for an error; what is not known is None."""
+
+    rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+
+
+NOBODY = Culprit()
+"""Nobody knows who is to blame, or it is more than one rank."""
+
+
 class RendezvousError(CommunicationError):
-    """The ranks could not meet: somebody is missing, unreachable, or not who they claim to be."""
+    """The ranks could not meet: a rank is missing, unreachable, or not the rank that it claims to be."""
+
+    def __init__(self, message: str, culprit: Culprit = NOBODY) -> None:
+        super().__init__(message)
+        self.rank, self.host, self.pid = culprit
+        self.operation = "rendezvous"
+
+    @property
+    def culprit(self) -> Culprit:
+        """The rank that is to blame, as the fields `rank`, `host` and `pid` say."""
+        return Culprit(self.rank, self.host, self.pid)
+
+
+def refusal(message: str, rank: int | None = None) -> CommunicationError:
+    """An error for which this process itself is to blame. rank: its number in the job, where that is known."""
+    error = CommunicationError(message)
+    error.rank, error.host, error.pid = rank, socket.gethostname(), os.getpid()
+    return error

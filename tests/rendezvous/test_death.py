@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rendezvous_fakes import FakeArena, FakeNative, in_threads, process, settings
 
-from paceline.errors import RendezvousError
+from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous import Process, meet, open_store
 from paceline.rendezvous.deadline import Deadline
 
@@ -49,7 +49,7 @@ class ForeignNative(FakeNative):
         return False
 
 
-def survivor(job: str, rank: int, who: Process) -> str:
+def survivor(job: str, rank: int, who: Process) -> tuple[str, Culprit]:
     mine = settings(rank, 3, local_size=3, job=job)
     store = open_store(mine, TIMEOUT)
     arena = FakeArena()
@@ -67,7 +67,7 @@ def survivor(job: str, rank: int, who: Process) -> str:
                 linked=(),
                 used=set(),
             )
-        return str(caught.value)
+        return str(caught.value), caught.value.culprit
     finally:
         store.close(Deadline(TIMEOUT))
 
@@ -81,5 +81,7 @@ def test_a_killed_rank_is_named(moment: str) -> None:
         results = in_threads([partial(survivor, job, rank, process()) for rank in (0, 2)], DEADLINE)
         assert victim.wait(DEADLINE) == -signal.SIGKILL
     for error in results:
-        assert isinstance(error, str), error
-        assert f"rank 1 (host host, pid {victim.pid}) died while the ranks met" in error
+        assert isinstance(error, tuple), error
+        said, culprit = error
+        assert f"rank 1 (host host, pid {victim.pid}) died while the ranks met" in said
+        assert culprit == Culprit(1, "host", victim.pid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import random
 import re
 import secrets
@@ -21,8 +22,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
-from paceline.errors import RendezvousError
-from paceline.rendezvous import Link, Meeting, Member, Process, linking, meet
+from paceline.errors import NOBODY, Culprit, RendezvousError
+from paceline.rendezvous import Link, Meeting, Member, Process, failure, linking, meet
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
 from paceline.rendezvous.store import MemoryStore, Store
@@ -200,17 +201,31 @@ def test_a_missing_rank_is_named(missing: int) -> None:
         assert isinstance(error, RendezvousError)
         assert f"3/4 joined within 1 s, missing rank {missing} " in str(error)
         assert all(f"rank {rank} on node{rank}" in str(error) for rank in present)
+        assert (error.rank, error.host, error.pid, error.operation) == (missing, None, None, "rendezvous")
 
 
 def test_several_missing_ranks_are_named() -> None:
-    with pytest.raises(RendezvousError, match=r"1/4 joined within 0\.05 s, missing ranks 1, 2, 3"):
+    with pytest.raises(RendezvousError, match=r"1/4 joined within 0\.05 s, missing ranks 1, 2, 3") as caught:
         Rank().meet(MemoryStore(), 0, 4, 0.05)
+    assert caught.value.culprit == NOBODY
 
 
-def expect_everywhere(ranks: Sequence[Rank], match: str, timeout: float = TIMEOUT) -> None:
+def expect_everywhere(ranks: Sequence[Rank], match: str, timeout: float = TIMEOUT, culprit: Culprit = NOBODY) -> None:
     for error in meet_all(ranks, MemoryStore(), timeout):
         assert type(error) is RendezvousError, error  # also where another rank's failure was heard of
         assert match in str(error)
+        assert error.culprit == culprit
+        again = pickle.loads(pickle.dumps(error))
+        assert (str(again), again.culprit, again.operation) == (str(error), culprit, "rendezvous")
+
+
+@given(st.dictionaries(st.sampled_from(["error", "rank", "host", "pid"]), st.integers() | st.text() | st.none()))
+def test_a_failure_that_another_rank_wrote_has_fields_of_their_types(value: dict[str, object]) -> None:
+    error = failure.from_json(value)
+    for field, kind in (("rank", int), ("host", str), ("pid", int)):
+        found = getattr(error, field)
+        assert found is None or type(found) is kind
+    assert failure.from_json(failure.to_json(error)).culprit == error.culprit
 
 
 def test_ranks_that_cannot_work_together_are_told_why() -> None:
@@ -240,7 +255,8 @@ def test_one_rank_that_cannot_listen_fails_all_with_its_reason() -> None:
     port = sock.getsockname()[1]
     ranks = [Rank(process("a", host="node0"), ports=(port, port)), Rank(process("b")), Rank(process("b"))]
     who = f"rank 0 (host node0, pid {os.getpid()})"
-    expect_everywhere(ranks, f"{who}: cannot listen on 127.0.0.1: the ports {port}-{port} (PACELINE_PORTS)")
+    said = f"{who}: cannot listen on 127.0.0.1: the ports {port}-{port} (PACELINE_PORTS)"
+    expect_everywhere(ranks, said, culprit=Culprit(0, "node0", os.getpid()))
     sock.close()
 
 
@@ -266,6 +282,7 @@ def test_a_rank_that_does_not_call_is_named_everywhere(monkeypatch: pytest.Monke
     for error in results:  # type: ignore[union-attr]
         assert "rank 2 (host host, pid" in str(error)
         assert "within 0.5 s" in str(error)
+        assert error.culprit == Culprit(2, "host", os.getpid())
 
 
 def test_who_is_not_called_says_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +306,7 @@ def test_who_is_not_called_says_where_it_listens(monkeypatch: pytest.MonkeyPatch
     told = in_threads([first, partial(ranks[1].meet, store, 1, 2, TIMEOUT)])[0]
     assert type(told) is RendezvousError
     assert re.search(r"no connection within 0\.5 s from rank 1 .* to 127\.0\.0\.1:\d+$", str(told))
+    assert told.rank == 1
 
 
 def test_ports_lie_in_the_range() -> None:
@@ -413,7 +431,8 @@ def test_the_store_of_a_job_without_secret_carries_one() -> None:
 def test_settings_reach_the_choice_of_an_interface() -> None:
     wishes: dict[str, Any] = {"interface": "no-such-interface"}
     assert isinstance(settings(0, 1, **wishes), Settings)
-    expect_everywhere([Rank(process("a"), **wishes), Rank(process("b"))], "PACELINE_INTERFACE=no-such-interface fits")
+    ranks = [Rank(process("a"), **wishes), Rank(process("b"))]
+    expect_everywhere(ranks, "PACELINE_INTERFACE=no-such-interface fits", culprit=Culprit(0, "host", os.getpid()))
 
 
 @given(st.data())

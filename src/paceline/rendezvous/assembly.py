@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.errors import RendezvousError
+from paceline.errors import NOBODY, Culprit, RendezvousError
+from paceline.rendezvous import failure
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.machine import is_dead
 from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
@@ -66,7 +67,7 @@ class Assembly:
             answer = self._await_list(everybody, me, used)
         if "error" in answer:
             used.update(answer.get("tickets", []))
-            raise RendezvousError(str(answer["error"]))
+            raise failure.from_json(answer)
         members = [Member.from_json(value, rank) for rank, value in enumerate(_objects(answer, "members"))]
         if len(members) != self.size:
             raise RendezvousError(f"this rank expects {self.size} ranks, rank 0 expects {len(members)}")
@@ -102,11 +103,11 @@ class Assembly:
     def _await_key(self, key: str, deadline: Deadline, what: str) -> None:
         self.wait(lambda: self._has(key), deadline, lambda within: self._late(what, within))
 
-    def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[str], str]) -> None:
+    def wait(self, ready: Callable[[], bool], deadline: Deadline, problem: Callable[[str], RendezvousError]) -> None:
         """Poll until `ready` returns True.
 
-        problem: returns a sentence about what is missing; it takes the text of the time limit, such as " within 30 s".
-        Raises RendezvousError with that sentence at the deadline, or with another rank's failure.
+        problem: returns an error that says what is missing; it takes the text of the time limit, as " within 30 s".
+        Raises that error at the deadline, or another rank's failure.
         """
         pause, next_look = _FIRST_PAUSE, Deadline(_LOOK)
         while not ready():
@@ -114,15 +115,15 @@ class Assembly:
                 self._look(ready)
                 next_look = Deadline(_LOOK)
             if deadline.passed:
-                raise RendezvousError(problem(f" within {self.deadline.seconds:g} s"))
-            self._reminder.check(lambda: problem(""))
+                raise problem(f" within {self.deadline.seconds:g} s")
+            self._reminder.check(lambda: str(problem("")))
             time.sleep(min(pause, deadline.remaining()))
             pause = min(1.5 * pause, self._longest_pause)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, error: RendezvousError) -> None:
         """Report this rank's failure to the others, unless another rank reported one before."""
         if self._members and not self._has(f"{self._prefix}failed"):
-            self._set(f"{self._prefix}failed", {"error": reason[:4000]})
+            self._set(f"{self._prefix}failed", failure.to_json(error))
 
     def check_failure(self) -> None:
         """Check whether another rank failed.
@@ -134,15 +135,18 @@ class Assembly:
         key = f"{self._prefix}failed"
         if self._has(key):
             self.failed_elsewhere = True
-            raise RendezvousError(str(self._get(key, "a failure").get("error")))
+            raise failure.from_json(self._get(key, "a failure"))
         me = self._members[self.rank]
         for member in self._members:
             if member.pids and (member.kernel, member.pids) == (me.kernel, me.pids) and is_dead(member.pid):
-                raise RendezvousError(f"{member} died while the ranks met")
+                raise RendezvousError(f"{member} died while the ranks met", member.culprit)
         if self.rank == 0 and self._has(LOST):
             lost = self._get(LOST, "who was lost").get("rank")
-            who = next((str(member) for member in self._members if member.rank == lost), "a rank")
-            raise RendezvousError(f"{who} died, or lost its connection to rank 0, while the ranks met")
+            who = next((member for member in self._members if member.rank == lost), None)
+            raise RendezvousError(
+                f"{who or 'a rank'} died, or lost its connection to rank 0, while the ranks met",
+                who.culprit if who else NOBODY,
+            )
 
     def _look(self, ready: Callable[[], bool]) -> None:
         try:
@@ -156,7 +160,7 @@ class Assembly:
             members = [me] + [self._await_member(rank, me, used) for rank in range(1, self.size)]
             return {**agree(members), "members": [member.to_json() for member in members]}
         except RendezvousError as error:
-            return {"error": str(error), "tickets": [member.ticket for member in self._joined(me, used)]}
+            return {**failure.to_json(error), "tickets": [member.ticket for member in self._joined(me, used)]}
 
     def _await_member(self, rank: int, me: Member, used: set[str]) -> Member:
         found: list[Member] = []
@@ -205,35 +209,47 @@ class Assembly:
         """The ranks whose records this rank reads for a message: few in large jobs, as rank 0 answers all reads."""
         return range(self.size) if self.rank == 0 or self.size <= _LOOKED_UP else (0, self.rank)
 
-    def _missing(self, me: Member, used: set[str], within: str) -> str:
+    def _missing(self, me: Member, used: set[str], within: str) -> RendezvousError:
         return self._who_is_here({member.rank: member.host for member in self._joined(me, used)}, within)
 
-    def _late(self, what: str, within: str) -> str:
-        """A sentence about the ranks that have not written `what`, or before `introduce`, that have not joined."""
+    def _late(self, what: str, within: str) -> RendezvousError:
+        """An error that names the ranks that have not written `what`, or before `introduce`, that have not joined."""
         keys = {rank: f"{self._prefix}{what}/{rank}" for rank in self._looked_up()}
         written = {rank: key for rank, key in keys.items() if self._has(key)}
         if not self._members:
             hosts = {rank: str(self._get(key, what).get("host")) for rank, key in written.items()}
             return self._who_is_here(hosts, within)
-        late = [str(self._members[rank]) for rank in keys if rank not in written]
+        late = [self._members[rank] for rank in keys if rank not in written]
         if not late:
-            return f"{self._members[0]} has not passed on what the ranks wrote{within}"
+            first = self._members[0]
+            return RendezvousError(f"{first} has not passed on what the ranks wrote{within}", first.culprit)
         more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
-        return f"{', '.join(late[:_NAMED])}{more} joined, but then said nothing{within}"
+        return RendezvousError(
+            f"{', '.join(map(str, late[:_NAMED]))}{more} joined, but then said nothing{within}",
+            late[0].culprit if len(late) == 1 else NOBODY,
+        )
 
-    def _who_is_here(self, hosts: dict[int, str], within: str) -> str:
+    def _who_is_here(self, hosts: dict[int, str], within: str) -> RendezvousError:
         here = ", ".join(f"rank {rank} on {hosts[rank]}" for rank in sorted(hosts)[:_NAMED])
         came = here + (", ..." if len(hosts) > _NAMED else "")
         if len(self._looked_up()) < self.size:
             lacking = "rank 0 has not joined" if 0 not in hosts else "rank 0 joined and knows which ranks are missing"
-            return f"{lacking}{within} ({came} of {self.size} ranks){self._meet_at}"
+            return RendezvousError(
+                f"{lacking}{within} ({came} of {self.size} ranks){self._meet_at}",
+                Culprit(0) if 0 not in hosts else NOBODY,
+            )
         missing = sorted(set(range(self.size)) - hosts.keys())
         if not missing:
             silence = "but rank 0 did not answer" if within else "and rank 0 has yet to answer"
-            return f"all {self.size} ranks joined, {silence}{within}: {came}{self._meet_at}"
+            return RendezvousError(
+                f"all {self.size} ranks joined, {silence}{within}: {came}{self._meet_at}", Culprit(0, hosts[0])
+            )
         listed = ", ".join(map(str, missing[:_NAMED])) + (", ..." if len(missing) > _NAMED else "")
         plural = "rank" if len(missing) == 1 else "ranks"
-        return f"{len(hosts)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came}){self._meet_at}"
+        return RendezvousError(
+            f"{len(hosts)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came}){self._meet_at}",
+            Culprit(missing[0]) if len(missing) == 1 else NOBODY,
+        )
 
     def _has(self, key: str) -> bool:
         with _naming_the_store():

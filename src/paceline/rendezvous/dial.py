@@ -15,7 +15,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from paceline.errors import RendezvousError
+from paceline.errors import NOBODY, Culprit, RendezvousError
 from paceline.rendezvous.congestion import avoid_bbr
 from paceline.rendezvous.conversation import PATIENCE, Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
@@ -172,6 +172,7 @@ def reach(
     deadline: Deadline,
     *,
     who: str,
+    culprit: Culprit = NOBODY,
     source: str | None = None,
     check: Callable[[], None] = lambda: None,
     refusal: float = math.inf,
@@ -181,9 +182,10 @@ def reach(
 
     Return its result and the socket, which is non-blocking and the caller's to close. A process that answers has 5 s to
     authenticate, since another program may hold that port.
-    conversation: makes the conversation for a socket. who: names the wanted process in messages. source: the local
-    address to call from. check: is called between attempts, and may raise. refusal: after this many seconds of nothing
-    but refused connections, the process is given up as gone. reminder: reports meanwhile what is wrong.
+    conversation: makes the conversation for a socket. who: names the wanted process in messages. culprit: the wanted
+    rank, for an error. source: the local address to call from. check: is called between attempts, and may raise.
+    refusal: after this many seconds of nothing but refused connections, the process is given up as gone. reminder:
+    reports meanwhile what is wrong.
     Raises RendezvousError with both endpoints and the cause.
     """
     pause = _FIRST_PAUSE
@@ -213,7 +215,9 @@ def reach(
                 problem = partial(_unreached, who, here, endpoint, troubles)
                 if deadline.passed or gone or (isinstance(error, Refused) and len(endpoints) == 1):
                     limit = f" within {deadline.seconds:g} s" if deadline.passed else ""
-                    raise RendezvousError(problem(limit)) from None
+                    # Where one refuses the other, nobody knows which of them is wrong.
+                    blamed = NOBODY if isinstance(error, Refused | Stranger) else culprit
+                    raise RendezvousError(problem(limit), blamed) from None
                 if reminder is not None:
                     reminder.check(problem)
             except BaseException:
@@ -237,7 +241,7 @@ def wait_for_name(host: str, deadline: Deadline, reminder: Reminder) -> None:
     problem = f"DNS: the name {host} of rank 0 does not resolve on its own machine"
     while not resolve(host, min(LOOKUP, deadline.remaining())):
         if deadline.passed:
-            raise RendezvousError(f"{problem} within {deadline.seconds:g} s")
+            raise RendezvousError(f"{problem} within {deadline.seconds:g} s", Culprit(0))
         reminder.check(lambda: problem)
         time.sleep(min(_LONGEST_PAUSE, deadline.remaining()))
 

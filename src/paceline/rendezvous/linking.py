@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from paceline.errors import RendezvousError
+from paceline.errors import NOBODY, RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import Acceptor
 from paceline.rendezvous.assembly import Assembly
@@ -97,7 +97,7 @@ def link_all(
         for member in reversed(strangers):
             if member.rank < me.rank:
                 links[member.rank] = _call(assembly, member, me, pairing, places[member.rank], settings)
-        _await_callers(assembly, acceptor, arrivals, callers, place, Reminder(settings.stall_seconds))
+        _await_callers(assembly, acceptor, arrivals, callers, me, place, Reminder(settings.stall_seconds))
         # Until all have their links, a rank may have lost its connection before it knew that it was linked. It then
         # calls again, so the listeners stay open.
         assembly.gather("links", {}, assembly.deadline.later(_AGREEMENT))
@@ -131,7 +131,10 @@ def _open_doors(
             place["tcp"] = [address.host, address.port]
     except OSError as error:
         _close(doors)
-        raise RendezvousError(f"cannot listen for the other ranks: {error}") from None
+        raise RendezvousError(f"cannot listen for the other ranks: {error}", me.culprit) from None
+    except RendezvousError as error:
+        _close(doors)
+        raise RendezvousError(str(error), me.culprit) from None
     except BaseException:
         _close(doors)
         raise
@@ -172,6 +175,7 @@ def _call(
         conversation,
         assembly.deadline,
         who=str(member),
+        culprit=member.culprit,
         check=assembly.check_failure,
         refusal=_REFUSAL,
         reminder=Reminder(settings.stall_seconds),
@@ -187,7 +191,8 @@ def _endpoint(member: Member, me: Member, place: dict[str, Any]) -> Endpoint:
         case [str(host), int(port)] if kind == "tcp" and 0 < port < 65536:
             return TcpAddress(host, port)
     raise RendezvousError(
-        f"{member} does not listen for {me}: it holds a link that was lost here in an earlier failure; restart the job"
+        f"{member} does not listen for {me}: it holds a link that was lost here in an earlier failure; restart the job",
+        member.culprit,
     )
 
 
@@ -196,23 +201,28 @@ def _await_callers(
     acceptor: Acceptor[Link],
     arrivals: Arrivals,
     callers: Sequence[Member],
+    me: Member,
     place: dict[str, Any],
     reminder: Reminder,
 ) -> None:
     ranks = {member.rank for member in callers}
     doors = [TcpAddress(*where) if kind == "tcp" else UnixName(where) for kind, where in place.items()]
 
-    def problem(within: str = "") -> str:
-        late = arrivals.missing(ranks)
-        who = ", ".join(str(member) for member in callers if member.rank in late[:10])
-        return f"no connection{within} from {who} to {' and '.join(map(str, doors))}"
+    def problem(within: str = "") -> RendezvousError:
+        missing = arrivals.missing(ranks)
+        late = [member for member in callers if member.rank in missing]
+        who = ", ".join(map(str, late[:10]))
+        return RendezvousError(
+            f"no connection{within} from {who} to {' and '.join(map(str, doors))}",
+            late[0].culprit if len(late) == 1 else NOBODY,
+        )
 
     # A rank that calls in vain gives up at the deadline and reports the reason, which says more than a missing caller.
     deadline = assembly.deadline.later(_CALLER_REPORT)
     while not arrivals.wait_for(ranks, min(_LOOK, deadline.remaining())):
         assembly.check_failure()
         if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:
-            raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}")
+            raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}", me.culprit)
         if deadline.passed:
-            raise RendezvousError(problem(f" within {assembly.deadline.seconds:g} s"))
-        reminder.check(problem)
+            raise problem(f" within {assembly.deadline.seconds:g} s")
+        reminder.check(lambda: str(problem()))

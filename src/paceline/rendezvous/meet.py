@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.cpu.budget import CpuBudget
-from paceline.errors import RendezvousError
+from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.deadline import Deadline
@@ -114,24 +114,23 @@ def meet(
     except RendezvousError as error:
         if assembly.failed_elsewhere:
             raise
-        reason = f"{me}: {error}"
-        _tell(assembly, reason)
-        raise RendezvousError(reason) from error
+        raise _told(assembly, RendezvousError(f"{me}: {error}", error.culprit)) from error
     except OSError as error:
         reason = f"{me}: cannot link with the others: {explain(error)}"
-        _tell(assembly, reason)
-        raise RendezvousError(reason) from error
+        raise _told(assembly, RendezvousError(reason, me.culprit)) from error
     except BaseException as error:
-        _tell(assembly, f"{me}: {type(error).__name__}: {error}")
+        _told(assembly, RendezvousError(f"{me}: {type(error).__name__}: {error}", me.culprit))
         raise
     return Meeting(channel, tuple(members), links)
 
 
-def _tell(assembly: Assembly, reason: str) -> None:
+def _told(assembly: Assembly, error: RendezvousError) -> RendezvousError:
+    """`error`, which the other ranks have been told of."""
     try:
-        assembly.fail(reason)
-    except Exception as error:  # the store is lost, which the others notice by themselves
-        log.debug("cannot tell the other ranks: %s", error)
+        assembly.fail(error)
+    except Exception as trouble:  # the store is lost, which the others notice by themselves
+        log.debug("cannot tell the other ranks: %s", trouble)
+    return error
 
 
 def _introduction(rank: int, size: int, process: Process, settings: Settings) -> Member:
@@ -192,7 +191,7 @@ def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[
             raise RendezvousError(f"PACELINE_MACHINE={name} names different machines or network namespaces: {hosts}")
     for member in members:
         if member.network.startswith("!"):
-            raise RendezvousError(f"PACELINE_TOPOLOGY on {member}: {member.network[1:]}")
+            raise RendezvousError(f"PACELINE_TOPOLOGY on {member}: {member.network[1:]}", member.culprit)
     for field, setting in (("network", "PACELINE_TOPOLOGY"), ("algorithm", "PACELINE_ALGORITHM")):
         values = _by_value(members, field)
         if len(values) > 1:
@@ -229,5 +228,5 @@ def _decided(agreed: dict[str, Any], settings: Settings) -> tuple[int, bytes]:
     except ValueError:
         key = b""
     if len(key) < 16:
-        raise RendezvousError("rank 0 published no secret")
+        raise RendezvousError("rank 0 published no secret", Culprit(0))
     return channel, key

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from paceline.errors import RendezvousError
+from paceline.errors import Culprit, RendezvousError
 
 LONGEST_RECORD = 16384
 """Bytes that a record can have."""
@@ -51,6 +51,11 @@ class Member:
         return f"rank {self.rank} (host {self.host}, pid {self.pid})"
 
     @property
+    def culprit(self) -> Culprit:
+        """This rank, as an error blames it."""
+        return Culprit(self.rank, self.host, self.pid)
+
+    @property
     def kernel(self) -> str:
         """The identity of the kernel whose CPUs the rank uses: the place without the network namespace."""
         return self.place.rpartition("-")[0]
@@ -73,7 +78,9 @@ class Member:
         try:
             fields = {name: check(value[name]) for name, check in _CHECKS.items()}
         except (KeyError, TypeError, ValueError) as error:
-            raise RendezvousError(f"the record of rank {rank} in the store is malformed: {error!r}") from None
+            raise RendezvousError(
+                f"the record of rank {rank} in the store is malformed: {error!r}", Culprit(rank)
+            ) from None
         member = cls(**fields)
         if member.rank != rank:
             raise RendezvousError(f"two processes disagree on who is rank {rank}: {member} wrote there")

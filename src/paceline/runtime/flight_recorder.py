@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
-from paceline.errors import CommunicationError
+from paceline.errors import CommunicationError, RendezvousError
 from paceline.monitor.source_line import users_line
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
@@ -64,6 +64,23 @@ class FlightRecorder:
             line = users_line(threading.get_ident())
             self._failed[channel] = f"{error}; raised at {line}" if line else str(error)
         self.dump()
+
+    def place(self, error: RendezvousError, size: int) -> None:
+        """Tell the error of a meeting of `size` ranks what their numbers in the job are.
+
+        The ranks of a later group have numbers of their own, so the one to blame is found by its host and pid.
+        """
+        with self._lock:
+            if not self._world:
+                error.group = tuple(range(size))
+                return
+            known = {(member.host, member.pid): self._rank_of(member) for member in self._members.values()}
+            error.rank = known.get((error.host or "", error.pid or 0))
+
+    @property
+    def rank(self) -> int | None:
+        """The number of this process in the job; None before its first group."""
+        return self._world.get(self._process)
 
     def stop(self) -> None:
         """Record no further failure: what fails from now on does so because the runtime closes."""

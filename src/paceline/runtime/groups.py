@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline import _engine
 from paceline._engine import Engine
-from paceline.errors import CommunicationError
+from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
@@ -98,7 +98,7 @@ class Groups:
         try:
             return self._memberships[channel]
         except KeyError:
-            raise CommunicationError(f"this process has no group with channel {channel}") from None
+            raise refusal(f"this process has no group with channel {channel}") from None
 
     def forget(self, channel: int) -> None:
         """The group with this channel was closed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.errors import CommunicationError
+from paceline.errors import refusal
 from paceline.rendezvous import Member
 
 
@@ -25,7 +25,7 @@ class Membership:
     def part(self, ranks: Sequence[int]) -> Membership:
         """The members with these ranks, in that order. CommunicationError unless this process is among them, once."""
         if self.rank not in ranks or len(set(ranks)) != len(ranks):
-            raise CommunicationError(f"rank {self.rank} is not one of the ranks {list(ranks)}, or one is there twice")
+            raise refusal(f"rank {self.rank} is not one of the ranks {list(ranks)}, or one is there twice")
         return Membership(
             list(ranks).index(self.rank),
             tuple(self.members[rank] for rank in ranks),

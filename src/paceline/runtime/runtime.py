@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from paceline import _engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
-from paceline.errors import CommunicationError
+from paceline.errors import RendezvousError, refusal
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
@@ -172,7 +172,7 @@ class Runtime:
         """
         self._check()
         if self.partition is None:
-            raise CommunicationError(
+            raise refusal(
                 "which CPUs input workers get is known once the ranks have met: "
                 "join the job (paceline.init, init_process_group) before worker_init"
             )
@@ -219,28 +219,32 @@ class Runtime:
 
     def _check(self) -> None:
         if self._pid != os.getpid():
-            raise CommunicationError(
+            raise refusal(
                 f"this process was forked from process {self._pid}, whose Paceline links it cannot use: "
                 "communicate in the parent, or start workers with the spawn method"
             )
         if self._closed:
-            raise CommunicationError("Paceline was shut down in this process")
+            raise refusal("Paceline was shut down in this process", self._recorder.rank)
 
     def _meet(self, store: Store | None, rank: int, size: int, seconds: float, place: str) -> Meeting:
-        return meet(
-            store,
-            rank,
-            size,
-            seconds,
-            process=self._process,
-            settings=self.settings,
-            native=self._native,
-            arena=self._memory.arena.descriptor,
-            linked=self._engine.linked,
-            used=self._used,
-            check=self._groups.check,
-            place=place,
-        )
+        try:
+            return meet(
+                store,
+                rank,
+                size,
+                seconds,
+                process=self._process,
+                settings=self.settings,
+                native=self._native,
+                arena=self._memory.arena.descriptor,
+                linked=self._engine.linked,
+                used=self._used,
+                check=self._groups.check,
+                place=place,
+            )
+        except RendezvousError as error:
+            self._recorder.place(error, size)
+            raise
 
     def _link(self, met: Meeting, rank: int) -> Membership:
         """Who is in the group, once the engine has the links to them. If this raises, all new links are closed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline._engine import Arena, ArenaBuffer
-from paceline.errors import CommunicationError
+from paceline.errors import refusal
 from paceline.runtime.native import EngineModule
 
 
@@ -17,7 +17,7 @@ class SharedMemory:
         try:
             self._arena: Arena | None = native.Arena()
         except RuntimeError as error:
-            raise CommunicationError(
+            raise refusal(
                 f"this process gets no shared memory ({error}): the limits on files and addresses, "
                 "ulimit -f and ulimit -v, hold for it too"
             ) from None
