@@ -2,8 +2,8 @@
 
     python -m paceline.launch.agent FOLDER REPORT CORES torchrun's arguments...
 
-FOLDER the folder that torchrun uses for reports of its ranks, removed at the end; or "-" for torchrun's choice REPORT,
-CORES for each rank, see `child.py`
+FOLDER the folder that torchrun uses for reports of its ranks, removed at the end; or "-" for torchrun's choice
+REPORT, CORES for each rank, see `child.py`
 
 Linux shares the CPUs between sessions (`sched_autogroup_enabled`), and a rank that yields its core yields it to its own
 session only. torchrun starts each rank in a session of its own, so ranks that outnumber the cores could not yield to

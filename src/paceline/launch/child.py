@@ -3,9 +3,10 @@
     python -I -S child.py SIGNAL PARENT REPORT CORES INTERRUPTS program arguments...
 
 SIGNAL the signal that the kernel sends to this process when its parent dies, so that no rank outlives its launcher
-PARENT the parent's pid, or 0 if the writer of this command line does not know it REPORT name of the launcher's abstract
-Unix socket, where this process reports and receives its stderr; or "-" CORES the CPUs of each local rank, as "0,1;2,3";
-or "-" INTERRUPTS "held" if the program starts with SIGINT blocked, as this one does; or "-"
+PARENT the parent's pid, or 0 if the writer of this command line does not know it
+REPORT name of the launcher's abstract Unix socket, where this process reports and receives its stderr; or "-"
+CORES the CPUs of each local rank, as "0,1;2,3"; or "-"
+INTERRUPTS "held" if the program starts with SIGINT blocked, as this one does; or "-"
 
 It is run by path and imports the standard library only, because every rank pays for its start-up time.
 """
@@ -33,6 +34,7 @@ def main(arguments: list[str]) -> None:
         pin(cores, local_rank)
     if report != "-":
         take_stderr(report, local_rank)
+        os.environ["PACELINE_COLLECTOR"] = report
     if interrupts != "held":
         take_interrupts()
     try:

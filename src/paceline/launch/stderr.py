@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
+from paceline.launch.failure_report import LONGEST, FailureReport, parse
 from paceline.launch.write_all import write_all
 
 STDOUT = 1
@@ -27,8 +28,9 @@ HOLD_SECONDS = 0.05
 """Seconds that an unfinished line is held back, so that lines of several ranks do not mix; a prompt never ends."""
 _TRACEBACK = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _TRACEBACK_BEGINS = b"Traceback (most recent call last):"
-_CONSEQUENCES = ("PeerLost:", "Aborted:")
-_TIMED_OUT = re.compile(r"reached its timeout of .* waits for (.+?)(?:; \S+ s before: |$)", re.MULTILINE)
+_TIMEOUT = "errors.Timeout:"
+_CONSEQUENCES = ("PeerLost:", "Aborted:", _TIMEOUT)
+"""The names, as a traceback prints them, of errors that another rank causes."""
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -43,6 +45,7 @@ class OutputStream:
     descriptor: the reading end. target: the descriptor that the output is copied to, each line after `prefix`.
     file: receives all output too. tail: the last output. held: an unfinished line, which arrived at `held_since`.
     traced: when the last traceback began, None without one. ended: when the stream was closed, None while it is open.
+    failure: what the process last reported of itself, None if nothing.
     """
 
     rank: int
@@ -57,6 +60,7 @@ class OutputStream:
     held_since: float = 0.0
     traced: float | None = None
     ended: float | None = None
+    failure: FailureReport | None = None
 
     @property
     def is_output(self) -> bool:
@@ -87,13 +91,14 @@ class OutputStream:
     def blames_another(self) -> bool:
         """Whether its last output says that it lost another rank, which must have failed earlier, or waited for one."""
         words = self.last_words(lines=1)
-        return bool(self.waited_for) or any(name in words for name in _CONSEQUENCES)
+        return any(name in words for name in _CONSEQUENCES)
 
     @property
     def waited_for(self) -> str:
-        """The rank that did not come, if the last output is a timeout while waiting for it; else ""."""
-        found = _TIMED_OUT.search(self.last_words(lines=1))
-        return found[1] if found else ""
+        """The rank that did not come, if the process ended with a timeout while it waited for one rank; else ""."""
+        if self.failure is None or self.failure.error != "Timeout" or _TIMEOUT not in self.last_words(lines=1):
+            return ""
+        return self.failure.culprit
 
     def last_words(self, lines: int = 25) -> str:
         """Return the last traceback with those that it is chained to, or the last lines if there is no traceback."""
@@ -205,7 +210,11 @@ class Collector:
                 _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
                 if user != os.getuid():
                     return
-                rank, local_rank, pid = (int(word) for word in connection.recv(100).split())
+                words = connection.recv(LONGEST)
+                if words.startswith(b"{"):
+                    self._note(parse(words))
+                    return
+                rank, local_rank, pid = (int(word) for word in words.split())
                 reading, writing = self._channel()
             except (OSError, ValueError):
                 return
@@ -218,6 +227,14 @@ class Collector:
                 return
             finally:
                 os.close(writing)
+
+    def _note(self, report: FailureReport) -> None:
+        """Keep a report with the stderr of its process, or where a shell started that, of its rank."""
+        streams = [stream for stream in reversed(self.streams) if not stream.is_output]
+        by_pid = [stream for stream in streams if stream.pid == report.pid]
+        for stream in by_pid or [stream for stream in streams if stream.rank == report.rank]:
+            stream.failure = report
+            return
 
     def _channel(self) -> tuple[int, int]:
         if not os.isatty(self._target):

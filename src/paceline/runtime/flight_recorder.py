@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from paceline.errors import CommunicationError, RendezvousError
+from paceline.launch import failure_report
 from paceline.monitor.source_line import users_line
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
@@ -53,7 +54,8 @@ class FlightRecorder:
         """Note that an operation is about to raise `error`, and tell the error what is known here.
 
         culprit: what peers call the rank that is to blame. alone: whether the operation's group goes on. If it does
-        not, the trace is written where PACELINE_TRACE says: this process may not live to write it later.
+        not, the trace is written where PACELINE_TRACE says, for this process may not live to write it later, and the
+        launcher is told.
         """
         with self._lock:
             error.group = self.groups[channel].ranks
@@ -64,6 +66,8 @@ class FlightRecorder:
             line = users_line(threading.get_ident())
             self._failed[channel] = f"{error}; raised at {line}" if line else str(error)
         self.dump()
+        if self._settings.collector is not None:
+            failure_report.send(self._settings.collector, self._place()[0], error)
 
     def place(self, error: RendezvousError, size: int) -> None:
         """Tell the error of a meeting of `size` ranks what their numbers in the job are.

@@ -72,6 +72,8 @@ class Settings:
     never. Default: 5 for a meeting, 60 for an operation."""
     trace: str | None = None
     """PACELINE_TRACE: the folder where each rank writes its last operations when it ends and when a group fails."""
+    collector: str | None = None
+    """PACELINE_COLLECTOR: set by `paceline run`: the abstract Unix socket where a rank reports how a group failed."""
     log_level: int | None = None
     """PACELINE_LOG: the level of the log. Default: that of Python's logging."""
     topology: str | None = None
@@ -177,6 +179,7 @@ class Settings:
                 value_of(parsers.stall_seconds, "HOROVOD_STALL_CHECK_TIME_SECONDS"),
             ),
             trace=env.get("PACELINE_TRACE") or None,
+            collector=env.get("PACELINE_COLLECTOR") or None,
             log_level=_either(
                 value_of(parsers.log_level, "PACELINE_LOG"), value_of(parsers.horovod_log_level, "HOROVOD_LOG_LEVEL")
             ),
