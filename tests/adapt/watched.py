@@ -9,7 +9,8 @@ import torch
 
 import paceline
 from paceline import _engine
-from paceline.adapt.group import LARGE, AdaptiveGroup
+from paceline.adapt.group import AdaptiveGroup
+from paceline.calibration.adapt import LARGE_CALL
 
 nobody: Any = None
 add = (_engine.OPS["SUM"], 1.0)
@@ -31,7 +32,7 @@ with paceline.init() as world:
         return done
 
     for make in (array, tensor):
-        for whole, small in ((LARGE, False), (LARGE - 2, True)):
+        for whole, small in ((LARGE_CALL, False), (LARGE_CALL - 2, True)):
             assert taken(make, "all_reduce", (whole,), *add) == small
             assert taken(make, "all_gather", (whole, whole // 2)) == small
             assert taken(make, "reduce_scatter", (whole // 2, whole), *add) == small

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from jobs import run
 
 from paceline import _engine
-from paceline.coordinate import Options, tuner
+from paceline.calibration import coordinate as fitted
+from paceline.coordinate import Options
 from paceline.coordinate.choices import OTHERS, SIZES, policies, sizes
 from paceline.coordinate.tuner import Tuner
 from paceline.coordinate.tuning import Tuning
@@ -52,10 +53,10 @@ def test_any_times_come_to_an_end_and_nothing_worse_is_chosen(
         assert f"{show_bytes(first)} stay" in tuned.outcome
         return
     assert tuned.choice in SIZES
-    for rounds in (range(1, tuner.ROUNDS + 1), range(tuner.ROUNDS + 1, 2 * tuner.ROUNDS + 1)):
+    for rounds in (range(1, fitted.ROUNDS + 1), range(fitted.ROUNDS + 1, 2 * fitted.ROUNDS + 1)):
         taken = {(turn.round, turn.choice): turn.seconds for turn in tuned.turns}
         figures = [taken[number, tuned.choice] / max(taken[number, first], 1e-9) for number in rounds]
-        assert median(figures) <= tuner.BETTER
+        assert median(figures) <= fitted.BETTER
         assert sum(figure >= 1 for figure in figures) <= 1
 
 
@@ -91,11 +92,11 @@ def test_what_is_clearly_better_is_found_in_noise(best: int, seed: int) -> None:
     assert f"{show_bytes(best)} instead of 64 MiB" in tuned.outcome
 
 
-@pytest.mark.parametrize(("cost", "rounds"), [(1.4, 1), (1.1, tuner.FIRST_LOOK)])
+@pytest.mark.parametrize(("cost", "rounds"), [(1.4, 1), (1.1, fitted.FIRST_LOOK)])
 def test_what_is_clearly_worse_is_not_tried_for_long(cost: float, rounds: int) -> None:
     tuned = trial(sizes(FIRST), {size: 1.0 if size == FIRST else cost for size in SIZES}, 0.03, 1)
     assert tuned.choice == FIRST
-    assert tuned.steps == tuner.WARM_UP + rounds * len(SIZES) * (1 + tuner.COUNTED)
+    assert tuned.steps == fitted.WARM_UP_STEPS + rounds * len(SIZES) * (1 + fitted.COUNTED_STEPS)
     assert "64 MiB stay, because no other size was better; of a step's time with 64 MiB took 1 MiB 1" in tuned.outcome
 
 

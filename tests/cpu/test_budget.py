@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from paceline.calibration.cpu import SPIN_US
 from paceline.cpu import budget
 
 V1_MOUNT = "32 31 0:29 {root} /sys/fs/cgroup/cpu rw,relatime shared:5 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -114,19 +115,19 @@ def test_the_smaller_limit_counts() -> None:
 
 def test_ranks_with_a_cpu_each_spin() -> None:
     four = budget.budget(range(4), None)
-    assert budget.spin_budget(four, [frozenset(range(4))] * 3).microseconds == budget.SPIN_US
+    assert budget.spin_budget(four, [frozenset(range(4))] * 3).microseconds == SPIN_US
     assert budget.spin_budget(four, [frozenset(range(4))] * 4).microseconds == 0
 
 
 def test_bound_ranks_only_share_with_those_on_the_same_cpus() -> None:
     bound = budget.budget([2], None)
-    assert budget.spin_budget(bound, [frozenset({0}), frozenset({1})]).microseconds == budget.SPIN_US
+    assert budget.spin_budget(bound, [frozenset({0}), frozenset({1})]).microseconds == SPIN_US
     assert budget.spin_budget(bound, [frozenset({2})]).microseconds == 0
 
 
 def test_a_quota_limits_all_ranks_together() -> None:
     capped = budget.budget(range(64), 2.0)
-    assert budget.spin_budget(capped, [frozenset(range(64))]).microseconds == budget.SPIN_US
+    assert budget.spin_budget(capped, [frozenset(range(64))]).microseconds == SPIN_US
     assert budget.spin_budget(capped, [frozenset(range(64))] * 3).microseconds == 0
 
 

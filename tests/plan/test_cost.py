@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from trees import GBIT, link, machines, on_cpus
 
+from paceline.calibration.plan import CROWDED_MESSAGE_SECONDS, HEADER_BYTES, LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.bound import bound
-from paceline.plan.cost import HEADER_BYTES, Cost, cost
+from paceline.plan.cost import Cost, cost
 from paceline.plan.exchange import exchange
 from paceline.plan.ir import WHOLE, Plan, Reduce, block
-from paceline.plan.load import CROWDED_MESSAGE_SECONDS, LOCAL_MESSAGE_SECONDS, MESSAGE_SECONDS
 from paceline.plan.network import Network
 from paceline.plan.outline import outline
 from paceline.plan.verify import verify

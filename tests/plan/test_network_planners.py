@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trees import link, machines, trees
 
+from paceline.calibration.plan import MESSAGE_SECONDS
 from paceline.plan import program
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
 from paceline.plan.blueconnect import dimensions
@@ -21,7 +22,6 @@ from paceline.plan.cost import cost
 from paceline.plan.double_tree import double_tree
 from paceline.plan.flexreduce import flexreduce
 from paceline.plan.ir import Plan, Range, Reduce
-from paceline.plan.load import MESSAGE_SECONDS
 from paceline.plan.network import Network
 from paceline.plan.rabenseifner import rabenseifner
 from paceline.plan.relabel import relabel

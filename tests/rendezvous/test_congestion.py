@@ -15,6 +15,7 @@ from paceline.rendezvous.congestion import _RTO_MIN_US, avoid_bbr, suit_to_way
 
 PAIR = """
 import socket
+from paceline.calibration import rendezvous as fitted
 from paceline.rendezvous import congestion
 from paceline.rendezvous.dial import TcpAddress, connect
 from paceline.rendezvous.listener import bind_tcp
@@ -24,8 +25,8 @@ with open("/proc/sys/net/ipv4/tcp_congestion_control", "w") as system:
 with bind_tcp("127.0.0.1", 0) as door, connect(TcpAddress("127.0.0.1", door.getsockname()[1]), 10.0) as caller:
     called, _ = door.accept()
     with called:
-        for long_way in (congestion._LONG_WAY, 0.0):
-            congestion._LONG_WAY = long_way
+        for long_way in (fitted.LONG_WAY_SECONDS, 0.0):
+            fitted.LONG_WAY_SECONDS = long_way
             for sock in (caller, called):
                 print(congestion._used_by(sock), end=" ")
                 congestion.suit_to_way(sock)

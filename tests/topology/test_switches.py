@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from max_min import FairNetwork
 
-from paceline.measure.links import LEAST_ROUNDS
+from paceline.calibration.measure import LEAST_ROUNDS
 from paceline.measure.schedule import crowds
 from paceline.topology import Link, Node, Topology
 from paceline.topology.discover import Placement, RankFacts

@@ -19,15 +19,9 @@ import numpy.typing as npt
 
 from paceline import _engine
 from paceline.adapt.replanner import Call
+from paceline.calibration import adapt as fitted
 from paceline.group.host import Replanner
 from paceline.observe.periodic import Periodic
-
-_SECONDS = 0.5
-"""From one look to the next."""
-_FEWEST, _MOST = 2, 8
-"""Batches that are looked at together."""
-_REST_SECONDS = 0.002
-"""From one look to the next at whether batches have come to rest."""
 
 Values = npt.NDArray[np.float64]
 
@@ -63,11 +57,11 @@ class AdaptiveBatches:
 
     def _look(self) -> float:
         try:
-            if self._coordinator.large_batches()[0] >= self._next + _FEWEST and self._open():
+            if self._coordinator.large_batches()[0] >= self._next + fitted.FEWEST_BATCHES and self._open():
                 self._look_at_the_last()
         except _engine.CommunicationError:  # a rank is lost, or has left: whoever misses it says so
             return threading.TIMEOUT_MAX
-        return _SECONDS
+        return fitted.BATCHES_SECONDS
 
     def _open(self) -> bool:
         with self._lock:
@@ -80,7 +74,7 @@ class AdaptiveBatches:
         looked = self._next
         self._agreed(np.zeros(1))  # all look now: who looked half a second ago has gone on since
         self._next = int(self._agreed(np.array([float(self._coordinator.large_batches()[0])]))[0])
-        wanted = min(self._next - looked, _MOST)
+        wanted = min(self._next - looked, fitted.MOST_BATCHES)
         count, last = self._coordinator.large_batches()  # of all `count`, bytes and nanoseconds of the last
         first = self._next - wanted - (count - len(last))
         window = last[first : first + wanted] if first >= 0 else []
@@ -98,7 +92,7 @@ class AdaptiveBatches:
             begun = self._agreed(np.array([-float(self._coordinator.hold())]))
             self._coordinator.hold_after(-int(begun[0]))
             while not self._coordinator.holds():
-                time.sleep(_REST_SECONDS)
+                time.sleep(fitted.REST_SECONDS)
             self._agreed(np.zeros(1))  # and so are the others
             self._replanner.plan_again(ratio, self._group)
             self._next = self._coordinator.large_batches()[0]

@@ -10,15 +10,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
-_NOISE = math.log(1.12)
-"""What every call is allowed to differ."""
-_MOST = math.log(2)
-"""What one call can say: anything may hold up a single one."""
-_PROOF = 1.9 * (_MOST - _NOISE)
-"""Two calls in a row that take twice the usual time prove a change, or four of 1.5 times, or ten of 1.25 times."""
-_SETTLING = 8
-"""Calls that show what is usual."""
-_MOST_PATIENCE = 128
+from paceline.calibration import adapt as fitted
 
 
 class Drift:
@@ -45,14 +37,14 @@ class Drift:
         ratio = took / expected
         if self._usual is None:
             self._settling.append(ratio)
-            if len(self._settling) == _SETTLING:
+            if len(self._settling) == fitted.SETTLING_CALLS:
                 self._usual = median(self._settling)
             return None
         step = math.log(max(ratio, 1e-9) / self._usual)
         for run, evidence in ((self._slower, step), (self._faster, -step)):
             run.add(evidence, expected, took)
             lost = abs(run.took - self._usual * run.expected)
-            if run.evidence >= _PROOF and lost >= self._patience * self._prices[self.step]:
+            if run.evidence >= fitted.PROOF and lost >= self._patience * self._prices[self.step]:
                 return run.took / (self._usual * run.expected)
         if self._slower.evidence == self._faster.evidence == 0:
             self.step = 0
@@ -64,7 +56,7 @@ class Drift:
             self.step += 1
             return
         self.step = 0
-        self._patience = 1 if others else min(2 * self._patience, _MOST_PATIENCE)
+        self._patience = 1 if others else min(2 * self._patience, fitted.MOST_PATIENCE)
         self._usual, self._settling = 1.0 if others else None, []
         self._slower, self._faster = _Run(), _Run()
 
@@ -76,7 +68,7 @@ class _Run:
         self.evidence = self.expected = self.took = 0.0
 
     def add(self, evidence: float, expected: float, took: float) -> None:
-        self.evidence += min(evidence, _MOST) - _NOISE
+        self.evidence += min(evidence, fitted.MOST_EVIDENCE) - fitted.NOISE
         self.expected += expected
         self.took += took
         if self.evidence <= 0:

@@ -21,18 +21,13 @@ import numpy.typing as npt
 from paceline import _engine
 from paceline.adapt.call_times import CallTimes, Counted, Events
 from paceline.adapt.replanner import Call, Replanner
+from paceline.calibration import adapt as fitted
 from paceline.group.buffers import write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
 
-LARGE = 1 << 20
-"""Bytes of a call from which its time is that of the links."""
-_WINDOW, _WINDOW_SECONDS = 8, 0.02
-"""Calls that ranks agree on together, or fewer that should take so long: to agree takes a hundredth of that."""
-_MOST_LEFT = 4 * _WINDOW
+_MOST_LEFT = 4 * fitted.WINDOW
 """Calls that are not over somewhere, or were forgotten, when their turn has come: the oldest of more are given up."""
-_CAUTIOUS = 16
-"""Calls after which ranks look at what they agreed on first, before they know how far any of them runs ahead."""
 
 
 class _Agreement(NamedTuple):
@@ -52,7 +47,7 @@ class AdaptiveGroup:
     def __init__(self, runtime: Host, native: Any, replanner: Replanner, events: Events) -> None:
         self._runtime = runtime
         self._native = native
-        native.at_once_below = LARGE
+        native.at_once_below = fitted.LARGE_CALL
         for name in dir(native):
             if name.endswith(("_array", "_tensor")):
                 setattr(self, name, getattr(native, name))  # small calls pay nothing for the large ones
@@ -84,7 +79,7 @@ class AdaptiveGroup:
         return self._watched("reduce_scatter", count * _engine.SIZES[dtype] * self._native.size, call)
 
     def _watched(self, collective: str, nbytes: int, call: Callable[[], Any]) -> Any:
-        if nbytes < LARGE:
+        if nbytes < fitted.LARGE_CALL:
             return call()
         while self._under_way and self._under_way[0].done():
             self._under_way.popleft()
@@ -103,9 +98,9 @@ class AdaptiveGroup:
     def _enough(self) -> bool:
         """Whether there is a window of calls, but for the last one: where calls overlap, that is not over yet."""
         window = self._calls[:-1]
-        if len(window) >= _WINDOW or self._patience is None:
-            return len(window) >= _WINDOW
-        return sum(self._replanner.expected(one.call) for one in window) >= _WINDOW_SECONDS
+        if len(window) >= fitted.WINDOW or self._patience is None:
+            return len(window) >= fitted.WINDOW
+        return sum(self._replanner.expected(one.call) for one in window) >= fitted.WINDOW_SECONDS
 
     def _agree(self) -> _Agreement:
         window, self._calls = self._calls[-_MOST_LEFT:-1], self._calls[-1:]
@@ -113,7 +108,7 @@ class AdaptiveGroup:
         data, least = write(values), _engine.OPS["MIN"]
         self._runtime.annotations.internal.add(self._native.channel, self._native.sequence)
         native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
-        patience = _CAUTIOUS if self._patience is None else self._patience
+        patience = fitted.CAUTIOUS_CALLS if self._patience is None else self._patience
         return _Agreement(window, values, Operation(self._runtime, native, [data]), self._count + patience)
 
     def _look_at(self, agreement: _Agreement) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from paceline.calibration import adapt as fitted
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
 from paceline.plan.relabel import relabel
@@ -18,10 +19,6 @@ from paceline.topology.relink import relink
 _MOST_NAMES = 8
 _USUAL = 32 << 20
 """Bytes of a large all-reduce."""
-_OTHER = 1.1
-"""By this factor a link's speed must differ from what it was taken for, or from another's, to count as another."""
-_TELLS = 5e8
-"""Bytes per second above which it is the rank that is measured, and not the link."""
 
 
 class AssumedNetwork:
@@ -57,7 +54,7 @@ class AssumedNetwork:
         """The network as it was found, see `relink`, and its links in words; none if they are what they were taken for,
         by and large, as far as one can tell.
         """
-        factor = max(_OTHER, measured.spread)
+        factor = max(fitted.OTHER_SPEED, measured.spread)
         found = replace(found, topology=alike(found.topology, factor))
         now = relink(self.placement, found, measured.loads)
         before, links = dict(_links(self.placement.topology)), dict(_links(now.topology))
@@ -77,7 +74,7 @@ def _other(link: Link, known: Link, factor: float) -> bool:
 
 
 def _differ(now: float, known: float, factor: float) -> bool:
-    return min(now, known) < _TELLS and not 1 / factor < now / known < factor
+    return min(now, known) < fitted.FASTEST_MEASURED and not 1 / factor < now / known < factor
 
 
 def _links(topology: Topology) -> Iterator[tuple[str, Link]]:

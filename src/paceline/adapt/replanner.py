@@ -14,6 +14,7 @@ import numpy.typing as npt
 from paceline._engine import Group
 from paceline.adapt.drift import Drift
 from paceline.adapt.network import AssumedNetwork
+from paceline.calibration import adapt as fitted
 from paceline.group.host import Entries
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Measured
@@ -21,11 +22,6 @@ from paceline.topology.switches import LEAST_MACHINES
 
 log = logging.getLogger("paceline.plan")
 
-_PRICE, _PRICE_OF_SWITCHES = 0.3, 2.0
-"""Seconds that measuring the machines' own links takes, about, and looking for links that they share, at least."""
-_EXPLAINS = math.log(1.1)
-"""By so much of a logarithm other links must change what calls should take, and the way that calls have changed: else
-noise was measured, or a link that does not matter. How much calls really lose on a link that binds no model knows."""
 
 Measure = Callable[[Group, bool], tuple[Placement, Measured]]
 """Collective: measures the links of a native group, and whether machines share some, see `links`; the same on all
@@ -49,7 +45,8 @@ class Replanner:
         self._measure, self._plans = measure, plans
         self._assumed = AssumedNetwork(placement)
         machines = sum(1 for _ in placement.topology.machines())
-        self._drift = Drift(_PRICE, _PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else Drift(_PRICE)
+        prices = (fitted.PRICE, fitted.PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else (fitted.PRICE,)
+        self._drift = Drift(*prices)
 
     def expected(self, call: tuple[str, int]) -> float:
         """Seconds that this call should take."""
@@ -91,4 +88,4 @@ class Replanner:
     def _explains(self, now: Placement, ratio: float) -> bool:
         """Whether calls should take so much longer, or less, on this network."""
         slower = math.log(self._assumed.slower(now))
-        return (slower if ratio > 1 else -slower) >= _EXPLAINS
+        return (slower if ratio > 1 else -slower) >= fitted.EXPLAINS

@@ -14,22 +14,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Generic, TypeVar
 
-WARM_UP = 5
-"""Steps, alike and in a row, before the first turn."""
-COUNTED = 3
-MOST_COUNTED = 10
-"""Steps of a turn, after those that aren't counted, in which the choice changed. There are more of short ones."""
-TURN_SECONDS = 0.05
-"""How long those should take."""
-ROUNDS = 8
-FIRST_LOOK = 2
-"""Rounds until a choice that was never better goes out."""
-MUCH_WORSE = 1.2
-"""The figure in its first round with which a choice goes out at once."""
-BETTER = 0.97
-"""The figure from which on another choice is worth it, if it was better in all rounds but one."""
-UNLIKE = 20
-"""Steps of other requests than usual, until it is given up."""
+from paceline.calibration import coordinate as fitted
 
 Choice = TypeVar("Choice")
 
@@ -74,9 +59,10 @@ class Tuner(Generic[Choice]):
         self._subject = subject
         self._choices = [first, *(choice for choice in dict.fromkeys(others) if choice != first)]
         self._order = {choice: number for number, choice in enumerate(self._choices)}
-        most = (len(self._choices) + 2) * ROUNDS * (subject.settling + MOST_COUNTED)
-        self.most_steps = WARM_UP + most + (UNLIKE + 1) * (WARM_UP + MOST_COUNTED)
-        self._counted = COUNTED
+        most = (len(self._choices) + 2) * fitted.ROUNDS * (subject.settling + fitted.MOST_COUNTED_STEPS)
+        begun_again = (fitted.UNLIKE_STEPS + 1) * (fitted.WARM_UP_STEPS + fitted.MOST_COUNTED_STEPS)
+        self.most_steps = fitted.WARM_UP_STEPS + most + begun_again
+        self._counted = fitted.COUNTED_STEPS
         self._confirms = False
         self._round = 0
         self._queue: list[Choice] = []
@@ -96,9 +82,9 @@ class Tuner(Generic[Choice]):
             self._add_unlike(requests)
         else:
             self._seconds.append(seconds)
-            if self._alike < WARM_UP:
+            if self._alike < fitted.WARM_UP_STEPS:
                 self._alike += 1
-                if self._alike == WARM_UP:
+                if self._alike == fitted.WARM_UP_STEPS:
                     self._end_warm_up()
             elif len(self._seconds) >= self._subject.settling + self._counted:
                 self._end_turn()
@@ -111,16 +97,16 @@ class Tuner(Generic[Choice]):
         self._end(f"{self._subject.name(self._first)} {self._subject.kept}, because {why}")
 
     def _add_unlike(self, requests: int) -> None:
-        if self._alike < WARM_UP:
+        if self._alike < fitted.WARM_UP_STEPS:
             self._usual, self._alike = requests, 1
         self._seconds.clear()
         self._unlike += 1
-        if self._unlike > UNLIKE:
+        if self._unlike > fitted.UNLIKE_STEPS:
             self.stay("steps are not alike")
 
     def _end_warm_up(self) -> None:
-        needed = TURN_SECONDS / max(median(self._seconds), 1e-9)
-        self._counted = min(max(math.ceil(needed), COUNTED), MOST_COUNTED)
+        needed = fitted.TURN_SECONDS / max(median(self._seconds), 1e-9)
+        self._counted = min(max(math.ceil(needed), fitted.COUNTED_STEPS), fitted.MOST_COUNTED_STEPS)
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -146,11 +132,11 @@ class Tuner(Generic[Choice]):
             figures = self._figures.setdefault(choice, [])
             figures.append(seconds / base)
             self._seen[choice] = median(figures)
-            if figures[0] >= MUCH_WORSE or (len(figures) >= FIRST_LOOK and min(figures) >= 1):
+            if figures[0] >= fitted.MUCH_WORSE or (len(figures) >= fitted.FIRST_LOOK and min(figures) >= 1):
                 self._choices.remove(choice)
         if len(self._choices) == 1:
             self.stay(f"no other {self._subject.kind} was better")
-        elif len(self._figures[self._choices[1]]) < ROUNDS:
+        elif len(self._figures[self._choices[1]]) < fitted.ROUNDS:
             self._begin_round()
         else:
             self._judge(min(self._choices[1:], key=self._seen.__getitem__))
@@ -181,4 +167,4 @@ class Tuner(Generic[Choice]):
 
 def is_better(figures: Sequence[float]) -> bool:
     """Whether these figures of one choice, a round's each, are those of a better one."""
-    return median(figures) <= BETTER and sum(figure >= 1 for figure in figures) <= 1
+    return median(figures) <= fitted.BETTER and sum(figure >= 1 for figure in figures) <= 1

@@ -14,16 +14,15 @@ from threading import Lock
 from typing import Protocol, TextIO
 
 from paceline import _engine
+from paceline.calibration import coordinate as fitted
 from paceline.coordinate.choices import BOARD, GRAPH, policies, sizes
-from paceline.coordinate.tuner import UNLIKE, Tuner
+from paceline.coordinate.tuner import Tuner
 from paceline.order import Collective, order, parallel, scheme
 
 log = logging.getLogger("paceline")
 
 _MOST_NAMES = 1 << 16
 """In which one must come again."""
-_GRAPH_BYTES = 16 << 20
-"""Of a buffer of policy `graph`, at most: none goes before it is full."""
 _DTYPES = {number: name for name, number in _engine.DTYPES.items()}
 _Step = dict[str, tuple[int, int, int, tuple[int, int]]]
 """Names in the order in which they came: elements, dtype, reduction and bundle."""
@@ -135,7 +134,7 @@ class Tuning:
             self._out_of_use += 1
             if refused:
                 tuner.stay("a rank had joined")
-            elif self._out_of_use > UNLIKE:
+            elif self._out_of_use > fitted.UNLIKE_STEPS:
                 tuner.stay("the ranks did not come to change it")
         if tuner.outcome and not told:
             log.warning("autotune: %s", tuner.outcome)
@@ -158,7 +157,7 @@ class Tuning:
             for name, (count, dtype, op, bundle) in step.items()
             if not bundle[1]
         )
-        return scheme(graph, order(graph), min(self._fusion_bytes, _GRAPH_BYTES)).buffers
+        return scheme(graph, order(graph), min(self._fusion_bytes, fitted.GRAPH_BYTES)).buffers
 
     def _try_size(self, tuner: Tuner[int], seconds: float, requests: int) -> None:
         size = tuner.choice

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-SPIN_US = 100.0
-"""Microseconds. Spinning pays as long as it is shorter than a few wake-ups (28 µs each between two cores)."""
+from paceline.calibration import cpu as fitted
 
 Reader = Callable[[str], "str | None"]
 """A function that returns the text of the file at an absolute path, or None where there is no such file."""
@@ -63,7 +62,7 @@ def spin_budget(mine: CpuBudget, neighbours: Iterable[frozenset[int]], configure
     shared = float(len(frozenset(mine.affinity).union(*rivals)))
     cpus = shared if mine.quota is None else min(shared, mine.quota)
     if cpus >= ranks:
-        return SpinBudget(SPIN_US, f"a CPU for each of {ranks} ranks ({cpus:g} CPUs)")
+        return SpinBudget(fitted.SPIN_US, f"a CPU for each of {ranks} ranks ({cpus:g} CPUs)")
     return SpinBudget(0.0, f"{ranks} ranks share {cpus:g} CPUs: no rank spins")
 
 

@@ -13,15 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from paceline.calibration import cpu as fitted
 from paceline.cpu.budget import CpuBudget, ranges
 
 MODES = ("static", "adaptive", "off")
 _PARTS = ("engine", "input", "compute")
 _EXAMPLE = "engine=0,input=1,compute=2-7"
-_INPUT_SHARE = 4
-"""A divisor: a fourth of the cores beside the engine's go to input workers."""
-_SEPARATE_INPUT = 4
-"""Cores from which on input workers have some of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +112,8 @@ def partition(
 
 def _divided(own: Sequence[Sequence[int]], adaptive: bool) -> tuple[Parts, str]:
     """Give compute the first cores and the engine the last, as programs that pin themselves use the lowest cores."""
-    separate = len(own) >= _SEPARATE_INPUT
-    inputs = max(1, (len(own) - 1) // _INPUT_SHARE) if separate else 0
+    separate = len(own) >= fitted.SEPARATE_INPUT
+    inputs = max(1, (len(own) - 1) // fitted.INPUT_SHARE) if separate else 0
     first_input = len(own) - 1 - inputs
     engine = tuple(own[-1])
     reason = "" if separate else "; the engine, which mostly sleeps, shares one with input workers"

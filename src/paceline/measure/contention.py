@@ -10,21 +10,19 @@ from threading import Thread
 import numpy as np
 import numpy.typing as npt
 
+from paceline.calibration.measure import (
+    ALIKE,
+    IN_FLIGHT,
+    LARGEST_MESSAGE,
+    SETTLING,
+    SMALLEST_MESSAGE,
+)
 from paceline.group.group import Group
 from paceline.group.operation import Operation
 from paceline.topology.measured import Load
 
 Pieces = npt.NDArray[np.uint8]
 
-_SMALLEST, _LARGEST = 4 << 10, 1 << 20
-"""Bytes of the first messages, and of the longest."""
-_ALIKE = 16
-"""Messages of equal length, after which the next ones are twice as long. So a round takes few messages, and hardly
-longer than intended on any link."""
-_SETTLING = 0.3
-"""The fraction of a round that does not count, because TCP finds its rate meanwhile."""
-_IN_FLIGHT = 4
-"""Messages that are sent or received at once."""
 _MORE = 255
 """The first byte of a message until the end is near; then the byte is the number of messages that follow."""
 
@@ -76,7 +74,7 @@ def _all_have_time(group: Group, end: float) -> bool:
 
 def _size(number: int) -> int:
     """The bytes of the message with this number in a round."""
-    return int(min(_SMALLEST << number // _ALIKE, _LARGEST))
+    return int(min(SMALLEST_MESSAGE << number // ALIKE, LARGEST_MESSAGE))
 
 
 def _both_ways(group: Group, target: int, source: int, seconds: float) -> float:
@@ -105,10 +103,10 @@ def _send(group: Group, peer: int, seconds: float) -> None:
     left, number = _MORE, 0
     while left:
         if left != _MORE or time.monotonic() >= end:
-            left = min(left, _IN_FLIGHT) - 1  # the receiver has posted this many receives, and all must complete
+            left = min(left, IN_FLIGHT) - 1  # the receiver has posted this many receives, and all must complete
         under_way.append(group.send(np.full(_size(number), left, np.uint8), peer, async_op=True))
         number += 1
-        if len(under_way) == _IN_FLIGHT:
+        if len(under_way) == IN_FLIGHT:
             _finish(under_way.popleft())
     for operation in under_way:
         _finish(operation)
@@ -123,7 +121,7 @@ def _receive(group: Group, peer: int) -> float:
     arrived: list[float] = []
     left = _MORE
     while left:
-        while left == _MORE and len(pieces) < _IN_FLIGHT:
+        while left == _MORE and len(pieces) < IN_FLIGHT:
             pieces.append(np.empty(_size(posted), np.uint8))
             under_way.append(group.recv(pieces[-1], peer, async_op=True))
             posted += 1
@@ -134,7 +132,7 @@ def _receive(group: Group, peer: int) -> float:
         left = int(piece[0])
     times, come = np.array(arrived), np.cumsum(sizes)
     # The rate is that between two arrivals. A rank that waited for a core sees many at once, so a slope means little.
-    first = int(np.searchsorted(times, _SETTLING * times[-1], side="right")) - 1
+    first = int(np.searchsorted(times, SETTLING * times[-1], side="right")) - 1
     first = max(0, min(first, len(times) - 2))
     return float((come[-1] - come[first]) / max(times[-1] - times[first], 1e-9))
 

@@ -7,6 +7,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.calibration.measure import (
+    AGAIN_SECONDS,
+    BETWEEN_SECONDS,
+    CROWD_SECONDS,
+    CROWDS_SECONDS,
+    ENOUGH_BETWEEN,
+    ENOUGH_LATE,
+    ENOUGH_WITHIN,
+    LEAST_ROUNDS,
+    LONGEST_ROUND,
+    LONGEST_STREAM_SECONDS,
+    LONGEST_WITHIN_SECONDS,
+    MOST_ROUNDS,
+    ROUNDS_AGAIN,
+    SHORTEST_STREAM_SECONDS,
+    WITHIN_SECONDS,
+)
 from paceline.group.group import Group
 from paceline.measure.contention import loaded
 from paceline.measure.cpu_wait import waited_seconds
@@ -17,27 +34,8 @@ from paceline.topology.judge import slow_paths
 from paceline.topology.measured import Load, Matrix, Measured
 from paceline.topology.switches import LEAST_MACHINES, below
 
-MOST_ROUNDS = 63
-"""Rounds of pairs: enough for 64 machines to meet all others. Of more machines, each meets this many others."""
-_ROUNDS_AGAIN = 6
-"""Rounds in which slow pairs are measured again."""
-_BETWEEN_SECONDS, _AGAIN_SECONDS = 18.0, 5.0
-"""Seconds for all pairs of machines, and for those that are measured again."""
-_CROWD_SECONDS = 10.0
-"""Seconds for the rounds in which all machines send; parts of them have half as long, and so on."""
-_CROWDS_SECONDS = 18.0
-"""Seconds after which no more of these rounds begin, because they take longer where ranks share few cores."""
-_LONGEST_ROUND, LEAST_ROUNDS = 0.25, 32
-"""The most seconds of a round in which all machines send, and the fewest such rounds."""
 _MOST_IN_CROWDS = MOST_ROUNDS + 1
 """Machines up to which switches are looked for."""
-_WITHIN_SECONDS = 5.0
-"""Seconds for all measurements within a machine."""
-_SHORTEST_STREAM, _LONGEST_STREAM, _LONGEST_WITHIN = 0.02, 0.6, 0.2
-"""Seconds of streams: the shortest and the longest between machines, and the longest within one. Few machines leave
-time for the longest."""
-_ENOUGH_BETWEEN, _ENOUGH_LATE, _ENOUGH_WITHIN = 256 << 10, 64 << 10, 8 << 20
-"""Bytes that a stream must have to count, see `send_stream`: between machines, there when time is short, and within."""
 
 
 def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
@@ -51,14 +49,14 @@ def measure(group: Group, machines: Sequence[Sequence[int]]) -> Measured:
     group.barrier()
     begun, waited = time.monotonic(), waited_seconds()
     schedule = rounds(count, MOST_ROUNDS)
-    rate, latencies = _between(group, machines, own, schedule, _BETWEEN_SECONDS)
+    rate, latencies = _between(group, machines, own, schedule, BETWEEN_SECONDS)
     # A pair that was slow because of momentary noise is fast the second time.
-    again = packed(slow_paths(rate), _ROUNDS_AGAIN)
+    again = packed(slow_paths(rate), ROUNDS_AGAIN)
     if again:
-        second, _ = _between(group, machines, own, again, _AGAIN_SECONDS)
+        second, _ = _between(group, machines, own, again, AGAIN_SECONDS)
         rate = np.fmax(rate, second)
     local = of_first_ranks(group, machines, within)
-    loads = crowded(group, machines, rate, _LONGEST_ROUND)
+    loads = crowded(group, machines, rate, LONGEST_ROUND)
     share = (waited_seconds() - waited) / (time.monotonic() - begun)
     shares = of_first_ranks(group, machines, np.array([share]))[:, 0]
     return Measured(rate, latencies, local[:, 0], local[:, 1], loads, waited=shares)
@@ -75,7 +73,7 @@ def crowded(group: Group, machines: Sequence[Sequence[int]], rate: Matrix, longe
     carried = alone(own_speeds(rate))
     found: list[Load] = []
     parts: list[list[int]] = [list(range(len(machines)))]
-    left, end = _CROWD_SECONDS, time.monotonic() + _CROWDS_SECONDS
+    left, end = CROWD_SECONDS, time.monotonic() + CROWDS_SECONDS
     while parts:
         schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
         seconds = min(longest, left / max(map(len, schedules)))
@@ -103,16 +101,16 @@ def _within(group: Group, ranks: Sequence[int]) -> tuple[float, float]:
     The best ones count because all ranks share the machine's memory, and a slower pair has waited for a core.
     """
     found = []
-    seconds = min(_WITHIN_SECONDS / (2 * len(ranks)), _LONGEST_WITHIN)
+    seconds = min(WITHIN_SECONDS / (2 * len(ranks)), LONGEST_WITHIN_SECONDS)
     for rank in ranks[1:]:
         if group.rank == ranks[0]:
             delay = latency(group, rank)
-            send_stream(group, rank, seconds, _ENOUGH_WITHIN)
+            send_stream(group, rank, seconds, ENOUGH_WITHIN)
             found.append((receive_stream(group, rank), delay))
         elif group.rank == rank:
             latency(group, ranks[0])
             receive_stream(group, ranks[0])
-            send_stream(group, ranks[0], seconds, _ENOUGH_WITHIN)
+            send_stream(group, ranks[0], seconds, ENOUGH_WITHIN)
     if not found:
         return np.nan, np.nan
     return max(rate for rate, _ in found), min(delay for _, delay in found)
@@ -139,9 +137,10 @@ def _between(
         latencies[other] = latency(group, peer)  # after this, both ranks are here
         for sender in pair:
             if own == sender:
-                meant = min((end - time.monotonic()) / (1.5 * left), _LONGEST_STREAM)
-                late = meant < _SHORTEST_STREAM
-                send_stream(group, peer, max(meant, _SHORTEST_STREAM), _ENOUGH_LATE if late else _ENOUGH_BETWEEN)
+                meant = min((end - time.monotonic()) / (1.5 * left), LONGEST_STREAM_SECONDS)
+                late = meant < SHORTEST_STREAM_SECONDS
+                enough = ENOUGH_LATE if late else ENOUGH_BETWEEN
+                send_stream(group, peer, max(meant, SHORTEST_STREAM_SECONDS), enough)
             else:
                 rates[other] = receive_stream(group, peer)
             left -= 1

@@ -8,27 +8,20 @@ from statistics import median
 
 import numpy as np
 
+from paceline.calibration.measure import (
+    IN_FLIGHT,
+    LARGEST_STREAM,
+    LATENCY_SECONDS,
+    ROUND_TRIPS,
+    SETTLED_PIECES,
+    SMALLEST_STREAM,
+    STREAM_GROWTH,
+    STREAM_PIECES,
+    STREAMS,
+    WARM_UP_TRIPS,
+)
 from paceline.group.group import Group
 from paceline.group.operation import Operation
-
-ROUND_TRIPS = 16
-"""Round trips that are measured."""
-_WARM_UP = 2
-"""Round trips before them that are not counted."""
-_LATENCY_SECONDS = 0.05
-"""Seconds after which no more round trips begin, where each takes long."""
-_PIECES = 32
-"""Messages of a stream."""
-_SETTLED = 8
-"""Messages that arrive before the clock starts, because of a shaper's burst and TCP's slow start."""
-_SMALLEST, _LARGEST = 64 << 10, 256 << 20
-"""Bytes of the first and the longest stream."""
-_GROWTH = 16
-"""A factor: the next stream is at most this many times as long."""
-_STREAMS = 3
-"""Streams of equal length of which the median counts; a rank that loses its core for a moment spoils one of them."""
-_IN_FLIGHT = 4
-"""Messages that are sent or received at once."""
 
 
 def latency(group: Group, peer: int) -> float:
@@ -43,13 +36,13 @@ def latency(group: Group, peer: int) -> float:
             group.send(word, peer)
         return float(word[0])
     taken: list[float] = []
-    end = time.monotonic() + _LATENCY_SECONDS
-    while len(taken) < _WARM_UP + ROUND_TRIPS and (len(taken) <= _WARM_UP or time.monotonic() < end):
+    end = time.monotonic() + LATENCY_SECONDS
+    while len(taken) < WARM_UP_TRIPS + ROUND_TRIPS and (len(taken) <= WARM_UP_TRIPS or time.monotonic() < end):
         start = time.perf_counter()
         group.send(word, peer)
         group.recv(word, peer)
         taken.append(time.perf_counter() - start)
-    word[0] = np.quantile(taken[_WARM_UP:], 0.25) / 2
+    word[0] = np.quantile(taken[WARM_UP_TRIPS:], 0.25) / 2
     group.send(word, peer)
     group.recv(word, peer)
     return float(word[0])
@@ -61,19 +54,19 @@ def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
     The streams grow until three equally long ones take about `seconds` together, or until 1.5 times as long has passed.
     enough: bytes that a stream must have to count; shorter ones measure wake-ups rather than a link.
     """
-    size, equal = _SMALLEST, 0
+    size, equal = SMALLEST_STREAM, 0
     answer = np.zeros(2)
     latest = time.monotonic() + 1.5 * seconds
     while True:
-        _send(group, peer, size // _PIECES)
+        _send(group, peer, size // STREAM_PIECES)
         group.recv(answer, peer)
         rate, taken = answer
-        long = size >= enough and (taken >= seconds / (_STREAMS + 1) or size == _LARGEST)
+        long = size >= enough and (taken >= seconds / (STREAMS + 1) or size == LARGEST_STREAM)
         equal = equal + 1 if long else 0
-        if equal == _STREAMS or (long and time.monotonic() > latest):
+        if equal == STREAMS or (long and time.monotonic() > latest):
             break
         if not long:
-            size = int(min(max(rate * seconds / _STREAMS, 2 * size, enough), _GROWTH * size, _LARGEST))
+            size = int(min(max(rate * seconds / STREAMS, 2 * size, enough), STREAM_GROWTH * size, LARGEST_STREAM))
     group.send(np.zeros(1, np.int64), peer)
 
 
@@ -92,9 +85,9 @@ def _send(group: Group, peer: int, size: int) -> None:
     piece = np.zeros(size, np.uint8)
     group.send(np.array([size], np.int64), peer)
     under_way: deque[Operation | int | None] = deque()
-    for _ in range(_PIECES):
+    for _ in range(STREAM_PIECES):
         under_way.append(group.send(piece, peer, async_op=True))
-        if len(under_way) == _IN_FLIGHT:
+        if len(under_way) == IN_FLIGHT:
             _finish(under_way.popleft())
     for operation in under_way:
         _finish(operation)
@@ -102,17 +95,18 @@ def _send(group: Group, peer: int, size: int) -> None:
 
 def _receive(group: Group, peer: int, size: int) -> tuple[float, float]:
     """The bytes per second after the first messages, and the seconds that all of them took."""
-    pieces = [np.zeros(size, np.uint8) for _ in range(_IN_FLIGHT)]
+    pieces = [np.zeros(size, np.uint8) for _ in range(IN_FLIGHT)]
     under_way = deque(group.recv(piece, peer, async_op=True) for piece in pieces)
     begun = time.perf_counter()
     arrived = []
-    for number in range(_PIECES):
+    for number in range(STREAM_PIECES):
         _finish(under_way.popleft())
         arrived.append(time.perf_counter())
-        if number + _IN_FLIGHT < _PIECES:
-            under_way.append(group.recv(pieces[number % _IN_FLIGHT], peer, async_op=True))
+        if number + IN_FLIGHT < STREAM_PIECES:
+            under_way.append(group.recv(pieces[number % IN_FLIGHT], peer, async_op=True))
     # The slope of all arrivals is used; the first and the last alone mean little where a rank shares its core.
-    per_piece = float(np.polyfit(np.arange(_SETTLED, _PIECES), np.array(arrived[_SETTLED:]) - begun, 1)[0])
+    counted = np.arange(SETTLED_PIECES, STREAM_PIECES)
+    per_piece = float(np.polyfit(counted, np.array(arrived[SETTLED_PIECES:]) - begun, 1)[0])
     return size / max(per_piece, 1e-9), arrived[-1] - begun
 
 

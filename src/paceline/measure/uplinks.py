@@ -6,22 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from paceline.calibration.measure import (
+    FEW_MACHINES,
+    LATENCY_ROUNDS,
+    MOST_UPLINK_ROUNDS,
+    OFTEN,
+    ROUND_SECONDS,
+    ROUND_TRIPS_AT_START,
+)
 from paceline.group.group import Group
 from paceline.measure.contention import loaded
 from paceline.measure.links import crowded, of_first_ranks
 from paceline.measure.pairs import latency
 from paceline.measure.schedule import crowds, rounds
 from paceline.topology.measured import Matrix, Measured
-
-_LATENCY_ROUNDS = 3
-"""Rounds in which latencies are measured."""
-_MOST_ROUNDS = 12
-"""Rounds in which every machine sends to one other and receives from one. Where there are few machines, every pair
-meets more than once, because a rank that waits for a core spoils a round."""
-_OFTEN, _FEW = 3, 5
-"""The times that each round is repeated where there are at most `_FEW` machines; elsewhere it runs twice."""
-_ROUND_SECONDS, _ROUND_TRIPS = 0.02, 16
-"""Seconds of a round, or its round trips where these take longer, because TCP needs time to find its rate."""
 
 
 def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> Measured:
@@ -33,9 +31,9 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     latencies = _latencies(group, machines, own)
-    seconds = max(_ROUND_SECONDS, 2 * _ROUND_TRIPS * float(np.nanmedian(latencies)))
-    times = _OFTEN if count <= _FEW else 2
-    schedule = crowds(count, 1)[: _MOST_ROUNDS // times] * times
+    seconds = max(ROUND_SECONDS, 2 * ROUND_TRIPS_AT_START * float(np.nanmedian(latencies)))
+    times = OFTEN if count <= FEW_MACHINES else 2
+    schedule = crowds(count, 1)[: MOST_UPLINK_ROUNDS // times] * times
     (load,) = loaded(group, machines, [range(count)], [schedule], seconds, np.inf)
     met = np.full((len(schedule), count, count), np.nan)
     for number, (to, arrived) in enumerate(zip(load.to, load.rate, strict=True)):
@@ -52,7 +50,7 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
 
 def _latencies(group: Group, machines: Sequence[Sequence[int]], own: int) -> Matrix:
     found = np.full(len(machines), np.nan)
-    for pairs in rounds(len(machines), _LATENCY_ROUNDS) if group.rank == machines[own][0] else ():
+    for pairs in rounds(len(machines), LATENCY_ROUNDS) if group.rank == machines[own][0] else ():
         for other in (sum(pair) - own for pair in pairs if own in pair):
             found[other] = latency(group, machines[other][0])
     return of_first_ranks(group, machines, found)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+from paceline.calibration import plan as fitted
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.blocks import blocks
@@ -33,27 +34,13 @@ EXCHANGED_BYTES = 64 * 1024
 """Bytes up to which leaders exchange whole buffers. They overwrite their copies without knowing which leaders have read
 them, which is right only where every message is copied out at once: never above the eager limit of links between
 machines."""
-_MOST_LEADERS = 32
-"""Leaders up to which an exchange is considered. Each receives a message from every other, one after the other, so with
-more leaders an exchange is never the quickest."""
 
 SIZES = tuple(1 << power for power in range(10, 31))
 """Sizes in bytes at which plans are compared. What is best at one of them serves all sizes above the one before it."""
 _USUAL = 32 << 20
 """Bytes for which the time is predicted where a choice has no limit."""
-_TIE, _TIE_IN_CHUNKS = 1.005, 1.05
-"""Plans within 0.5 % of the cheapest (5 % above 64 KiB) are ties; Paceline's plan wins ties, then FlexReduce. The model
-is no more exact than that, and few different plans are better than many. Up to 64 KiB it is good: it predicts 1079 us
-on 2+3 ranks by Paceline's own plan and 1064 us by leaders, and 1114 and 1100 us were measured, at half the CPU time. In
-chunks it is worse: for 512 KiB on 1+1+1 ranks it predicts 21.4 ms by rabenseifner and 22.0 ms by Paceline's own plan,
-and 28.4 and 22.9 ms were measured."""
 _PREFERRED = ("paceline", "flexreduce")
 """The algorithms that win ties, in this order."""
-_ROOTS = 4
-"""The roots for which a turned broadcast is costed, spread over the network."""
-_LONGEST_CHAIN = 64
-"""Machines up to which a chain is considered. In a longer one the first chunk alone would be on its way for a good part
-of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +77,7 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         if all(fits(step.level) for step in lines.steps):
             line = cost(lines, network, SIZES[-1]).line
             candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
-    if sum(1 for _ in topology.machines()) <= _MOST_LEADERS:
+    if sum(1 for _ in topology.machines()) <= fitted.MOST_LEADERS:
         at_once = exchange(topology)
         line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
         candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
@@ -122,7 +109,8 @@ def turned_broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, 
     They are compared by their mean cost from a few such roots.
     """
     own, world = list(ranks).index(0), len(ranks)
-    roots = sorted({(own + step * world // (_ROOTS + 1)) % world for step in range(1, _ROOTS + 1)} - {own})
+    steps = range(1, fitted.BROADCAST_ROOTS + 1)
+    roots = sorted({(own + step * world // (len(steps) + 1)) % world for step in steps} - {own})
     return _broadcast(topology, ranks, lambda plan: [turned(plan, root) for root in roots])
 
 
@@ -130,7 +118,7 @@ def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], 
     """`used` returns the plans that a plan from rank 0 will be turned into; their mean cost decides."""
     network, own = Network(topology), list(ranks).index(0)
     plans = [broadcast_tree(topology, own)]
-    if sum(1 for _ in topology.machines()) <= _LONGEST_CHAIN:
+    if sum(1 for _ in topology.machines()) <= fitted.LONGEST_CHAIN:
         plans.append(broadcast_chain(topology, own))
     # What goes up in a reduction comes down in a broadcast.
     lines = [[cost(one, network, SIZES[-1]).all_gather for one in used(plan)] for plan in plans]
@@ -162,8 +150,8 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
 def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
     able = [one for one in candidates if nbytes <= one.limit]
     least = min(one.seconds(nbytes) for one in able)
-    tie = _TIE if nbytes <= EXCHANGED_BYTES else _TIE_IN_CHUNKS
-    return next(one for one in able if one.seconds(nbytes) <= least * tie)
+    tie = fitted.TIE if nbytes <= EXCHANGED_BYTES else fitted.TIE_IN_CHUNKS
+    return next(one for one in able if one.seconds(nbytes) <= least * (1 + tie))
 
 
 def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.calibration import plan as fitted
 from paceline.plan.binomial import binomial
 from paceline.plan.choice import NO_LIMIT, Choice
 from paceline.plan.direct import direct
@@ -14,18 +15,8 @@ from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
 from paceline.topology import Topology
 
-ONE_SHOT_BYTES_SHARED = 128 * 1024
-"""Bytes of an all-reduce in one shot in shared memory, divided by the number of ranks. One shot takes one hand-over and
-reads n-1 copies. It was measured to pay up to 64 KiB at 2 ranks and 32 KiB at 4."""
 ONE_SHOT_SLOT = 64 * 1024
 """Bytes that one rank can contribute in one shot at most, a limit of the engine."""
-ONE_SHOT_MOVED = 4 * 1024
-"""Bytes per rank up to which data that is only moved goes in one shot. Above that, reading it from where it lies was
-measured to be quicker than copying it twice."""
-ONE_SHOT_LEAST = 1024
-"""Bytes up to which an all-reduce in shared memory goes in one shot, however many ranks there are."""
-FLAT_BROADCAST_RANKS = 4
-"""Ranks up to which all read a broadcast from the root at once."""
 
 COLLECTIVES = ("all_reduce", "all_gather", "broadcast", "turned_broadcast")
 """The last is a broadcast from a rank other than 0, along the tree of rank 0 with its edges turned. Where there is no
@@ -73,14 +64,14 @@ def pick(collective: str, topology: Topology, nbytes: int) -> Choice:
 def _on_one_machine(collective: str, size: int) -> tuple[Choice, ...]:
     if collective == "all_reduce":
         reason = f"The {size} ranks share memory: each combines its own block in one pass over all copies."
-        limit = min(ONE_SHOT_SLOT, max(ONE_SHOT_LEAST, ONE_SHOT_BYTES_SHARED // size))
+        limit = min(ONE_SHOT_SLOT, max(fitted.ONE_SHOT_LEAST, fitted.ONE_SHOT_BYTES_SHARED // size))
         return _one_shot(flat(size), limit), Choice(direct(size), NO_LIMIT, reason)
     if collective == "all_gather":
         reason = f"The {size} ranks share memory: each block is read from where it lies."
-        return _one_shot(direct(size), ONE_SHOT_MOVED * size), Choice(direct(size), NO_LIMIT, reason)
+        return _one_shot(direct(size), fitted.ONE_SHOT_MOVED * size), Choice(direct(size), NO_LIMIT, reason)
     if collective == "turned_broadcast":
         return ()
-    limit = ONE_SHOT_MOVED if size <= FLAT_BROADCAST_RANKS else ONE_SHOT_SLOT
+    limit = fitted.ONE_SHOT_MOVED if size <= fitted.FLAT_BROADCAST_RANKS else ONE_SHOT_SLOT
     return _one_shot(flat(size), limit), _broadcast(size)
 
 
@@ -90,7 +81,7 @@ def _one_shot(plan: Plan, limit: int) -> Choice:
 
 
 def _broadcast(size: int) -> Choice:
-    if size <= FLAT_BROADCAST_RANKS:
+    if size <= fitted.FLAT_BROADCAST_RANKS:
         reason = f"Only {size} ranks share this memory: all read from the root at once."
         return Choice(flat(size), NO_LIMIT, reason)
     tree = binomial(size)

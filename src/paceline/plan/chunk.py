@@ -11,26 +11,17 @@ from __future__ import annotations
 
 import math
 
+from paceline.calibration import plan as fitted
 from paceline.plan.network import Network
-
-_SECONDS = 0.004
-"""Seconds that the slowest link needs for a chunk, beside a round trip."""
-_SMALLEST, _LARGEST = 1 << 16, 1 << 22
-"""Bytes of a chunk, where round trips are short."""
-_FARTHEST = 1 << 26
-"""Bytes of a chunk at most, where more than `_LARGEST` is on its way in a round trip. Every rank needs memory for four
-chunks."""
-_PER_RANK = 1 << 14
-"""Bytes of a chunk per rank at least: plans cut a chunk into about one part per rank, and each part is a message."""
 
 
 def chunk_bytes(network: Network) -> int:
     """Return the bytes of a chunk on this network, a power of two."""
     speeds = [min(network.up[index], network.down[index]) for index in _between_machines(network)]
-    slowest, there_and_back = min(speeds, default=_LARGEST / _SECONDS), _round_trip(network)
-    largest = max(_LARGEST, min(_FARTHEST, slowest * there_and_back))
-    wanted = min(largest, max(_SMALLEST, slowest * (_SECONDS + there_and_back)))
-    return 1 << round(math.log2(max(wanted, _PER_RANK * network.world)))
+    slowest, there_and_back = min(speeds, default=fitted.LARGEST_CHUNK / fitted.CHUNK_SECONDS), _round_trip(network)
+    largest = max(fitted.LARGEST_CHUNK, min(fitted.FARTHEST_CHUNK, slowest * there_and_back))
+    wanted = min(largest, max(fitted.SMALLEST_CHUNK, slowest * (fitted.CHUNK_SECONDS + there_and_back)))
+    return 1 << round(math.log2(max(wanted, fitted.CHUNK_PER_RANK * network.world)))
 
 
 def _round_trip(network: Network) -> float:

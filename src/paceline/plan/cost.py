@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from paceline.calibration import plan as fitted
 from paceline.plan.chunk import chunk_bytes
 from paceline.plan.ir import Plan
 from paceline.plan.load import Load
@@ -31,20 +32,6 @@ from paceline.plan.network import Floats, Network
 from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
 
-HEADER_BYTES = 70
-"""Bytes that a message between machines adds to its payload on every link: the packets' headers and the message's own.
-On the uplink of 1+1+1 ranks, 2000 more messages of 1000 bytes added 2 139 000 bytes."""
-
-_APART = 0.1
-"""A fraction. Where a burst lets a call's messages overlap with the next call's bytes, calls in a row take the longer
-of the two times plus this fraction of the shorter. The model then predicts 143 us for 4 KiB on 2+2+3 ranks and 183 us
-on 1+1+1; 139 and 177 us were measured."""
-_SHORTEST = 4
-"""A divisor: chunks are at least a fourth of what they are in large buffers."""
-_WORTH_IT = 0.05
-"""The fraction of the time that halving the chunks must save, because every chunk costs every rank CPU time."""
-_UNDER_WAY, _ROUNDS = 4, 3
-"""The chunks that are under way at once, and the most times that each may take the latency of its messages."""
 _FOLLOWED = 256
 """Simulate at most this many repeated levels message by message; extrapolate the rest from the last."""
 
@@ -191,7 +178,7 @@ class Line:
         within = min(nbytes, self.chunk)
         first = self.latency + sum(times * max(0.0, way * within - self.burst) for way, times in self.ways)
         carried = self.rest * within + self.headers if self.burst else 0.0
-        alone = max(first, carried) + _APART * min(first, carried)
+        alone = max(first, carried) + fitted.NOT_OVERLAPPED * min(first, carried)
         return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
 
     def cut(self, nbytes: int) -> Line:
@@ -201,11 +188,11 @@ class Line:
         under way keep the links busy until the first is back.
         """
         line = self
-        while line.chunk * _SHORTEST > self.chunk:
+        while line.chunk * fitted.SHORTEST_CHUNK_DIVISOR > self.chunk:
             shorter = replace(line, chunk=line.chunk // 2)
-            if shorter.seconds(nbytes) > (1 - _WORTH_IT) * line.seconds(nbytes):
+            if shorter.seconds(nbytes) > (1 - fitted.WORTH_SHORTER_CHUNKS) * line.seconds(nbytes):
                 break
-            if _UNDER_WAY * shorter.rest * shorter.chunk < _ROUNDS * shorter.latency:
+            if fitted.CHUNKS_UNDER_WAY * shorter.rest * shorter.chunk < fitted.CHUNK_ROUNDS * shorter.latency:
                 break
             line = shorter
         return line
@@ -256,7 +243,7 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
         )
     up, down = nbytes * up, nbytes * down
     busy = (up + down) / np.minimum(network.up, network.down)
-    headers = HEADER_BYTES * crossing / np.minimum(network.up, network.down)
+    headers = fitted.HEADER_BYTES * crossing / np.minimum(network.up, network.down)
     half = np.maximum(down / network.up, up / network.down)
     links = [
         LinkCost(

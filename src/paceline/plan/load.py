@@ -7,21 +7,9 @@ from itertools import chain
 
 import numpy as np
 
+from paceline.calibration import plan as fitted
 from paceline.plan.ir import Level
 from paceline.plan.network import Floats, Integers, Network
-
-MESSAGE_SECONDS = 20e-6
-"""Seconds of a rank's time for one more message between machines, whatever its size. Most of it is the wake-up of the
-thread that waits for it."""
-LOCAL_MESSAGE_SECONDS = 2e-6
-"""Seconds of a rank's time for one more message within a machine."""
-
-CROWDED_MESSAGE_SECONDS = 8e-6
-"""Seconds of a CPU for a message between machines at its sender, and again at its receiver, where ranks share CPUs.
-Eight ranks on two CPUs took 6.3 us where each sends and receives seven messages at a time, and 9 us one by one."""
-CROWDED_LOCAL_MESSAGE_SECONDS = LOCAL_MESSAGE_SECONDS / 2
-"""Seconds of a CPU for a message within a machine, at either end. This was not measured: both ends together take no
-more than one more message does."""
 
 _PAIRS = 1 << 22
 """Messages that are processed together, which bounds the memory of the arrays."""
@@ -64,10 +52,10 @@ class Load:
             self._paths = [(holders, owners, seconds)] if self.messages == len(share) else []
         self.up[-1] = self.down[-1] = self.crossing[-1] = 0
         self._busy = max(_busy(*sent), _busy(*received))
-        self._one_more = np.where(received[1] > 0, MESSAGE_SECONDS, LOCAL_MESSAGE_SECONDS)
+        self._one_more = np.where(received[1] > 0, fitted.MESSAGE_SECONDS, fitted.LOCAL_MESSAGE_SECONDS)
         self.latency = longest + self._busy
         near, far = sent + received
-        self.work = CROWDED_LOCAL_MESSAGE_SECONDS * near + CROWDED_MESSAGE_SECONDS * far
+        self.work = fitted.CROWDED_LOCAL_MESSAGE_SECONDS * near + fitted.CROWDED_MESSAGE_SECONDS * far
 
     def after(self, ready: Floats) -> Floats:
         """Return the seconds at which every rank has what this level sends it.
@@ -86,8 +74,8 @@ class Load:
 
 def _busy(near: Floats, far: Floats) -> float:
     """The seconds that the busiest rank takes for the messages after its first."""
-    first = np.where(far > 0, MESSAGE_SECONDS, np.where(near > 0, LOCAL_MESSAGE_SECONDS, 0.0))
-    return float((LOCAL_MESSAGE_SECONDS * near + MESSAGE_SECONDS * far - first).max())
+    first = np.where(far > 0, fitted.MESSAGE_SECONDS, np.where(near > 0, fitted.LOCAL_MESSAGE_SECONDS, 0.0))
+    return float((fitted.LOCAL_MESSAGE_SECONDS * near + fitted.MESSAGE_SECONDS * far - first).max())
 
 
 def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from paceline.calibration import plan as fitted
 from paceline.plan.bound import bound
 from paceline.plan.network import Network
 
@@ -23,8 +24,6 @@ Shares = dict[int, list[float]]
 
 _EXACT = 1 + 1e-9
 """A factor within which two times are equal."""
-_BETTER = 1.01
-"""A factor by which the busiest link must be quicker to be worth more messages."""
 _FEW = 256
 """Ranks up to which plans are tried in which some nodes only forward, since each rank may then exchange with all."""
 
@@ -45,11 +44,11 @@ def best_shares(network: Network) -> tuple[Network, Shares]:
     best, found = network, programmed_shares(network)
     if network.world <= _FEW:
         for passing in _worth_a_try(network):
-            if busiest(best, found) <= least * _BETTER:
+            if busiest(best, found) <= least * (1 + fitted.WORTH_MORE_MESSAGES):
                 break
             other = Network(network.topology, passing)
             tried = programmed_shares(other)
-            if busiest(other, tried) * _BETTER < busiest(best, found):
+            if busiest(other, tried) * (1 + fitted.WORTH_MORE_MESSAGES) < busiest(best, found):
                 best, found = other, tried
     return best, found
 

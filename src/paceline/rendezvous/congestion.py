@@ -17,18 +17,12 @@ import socket
 import struct
 from contextlib import suppress
 
-_LONG_WAY = 0.010
-"""Seconds of a round trip, from which on a connection is long."""
+from paceline.calibration import rendezvous as fitted
+
 _ROUND_TRIP = struct.Struct("=68xI")
 """`tcpi_rtt` in Linux's `struct tcp_info`: microseconds."""
 _RTO_MIN_US, _DELACK_MAX_US = 45, 46
 """`TCP_RTO_MIN_US` and `TCP_DELACK_MAX_US`, which Linux has since 6.15 and Python has no names for."""
-_SOONEST_RESEND_US = 20_000
-"""Microseconds beyond the round trip. Kernels have 4 or 10 ms between the ticks of their clock, and a receiver whose
-CPU is busy may be late by a few: this is well above both, and well below 200 ms. It was set by hand: 8 ms were no
-better in the one run that compared them."""
-_LATEST_ANSWER_US = 10_000
-"""Microseconds until a packet that nothing follows is acknowledged: before it would be sent again."""
 
 
 def avoid_bbr(sock: socket.socket) -> None:
@@ -50,10 +44,10 @@ def suit_to_way(sock: socket.socket) -> None:
     With a far end it returns to BBR, if that is the system's default; with a near one it sends lost packets again soon,
     where the kernel allows that. Raises OSError for a socket that is not TCP.
     """
-    if _round_trip(sock) < _LONG_WAY:
+    if _round_trip(sock) < fitted.LONG_WAY_SECONDS:
         with suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, _DELACK_MAX_US, _LATEST_ANSWER_US)
-            sock.setsockopt(socket.IPPROTO_TCP, _RTO_MIN_US, _SOONEST_RESEND_US)
+            sock.setsockopt(socket.IPPROTO_TCP, _DELACK_MAX_US, fitted.LATEST_ANSWER_US)
+            sock.setsockopt(socket.IPPROTO_TCP, _RTO_MIN_US, fitted.SOONEST_RESEND_US)
         return
     with socket.socket(sock.family, socket.SOCK_STREAM) as fresh:
         chosen = _used_by(fresh)

@@ -8,25 +8,22 @@ from statistics import median
 
 import numpy as np
 
+from paceline.calibration.topology import (
+    BUSY,
+    LATE,
+    LATE_SECONDS,
+    SLOW_LINK,
+    SLOW_MACHINE,
+)
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Matrix, Measured
 from paceline.topology.tree import Node, Topology
 from paceline.topology.units import show_speed, show_time
 
-SLOW_LINK = 0.8
-"""A fraction: a link below this share of the others' median speed is named."""
-SLOW_MACHINE = 0.6
-"""A fraction: a machine whose ranks exchange less than this share of the others' median is named."""
 MOST_PATHS = 8
 """Slow paths that are named one by one."""
 MOST_NAMES = 8
 """Machines below a switch that are named one by one."""
-LATE = 3.0
-"""A factor: a latency above this multiple of the others' median is named."""
-LATE_SECONDS = 100e-6
-"""Seconds by which such a latency must exceed the median too."""
-BUSY = 0.25
-"""The fraction of the time that a rank may wait for a core; above it, its measurements say little about a link."""
 
 
 def findings(placement: Placement, measured: Measured) -> list[str]:

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
+from paceline.calibration import topology as fitted
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Load
 from paceline.topology.nest import Below, free_name, nest, numbered
 from paceline.topology.tree import Link, Node, Topology
-
-_NARROW = 0.99
-"""A fraction. A switch's link below this share of its children's links together was measured; above it, the speed was
-only inferred from them."""
 
 
 def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placement:
@@ -74,9 +71,9 @@ def _link(known: Node, found: Node | None, carried: tuple[float, float]) -> Link
         return replace(before, up=up, down=down)
     link = _uplink(found)
     below = [_uplink(child) for child in found.children]
-    if link.up < _NARROW * sum(child.up for child in below):
+    if link.up < fitted.NARROW * sum(child.up for child in below):
         up = link.up
-    if link.down < _NARROW * sum(child.down for child in below):
+    if link.down < fitted.NARROW * sum(child.down for child in below):
         down = link.down
     return Link(up, down, link.latency, before.burst)
 

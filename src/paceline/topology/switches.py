@@ -30,31 +30,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from paceline.calibration import topology as fitted
 from paceline.topology.measured import Load, Matrix
 
 Flags = npt.NDArray[np.bool_]
 
 LEAST_MACHINES = 4
 """The fewest machines whose rounds can show a switch: two on each side."""
-_APART = 0.1
-"""A fraction of its own links' speed: a group of machines must lose this much less among themselves."""
-_HINDERED = 0.9
-"""A fraction: transfers below this share of what the machines' own links carry are slowed down by another link."""
-_USUAL = 0.6
-"""The quantile of the sums of slowed-down rounds that is taken for the link's speed; in some rounds other links slow
-the transfers down even more."""
-_FULL = 0.75
-"""A fraction: a link that carries this share of its speed counts as busy, since no two measurements are equal."""
-_MOSTLY = 0.5
-"""A fraction: this share of what a side's transfers lose must be lost while their link is busy."""
-_NEWS = 0.25
-"""A fraction: this share of what a side's transfers lose must be unexplained by other links."""
-_BETTER = 0.02
-"""A fraction of the link's speed by which the misfit must fall to move a machine to the other side."""
-_PROVEN, _GOOD = 0.15, 0.03
-"""Fractions of the link's speed: the misfits up to which a split is proven, and needs no improvement."""
-_LATE_SECONDS, _LATE = 100e-6, 2.0
-"""Messages between sides must take this many seconds longer, and this many times as long, as messages within each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +117,16 @@ def _nested(one: frozenset[int], other: frozenset[int]) -> bool:
 def _carried_more(one: Switch, load: Load) -> bool:
     """Whether these machines once sent or received more than the link carries, which proves that it is not theirs."""
     out, into = load.carried(one.machines)
-    return out > one.up / _FULL or into > one.down / _FULL
+    return out > one.up / fitted.FULL or into > one.down / fitted.FULL
 
 
 def _by_load(load: Load, alone: Matrix) -> Iterator[Switch]:
     """The best proven switch, then the best for what it does not explain, and so on."""
     transfers = _Transfers(load, alone)
     starts = {
-        transfers.gathered(machines, min((within + beyond) / 2, within + _APART / 2))
+        transfers.gathered(machines, min((within + beyond) / 2, within + fitted.APART / 2))
         for machines, within, beyond in _clusters(transfers.distances, "average")
-        if beyond - within >= _APART
+        if beyond - within >= fitted.APART
     }
     while starts:
         sides = {machines: transfers.refined(machines) for machines in starts}
@@ -173,7 +155,7 @@ class _Transfers:
         self.alone = self.alone * min(1.0, float(np.median(best)))
         self.rate = np.minimum(load.rate.ravel(), self.alone)
         self.share = self.rate / self.alone
-        self.lost = np.where(self.share < _HINDERED, 1 - self.share, 0.0)
+        self.lost = np.where(self.share < fitted.HINDERED, 1 - self.share, 0.0)
         self.explained = np.zeros((2, len(self.lost)), bool)
         """For each direction, whether a known link slows each transfer down."""
         self.distances = self._distances()
@@ -200,7 +182,7 @@ class _Transfers:
         """
         inside = np.isin(np.arange(self.machines), list(machines))
         lost = self.distances @ inside / np.maximum(1, inside.sum() - inside)
-        near = np.where(self.distances.max(axis=1) < _APART, inside, inside | (lost < most))
+        near = np.where(self.distances.max(axis=1) < fitted.APART, inside, inside | (lost < most))
         if near.sum() <= self.machines - 2:
             inside = near
         smaller = inside if 2 * inside.sum() <= self.machines else ~inside
@@ -212,25 +194,25 @@ class _Transfers:
         Machines that never lose, which are mostly slow ones, change sides as long as that explains the sums better.
         """
         best = self.side(machines)
-        if best.misfit <= _GOOD:
+        if best.misfit <= fitted.GOOD:
             return best
-        slow = np.flatnonzero(self.distances.max(axis=1) < _APART)
+        slow = np.flatnonzero(self.distances.max(axis=1) < fitted.APART)
         while True:
             moved = [best.machines ^ {int(machine)} for machine in slow]
             tried = [self.side(one) for one in moved if 2 <= len(one) <= self.machines - 2]
             better = min([best, *tried], key=lambda one: one.misfit)
-            if not better.misfit <= best.misfit - _BETTER:
+            if not better.misfit <= best.misfit - fitted.BETTER:
                 return best
             best = better
 
     def proven(self, side: _Side) -> bool:
         """Whether machines lose clearly less on their own side, and the sums show that a link is the cause."""
-        if not np.isfinite(min(side.speeds)) or side.misfit > _PROVEN:
+        if not np.isfinite(min(side.speeds)) or side.misfit > fitted.PROVEN:
             return False
         inside = np.isin(np.arange(self.machines), list(side.machines))
         source, target = inside[self.source], inside[self.target]
         among = min(self.lost[source & target].mean(), self.lost[~source & ~target].mean())
-        return bool(self.lost[source != target].mean() >= among + _APART / 2)
+        return bool(self.lost[source != target].mean() >= among + fitted.APART / 2)
 
     def side(self, machines: frozenset[int]) -> _Side:
         """The link that splits these machines from the others."""
@@ -243,11 +225,11 @@ class _Transfers:
     def _link(self, crossing: Flags, explained: Flags) -> tuple[float, Flags, float]:
         carried = np.bincount(self.round[crossing], self.rate[crossing], self.rounds)
         wanted = np.bincount(self.round[crossing], self.alone[crossing], self.rounds)
-        hindered = carried[carried <= _HINDERED * wanted]
+        hindered = carried[carried <= fitted.HINDERED * wanted]
         if not len(hindered):
             return np.inf, np.zeros(len(crossing), bool), 1.0
-        speed = float(np.quantile(hindered, _USUAL))
-        busy = (carried >= _FULL * speed) & (carried <= _HINDERED * wanted)
+        speed = float(np.quantile(hindered, fitted.USUAL))
+        busy = (carried >= fitted.FULL * speed) & (carried <= fitted.HINDERED * wanted)
         hinders = crossing & busy[self.round]
         lost = np.where(crossing, self.lost, 0.0)
         unexplained = np.where(explained, 0.0, lost)
@@ -255,8 +237,8 @@ class _Transfers:
         tells = 2 * np.bincount(self.round, unexplained, self.rounds) >= np.bincount(self.round, lost, self.rounds)
         off = np.abs(carried - np.minimum(speed, wanted)) / speed
         misfit = float(off[tells].mean()) if tells.any() else 1.0
-        news = unexplained.sum() > _NEWS * lost.sum()
-        if not news or unexplained[hinders].sum() < _MOSTLY * unexplained.sum():
+        news = unexplained.sum() > fitted.NEWS * lost.sum()
+        if not news or unexplained[hinders].sum() < fitted.MOSTLY * unexplained.sum():
             return np.inf, np.zeros(len(crossing), bool), misfit
         return speed, hinders, misfit
 
@@ -270,7 +252,7 @@ def _by_latency(latency: Matrix) -> Iterator[frozenset[int]]:
         inside = np.isin(np.arange(count), list(machines))
         same = off & (inside[:, None] == inside)
         most = float(latency[same].max())
-        if beyond >= max(most + _LATE_SECONDS, _LATE * most):
+        if beyond >= max(most + fitted.LATE_SIDE_SECONDS, fitted.LATE_SIDE * most):
             yield machines
 
 

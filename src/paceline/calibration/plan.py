@@ -1,0 +1,136 @@
+"""The constants of `paceline.plan`: which plan serves which size, and what a plan costs.
+
+What it costs to be wrong was computed for most of them by `scripts/sensitivity.py`: the choice that is made with half
+or twice the value, costed with the value itself, over the topologies in `docs/topologies` and the sizes of
+`plan.between.SIZES`. It says nothing of errors that the cost model makes with the right values too.
+"""
+
+# ---- Which plan: choose, between, shares ----
+
+ONE_SHOT_BYTES_SHARED = 128 * 1024
+"""Bytes of an all-reduce in one shot in shared memory, times the number of ranks. One shot takes one hand-over and
+reads n - 1 copies.
+
+Found: on machine B, where it paid up to 64 KiB at 2 ranks and up to 32 KiB at 4. Off by 2: not measured."""
+ONE_SHOT_MOVED = 4 * 1024
+"""Bytes of a rank's data that are only moved, up to which they go in one shot. Above that, ranks read them where they
+lie, which copies them once and not twice.
+
+Found: on machine B. Off by 2: not measured."""
+ONE_SHOT_LEAST = 1024
+"""Bytes up to which an all-reduce in shared memory goes in one shot, however many ranks there are.
+
+Found: by hand. Off by 2: not measured."""
+FLAT_BROADCAST_RANKS = 4
+"""Ranks of one machine up to which all read a broadcast from the root at once.
+
+Found: by hand. Off by 2: not measured."""
+MOST_LEADERS = 32
+"""Leaders up to which an exchange of whole buffers is considered. Each receives a message from every other, one after
+the other, so with more leaders an exchange is never the quickest.
+
+Found: by the cost model. Off by 2: changes no choice."""
+TIE = 0.005
+"""A fraction: up to 64 KiB, plans that cost at most this much more than the cheapest are ties. Paceline's plan wins
+them. Few different plans are better than many, and the model is no more exact than that.
+
+Found: on machine A. The model predicts 1079 us on 2+3 by Paceline's own plan and 1064 us by leaders, and 1114 and 1100
+us were measured, at half the CPU time; 0.02, the value before, hid that. Off by 2: 1.010 times as long at worst (twice,
+32 KiB on 2+2)."""
+TIE_IN_CHUNKS = 0.05
+"""The same fraction above 64 KiB, where buffers are cut into chunks and the model is worse.
+
+Found: on machine B. For 512 KiB on 1+1+1 the model predicts 21.4 ms by rabenseifner and 22.0 ms by Paceline's own plan;
+28.4 and 22.9 ms were measured. Off by 2: 1.09 times as long at worst (twice, 128 KiB on 1x8), 1.001 in
+the mean."""
+BROADCAST_ROOTS = 4
+"""Roots, spread over the network, for which a broadcast that is turned is costed.
+
+Found: by hand. Off by 2: not measured; it is the time to choose."""
+LONGEST_CHAIN = 64
+"""Machines up to which a broadcast along a chain is considered. In a longer one the first chunk alone would be on its
+way for a good part of a second.
+
+Found: by reckoning. Off by 2: not measured."""
+WORTH_MORE_MESSAGES = 0.01
+"""A fraction of its time by which the busiest link must be quicker for shares that need more messages.
+
+Found: by hand. Off by 2: changes no choice."""
+
+# ---- Chunks: chunk, and the cut in cost ----
+
+CHUNK_SECONDS = 0.004
+"""Seconds that the slowest link needs for a chunk, beside a round trip.
+
+Found: on machine B with links of 100 to 500 Mbit/s and queues of 10 ms. Longer chunks leave the slowest link idle at
+the start and at the end, and four of them under way overflow a queue; shorter ones cost every rank more time per byte.
+Off by 2: 1.35 times as long at worst (twice, 128 KiB on 3+3+4), 1.007 in the mean; half costs 1.003 at worst by the
+model, which does not know what a rank pays for every byte of short chunks."""
+SMALLEST_CHUNK = 1 << 16
+"""Bytes of a chunk at least: a message between machines up to here leaves without being asked for.
+
+Found: by hand. Off by 2: changes no choice; it counts on links below 130 Mbit/s only."""
+LARGEST_CHUNK = 1 << 22
+"""Bytes of a chunk at most, where round trips are short.
+
+Found: by hand. Off by 2: changes no choice; it counts on links above 8 Gbit/s only."""
+FARTHEST_CHUNK = 1 << 26
+"""Bytes of a chunk at most, where more than `LARGEST_CHUNK` is on its way in a round trip. Every rank needs memory for
+four chunks.
+
+Found: by hand for 10 Gbit/s over 20 ms, which no network at hand has. Off by 2: not measured."""
+CHUNK_PER_RANK = 1 << 14
+"""Bytes of a chunk per rank at least: plans cut a chunk into about one part per rank, and each part is a message.
+
+Found: on machine B. Twice as much took less CPU time on 1x8, but 3291 ms and not 2895 at 32 MiB. Off by 2:
+1.77 times as long at worst (twice, 128 KiB on 1x8), 1.008 in the mean; half changes no choice."""
+CHUNKS_UNDER_WAY = 4
+"""Chunks that are under way at once; the same as kChunksInFlight of the engine, which see."""
+SHORTEST_CHUNK_DIVISOR = 4
+"""A divisor: in small buffers a chunk is at least this part of what it is in large ones.
+
+Found: by hand. Off by 2: 1.36 times as long at worst (half, 128 KiB on 1x8), 1.004 in the mean; twice changes no
+choice."""
+WORTH_SHORTER_CHUNKS = 0.05
+"""The fraction of the time that halving the chunks must save, because every chunk costs every rank CPU time.
+
+Found: by hand. Off by 2: 1.06 times as long at worst (twice, 256 KiB on 3+3+4), 1.001 in the mean."""
+CHUNK_ROUNDS = 3
+"""The most times that a chunk may take the latency of its messages while the chunks under way still keep links busy.
+
+Found: by hand. Off by 2: changes no choice."""
+
+# ---- What messages cost: load, cost ----
+
+MESSAGE_SECONDS = 20e-6
+"""Seconds of a rank's time for one more message between machines, whatever its size. Most of it is the wake-up of the
+thread that waits for it.
+
+Found: on machine B, where a wake-up takes some 25 us; with 20 us the predictions for 256 KiB on 1+1+1 are within 10 %
+of what all five algorithms took. Off by 2: 1.16 times as long at worst (twice, 2 KiB
+on 1+1+1) and 1.13 (half, 2 KiB on 3+3+4), 1.003 in the mean."""
+LOCAL_MESSAGE_SECONDS = 2e-6
+"""Seconds of a rank's time for one more message within a machine.
+
+Found: on machine B, together with `MESSAGE_SECONDS`. Off by 2: changes no choice."""
+CROWDED_MESSAGE_SECONDS = 8e-6
+"""Seconds of a CPU for a message between machines at its sender, and again at its receiver, where ranks share CPUs.
+
+Found: on machine A. Eight ranks on two CPUs took 6.3 us where each sends and receives seven messages at a time, and 9
+us one by one. Off by 2: changes no choice there, as these files do not say that machines
+share CPUs."""
+CROWDED_LOCAL_MESSAGE_SECONDS = LOCAL_MESSAGE_SECONDS / 2
+"""Seconds of a CPU for a message within a machine, at either end.
+
+Found: by reckoning: both ends together take no more than one more message does. Off by 2: not measured."""
+HEADER_BYTES = 70
+"""Bytes that a message between machines adds to its payload on every link: the packets' headers and the message's own.
+
+Found: on machine A. On the uplink of 1+1+1, 2000 more messages of 1000 bytes added 2 139 000 bytes. Off by 2: 1.06
+times as long at worst (twice, 4 KiB on 1x8), 1.008 (half)."""
+NOT_OVERLAPPED = 0.1
+"""A fraction. Where a burst lets a call's messages overlap with the next call's bytes, calls in a row take the longer
+of the two times plus this fraction of the shorter.
+
+Found: on machine A. The model then predicts 143 us for 4 KiB on 2+2+3 and 183 us on 1+1+1; 139 and 177 us were
+measured. Off by 2: 1.06 times as long at worst (half, 256 KiB on 3+3+4), 1.001 in the mean."""
