@@ -46,7 +46,9 @@ class Submit(Protocol):
         priority: int,
         bundle: tuple[int, int],
         /,
-    ) -> _engine.Request: ...
+    ) -> _engine.Request:
+        """Hand in an all-reduce of `count` elements at the address `data`; see `paceline._engine.Coordinator`."""
+        ...
 
 
 class Tuning:

@@ -26,14 +26,18 @@ Plans = Callable[[Topology, Sequence[int], str | None], Entries]
 class Ending(Protocol):
     """An operation that may still be under way."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether it is over, well or not; never waits."""
+        ...
 
 
 class Members(Protocol):
     """Who is in a group, in rank order."""
 
     @property
-    def members(self) -> Sequence[Member]: ...
+    def members(self) -> Sequence[Member]:
+        """The members, in rank order."""
+        ...
 
 
 class Replanner(Protocol):
@@ -55,7 +59,9 @@ class Host(Protocol):
     """The owner of the engine that groups share, `paceline.runtime.runtime.Runtime`. A test may have its own."""
 
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> Settings:
+        """The settings of this process."""
+        ...
 
     @property
     def annotations(self) -> Annotations:

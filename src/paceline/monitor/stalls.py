@@ -6,11 +6,14 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from paceline.formats.sizes import show_duration
 from paceline.monitor.source_line import users_line
-from paceline.observe.waits import Missing, Wait
+from paceline.observe.waits import Missing
+
+if TYPE_CHECKING:  # what nobody asks for need not be loaded
+    from paceline.observe.observer import Engine
 
 DEFAULT_SECONDS = 60.0
 """Before the first warning; PACELINE_STALL_SECONDS replaces it."""
@@ -19,14 +22,6 @@ _NAMED = 4
 _LEAD = 5.0  # seconds before its deadline in which where the ranks are is found out for the error
 
 log = logging.getLogger("paceline")
-
-
-class Engine(Protocol):
-    """What is asked of the engine."""
-
-    def waits(self) -> Sequence[Wait]: ...
-    def annotate(self, operation: int, words: str, /) -> None: ...
-    def tell_line(self, line: str, /) -> None: ...
 
 
 class Stalls:

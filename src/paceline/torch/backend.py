@@ -98,6 +98,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             self._inner.abort()
 
     def set_timeout(self, timeout: timedelta) -> None:
+        """Let operations that begin from now on take this long at most."""
         self._limits = replace(self._limits, operation=timeout.total_seconds())
         self._group.set_timeout(self._limits.operation)
 
@@ -145,26 +146,33 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     # -- names and numbers ------------------------------------------------------------------------------------
 
     def getBackendName(self) -> str:
+        """The name under which torch knows this backend."""
         return NAME
 
     name = _get_backend_name = getBackendName
 
     def getRank(self) -> int:
+        """This process's rank in the group."""
         return self._rank
 
     def getSize(self) -> int:
+        """The number of ranks in the group."""
         return self._size
 
     def setGroupName(self, name: str) -> None:
+        """Set torch's name of the group."""
         self._name = name
 
     def getGroupName(self) -> str:
+        """Torch's name of the group."""
         return self._name
 
     def setGroupDesc(self, description: str) -> None:
+        """Set torch's description of the group."""
         self._description = description
 
     def getGroupDesc(self) -> str:
+        """Torch's description of the group."""
         return self._description
 
     def _get_sequence_number_for_group(self) -> int:
@@ -177,6 +185,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     @property
     def options(self) -> c10d.Backend.Options:
+        """The options of a backend as torch sees them: its name and its timeout."""
         return c10d.Backend.Options(NAME, timedelta(seconds=self._limits.operation))
 
     @property

@@ -23,9 +23,14 @@ class Options(Protocol):
     """What blocking calls read of torch's options objects, each of which has the fields that its collective needs."""
 
     @property
-    def reduceOp(self) -> Reduction: ...
+    def reduceOp(self) -> Reduction:
+        """The reduction."""
+        ...
+
     @property
-    def timeout(self) -> timedelta: ...
+    def timeout(self) -> timedelta:
+        """The call's own timeout; 0 where the group's holds."""
+        ...
 
 
 def single(tensors: Tensors, operation: str) -> Tensor:

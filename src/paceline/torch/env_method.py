@@ -26,7 +26,9 @@ from paceline.torch.registration import NAME
 class Handler(Protocol):
     """A rendezvous handler of torch's: it yields the store, this rank, and the number of ranks."""
 
-    def __call__(self, url: str, *, timeout: timedelta, **others: object) -> Iterator[tuple[dist.Store, int, int]]: ...
+    def __call__(self, url: str, *, timeout: timedelta, **others: object) -> Iterator[tuple[dist.Store, int, int]]:
+        """Return the store as soon as there is one, within `timeout`."""
+        ...
 
 
 def extend() -> None:

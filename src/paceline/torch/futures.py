@@ -48,12 +48,14 @@ class CollectiveFuture(Future[T]):
         self._outside = outside
 
     def wait(self) -> T:
+        """Wait until it is complete; return its value, or raise the collective's error."""
         if self._outside is None or self.done():
             return super().wait()
         with self._outside.span():
             return super().wait()
 
     def complete(self, value: T) -> None:
+        """Set the value, and run the callbacks in this thread."""
         with running_callbacks():
             self.set_result(value)
 
@@ -63,6 +65,8 @@ class CollectiveFuture(Future[T]):
         self.complete(_Failure(error, results))  # type: ignore[arg-type]  # whoever reads it raises
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
+        """Call `callback` with this future once it is complete; at once if it is."""
+
         def run(_: Future[T]) -> None:
             with running_callbacks():
                 callback(self)
@@ -70,6 +74,7 @@ class CollectiveFuture(Future[T]):
         super().add_done_callback(run)
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """Return a future of what `callback` returns, which is called with this one once it is complete."""
         child: CollectiveFuture[S] = CollectiveFuture(self._outside)
         if _in_backward():
             _at_its_end(child.wait)  # type: ignore[arg-type]  # nobody looks at what it returns

@@ -22,6 +22,7 @@ class Movements(Starting):
     """broadcast, all_gather, gather, scatter, all_to_all, barrier, send and recv in all their forms."""
 
     def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
+        """Give every rank the root's tensor, in place."""
         tensor = checks.single(tensors, "broadcast")
         if not tensor.is_cpu:
             return self._on_accelerator("broadcast", tensor, tensors, opts)
@@ -34,6 +35,7 @@ class Movements(Starting):
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
+        """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):
             return DONE
         if not output.is_cpu:
@@ -51,12 +53,14 @@ class Movements(Starting):
     def all_gather_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
     ) -> dist.Work:
+        """Do several `all_gather_single` as one work."""
         pairs = zip(outputs, inputs, strict=True)
         return self._together([self.all_gather_single(output, input, opts) for output, input in pairs])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def allgather(self, outputs: Rows, inputs: Tensors, opts: object = None) -> dist.Work:
+        """Put rank i's input into the i-th of the outputs."""
         source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
         if not source.is_cpu:
             return self._on_accelerator("allgather", source, outputs, inputs, opts)
@@ -75,11 +79,13 @@ class Movements(Starting):
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: object = None) -> dist.Work:
+        """Do several `allgather` as one work; `outputs[i][j]` takes the j-th input of rank i."""
         rows = [[tensors[index] for tensors in outputs] for index in range(len(inputs))]
         pairs = zip(rows, inputs, strict=True)
         return self._together([self.allgather([row], [input], opts) for row, input in pairs])
 
     def gather(self, outputs: Rows, inputs: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
+        """Put rank i's input into the i-th of the root's outputs; other ranks give none."""
         source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
         if not source.is_cpu:
             return self._on_accelerator("gather", source, outputs, inputs, opts)
@@ -99,6 +105,7 @@ class Movements(Starting):
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
     def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
+        """Give the i-th of the root's inputs to rank i's output; other ranks give none."""
         target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
         if not target.is_cpu:
             return self._on_accelerator("scatter", target, outputs, inputs, opts)
@@ -118,6 +125,7 @@ class Movements(Starting):
         return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None) -> dist.Work:
+        """Send the i-th input to rank i, and receive rank i's tensor into the i-th output."""
         for tensors in (outputs, inputs):
             checks.one_per_rank(tensors, self._size, "all_to_all")
         if not outputs[0].is_cpu:
@@ -139,6 +147,10 @@ class Movements(Starting):
         input_splits: list[int],
         opts: object = None,
     ) -> dist.Work:
+        """Send block i of `input` to rank i, and receive rank i's block as block i of `output`.
+
+        The splits are rows of each block; all blocks are equal where they are empty.
+        """
         equal = not output_splits and not input_splits
         if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
             return DONE
@@ -155,6 +167,7 @@ class Movements(Starting):
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
+        """Wait until every rank has called it, `timeout` at most where that is given."""
         device = getattr(opts, "device", None)
         if device is not None and device.type != "cpu" and getattr(opts, "device_ids", None):
             return self._hand_over("barrier", device, opts)
@@ -169,6 +182,7 @@ class Movements(Starting):
         self.barrier().wait(limit or timedelta(0))
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
+        """Send a tensor to rank `peer`, which must receive the same dtype and count with the same tag."""
         tensor = checks.single(tensors, "send")
         if not tensor.is_cpu:
             return self._on_accelerator("send", tensor, tensors, peer, tag)
@@ -177,9 +191,11 @@ class Movements(Starting):
         return self._start("send", arguments, None, [tensor], [], [memory])
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
+        """Receive a tensor from rank `peer`."""
         return self._receive(tensors, checks.root_of(peer, self._size), tag)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
+        """Receive a tensor from any rank; `source_rank` of the work says from which one it came."""
         return self._receive(tensors, ANY_SOURCE, tag)
 
     def _receive(self, tensors: Tensors, peer: int, tag: int) -> dist.Work:

@@ -25,6 +25,7 @@ class Reductions(Starting):
     _returning: Returning
 
     def allreduce(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
+        """Combine a tensor of any shape over all ranks, in place. opts: torch's AllreduceOptions."""
         tensor = checks.single(tensors, "all_reduce")
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
@@ -45,6 +46,7 @@ class Reductions(Starting):
     allreduce_sparse = allreduce
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: object = None) -> dist.Work:
+        """Combine each of several tensors over all ranks, in place, as one work."""
         return self._together([self.allreduce([tensor], opts) for tensor in tensors])
 
     def reduce(
@@ -54,6 +56,7 @@ class Reductions(Starting):
         op: Reduction | None = None,
         timeout: object = None,
     ) -> dist.Work:
+        """Combine a tensor over all ranks into the root's, in place; other ranks' tensors stay as they are."""
         tensor = checks.single(tensors, "reduce")
         if not tensor.is_cpu:
             return self._on_accelerator("reduce", tensor, tensors, opts)
@@ -67,6 +70,7 @@ class Reductions(Starting):
         return self._start("reduce", arguments, opts, [tensor], copies, [memory])
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
+        """Combine `input` (size blocks of `output`'s elements) over all ranks; block i goes to rank i's `output`."""
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
             if self._group.reduce_scatter_tensor(output, input, op, factor):
@@ -87,12 +91,14 @@ class Reductions(Starting):
     def reduce_scatter_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
     ) -> dist.Work:
+        """Do several `reduce_scatter_single` as one work."""
         pairs = zip(outputs, inputs, strict=True)
         return self._together([self.reduce_scatter_single(output, input, opts) for output, input in pairs])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def reduce_scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
+        """Combine one tensor for each rank over all ranks; tensor i goes to rank i's output."""
         output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
         if not output.is_cpu:
             return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)

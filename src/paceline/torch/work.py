@@ -28,24 +28,30 @@ class CompletedWork(dist.Work):
         self._results = list(results)
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        """Return True at once."""
         return True
 
     def synchronize(self) -> None:
-        pass
+        """Return at once."""
 
     def is_completed(self) -> bool:
+        """Return True."""
         return True
 
     def is_success(self) -> bool:
+        """Return True."""
         return True
 
     def exception(self) -> None:
-        return None
+        """Return None."""
+        return
 
     def result(self) -> list[Tensor]:
+        """The tensors that hold the results."""
         return self._results
 
     def get_future(self) -> Future[list[Tensor]]:
+        """A future of the result tensors, which is complete."""
         future: CollectiveFuture[list[Tensor]] = CollectiveFuture()
         future.complete(self._results)
         return future
@@ -93,23 +99,29 @@ class PendingWork(dist.Work):
         return True
 
     def synchronize(self) -> None:
+        """Wait until it is over, as `wait` does."""
         self.wait()
 
     def is_completed(self) -> bool:
+        """Whether it is over, well or not; never waits."""
         if not self._finished and self.operation.done():
             self.finish()
         return self._finished
 
     def is_success(self) -> bool:
+        """Whether it is over and went well; never waits."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
+        """The error with which it failed; None if there is none."""
         return self._error
 
     def result(self) -> list[Tensor]:
+        """The tensors that hold the results."""
         return self._results
 
     def source_rank(self) -> int:
+        """The rank whose message a finished receive took."""
         return int(self.operation.source)
 
     _source_rank = source_rank
@@ -161,25 +173,32 @@ class WorkGroup(dist.Work):
         self._works = works
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        """Return True once all works are over. Raises PeerLost, Mismatch, Timeout or Aborted if one of them failed."""
         for work in self._works:
             work.wait(timeout)
         return True
 
     def synchronize(self) -> None:
+        """Wait until all works are over, as `wait` does."""
         self.wait()
 
     def is_completed(self) -> bool:
+        """Whether all works are over, well or not; never waits."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
+        """Whether all works are over and went well; never waits."""
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> Exception | None:
+        """The first error among those of the works; None if there is none."""
         return next((error for work in self._works if (error := work.exception()) is not None), None)
 
     def result(self) -> list[Tensor]:
+        """The tensors that hold the results of all works, in their order."""
         return [tensor for work in self._works for tensor in work.result()]
 
     def get_future(self) -> Future[list[Tensor]]:
+        """A future of the result tensors of all works, in their order."""
         parts = collect_all([work.get_future() for work in self._works])
         return parts.then(lambda done: [tensor for part in done.value() for tensor in part.value()])
