@@ -13,15 +13,15 @@ namespace paceline {
 
 enum class Frame : std::uint8_t {
   eager,    // the payload follows
-  offer,    // the payload waits at the sender: over shared memory its address follows
+  offer,    // the payload waits at the sender; over shared memory its address follows
   grant,    // "send what you offered as `id`", to the sender of a streamed offer
   stream,   // a piece of the offered payload `id`
   ack,      // "I have read what you offered as `id`"
-  hello,    // where this rank's part of the group's segment lies, to the other ranks of a machine
+  hello,    // "my part of the group's segment lies here", to the other ranks of a machine
   status,   // "I am still in this operation", sent by a rank that has waited long
   abort,    // the group has failed; the reason follows
   goodbye,  // the peer leaves in good order; the first error that it knew of follows, if there was one
-  note,     // for the group's coordinator; what it says follows
+  note,     // a message for the group's coordinator follows
   line,     // "my program is at this line", from a rank with nothing under way to one that may wait for it
 };
 
@@ -45,7 +45,7 @@ inline constexpr std::array<std::string_view, 11> kCollectiveNames = {
 
 inline constexpr bool is_point_to_point(Collective collective) { return collective >= Collective::send; }
 
-// What this rank believes it is taking part in; two ranks that meet in an operation must agree on it.
+// The operation that this rank believes it is taking part in. Two ranks that meet in an operation must agree on it.
 struct Fingerprint {
   std::uint64_t count = 0;  // elements; 0 where ranks may differ
   std::int32_t root = -1;
@@ -63,9 +63,9 @@ struct Header {
   std::uint64_t channel = 0;  // the group
   std::uint64_t length = 0;   // bytes of the message
   std::uint64_t count = 0;
-  std::uint64_t id = 0;        // of an offer, at its sender
-  std::uint32_t sequence = 0;  // of the collective in its group
-  std::int32_t tag = 0;        // message of the collective between these two ranks; or the user's tag
+  std::uint64_t id = 0;        // the number of an offer at its sender
+  std::uint32_t sequence = 0;  // the number of the collective in its group
+  std::int32_t tag = 0;        // the number of the message in a collective between two ranks; or the user's tag
   std::int32_t root = -1;
   Frame frame = Frame::eager;
   Collective collective = Collective::barrier;
@@ -76,7 +76,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 48 && std::is_trivially_copyable_v<Header>);
 
-// Whether every field of a header that came from outside is in range.
+// Returns whether every field of a header that came from outside is in range.
 bool is_sane(const Header& header);
 
 }  // namespace paceline

@@ -9,9 +9,9 @@
 #include "calibration/constants.hpp"
 
 namespace paceline {
-// Streams that come together on a link of this machine each fill its queue, and what does not fit is lost: their
-// windows together are what it carries in a round trip and holds. The kernel would find that out by losing packets.
-// Where few streams come together each has to bring in more, for which it needs no queue.
+// Streams that meet on a link of this machine each fill the link's queue, and packets that do not fit are lost. So all
+// their windows together are as large as what the link carries in a round trip and what its queue holds. The kernel
+// would find that out by losing packets. If few streams meet, each has to bring in more, and needs no queue for that.
 void Pace::set(int socket, double least, double most) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -27,7 +27,7 @@ void Pace::set(int socket, double least, double most) {
 }
 
 void Pace::hold(int socket, double window) {
-  // The kernel takes twice what it is told, for its bookkeeping too.
+  // The kernel takes twice what it is told, because it also counts its bookkeeping.
   const int half = static_cast<int>(std::max(window, calibration::kSmallestWindow) * calibration::kBufferPerWindow / 2);
   held_ = ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &half, sizeof half) == 0 || held_;
 }

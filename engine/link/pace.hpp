@@ -1,4 +1,4 @@
-// How much a stream from another machine may have under way, where several of them share this machine's link.
+// Decides how many bytes a stream from another machine may have under way while several share this machine's link.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,8 @@ namespace paceline {
 inline constexpr std::size_t kSlots = 256;
 inline constexpr std::size_t kSlotSize = 64;
 inline constexpr std::size_t kInlineBytes = kSlotSize - sizeof(std::uint64_t) - sizeof(Header);
-// Copied twice, and the sender is done: reading it where it lies takes a call to the kernel, or waits for who reads it.
+// Payloads of up to this many bytes are copied twice, after which the sender is done. To read one where it lies would
+// take a call to the kernel, or the sender would have to wait for its reader.
 inline constexpr std::size_t kLargestRecord = 4096;
 
 struct alignas(kSlotSize) Slot {
@@ -47,7 +48,7 @@ class RingWriter {
  public:
   RingWriter(RingMemory& ring, Cursor& consumed) : ring_(ring), consumed_(consumed) {}
 
-  // False if there is no room now.
+  // Returns false if there is no room now.
   bool write(const Header& header, const std::byte* payload, std::size_t size) {
     const std::size_t needed = slots_for(size);
     if (!has_room(needed + 1)) return false;
@@ -83,7 +84,7 @@ class RingReader {
  public:
   RingReader(RingMemory& ring, Cursor& consumed) : ring_(ring), consumed_(consumed) {}
 
-  // Copies the header of the next record, if there is one.
+  // Copies the header of the next record. Returns false if there is none.
   bool peek(Header& header) const {
     const Slot& first = ring_.slots[position_ % kSlots];
     if (first.stamp.load(std::memory_order_acquire) != position_ + 1) return false;

@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// What follows a header in the ring; nothing for a stream, whose bytes lie in a bulk slot.
+// The bytes that follow a header in the ring. A stream has none there: its bytes lie in a bulk slot.
 std::size_t record_payload(const Header& header) {
   switch (header.frame) {
     case Frame::eager:
@@ -21,7 +21,7 @@ std::size_t record_payload(const Header& header) {
   }
 }
 
-// Marks the place of an offer as an offset in the sender's arena; addresses never have it.
+// This bit marks the place of an offer as an offset in the sender's arena. No address has it.
 constexpr std::uint64_t kInArena = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -94,7 +94,7 @@ void ShmLink::control(const Header& header, std::string_view payload) {
   tell_hunger();
 }
 
-// Whoever makes room wakes a peer that waits for some, and no other.
+// A side that makes room wakes its peer only if the peer waits for room.
 void ShmLink::tell_hunger() {
   const bool starved = !queue_.empty() || !streams_out_.empty();
   if (starved != starved_) memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
@@ -152,7 +152,8 @@ bool ShmLink::poll(Inbox& inbox) {
     took = true;
   }
   if (took) {
-    // As for the doorbell: the peer sees the room when it looks around before it sleeps, or its hunger is seen here.
+    // As with the doorbell, either the peer sees the room when it looks around before it sleeps, or this side sees that
+    // the peer is starved.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (memory_.starved[1 - side_].position.load(std::memory_order_relaxed) != 0) wrote_ = true;
   }
@@ -249,17 +250,18 @@ void ShmLink::on_readable(Inbox& inbox) {
   while (!lost_) {
     const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (got == sizeof bytes) continue;
-    if (got > 0) return;  // that was all
+    if (got > 0) return;  // the socket is empty now
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    poll(inbox);  // what it wrote before it went counts
+    poll(inbox);  // what the peer wrote before it ended counts
     lost_ = true;
     inbox.lost(peer(), "");
   }
 }
 
 void ShmLink::ring_doorbell() {
-  // Pairs with Engine::set_parked and the look around that follows it: one of the two sides sees the other.
+  // This fence pairs with that of Sleepers::set_parked, after which the peer looks around: one of the two sides sees
+  // what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (wrote_ || theirs_.header().parked.load(std::memory_order_relaxed) == Parked::for_everything) wake();
   wrote_ = wrote_ack_ = false;

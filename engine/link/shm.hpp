@@ -1,6 +1,6 @@
-// A link to a process on the same machine: one ring of records each way in memory that only the two share. Large
-// messages are read by the receiver straight from the sender's memory where the kernel allows it, else they are copied
-// through a few slots of the shared memory. A Unix socket wakes a parked peer and tells when it dies.
+// A link to a process on the same machine: one ring of records each way in memory that only the two share. The receiver
+// reads a large message straight from the sender's memory if the kernel allows that, and otherwise gets it through a
+// few slots of the shared memory. A Unix socket wakes a parked peer, and ends when the peer dies.
 #pragma once
 
 #include <sys/types.h>
@@ -24,9 +24,9 @@ struct BulkMemory {
 
 // Index 0 belongs to the side that created the memory, index 1 to the other.
 struct LinkMemory {
-  Cursor records_read[2];  // by side i, of what the other wrote
+  Cursor records_read[2];  // how many records of the other side's ring side i has read
   Cursor bulk_read[2];
-  Cursor starved[2];                 // 1 while side i has something for which it finds no room
+  Cursor starved[2];                 // 1 while side i finds no room for something that it has to send
   alignas(4096) RingMemory ring[2];  // written by side i
   alignas(4096) BulkMemory bulk[2];
 };
@@ -34,8 +34,8 @@ struct LinkMemory {
 Descriptor create_link_memory();
 std::shared_ptr<const Mapping> map_link_memory(const Descriptor& memory);
 
-// How to reach a process of this machine: a socket, the pair's memory and this process's side of it (0: who made it),
-// the peer's arena, its process id, and whether each of the two can read the other's memory.
+// How to reach a process of this machine: a socket; the pair's memory, and this process's side of it (0 for the process
+// that made it); the peer's arena and its process id; and whether each of the two can read the other's memory.
 struct ShmPeer {
   Descriptor socket;
   std::shared_ptr<const Mapping> memory;
@@ -71,7 +71,7 @@ class ShmLink final : public Link {
 
  private:
   struct Queued {
-    Message* send;  // or, where null, a frame of our own
+    Message* send;  // null for a frame of the link's own
     Header header;
     std::vector<std::byte> payload;
   };
@@ -102,8 +102,8 @@ class ShmLink final : public Link {
   std::uint64_t next_id_ = 1;
   std::uint64_t bulk_written_ = 0;
   bool lost_ = false;
-  bool wrote_ = false;      // what the peer is to be woken for if it sleeps,
-  bool wrote_ack_ = false;  // or only if it has nothing else to wait for
+  bool wrote_ = false;      // something that a sleeping peer must be woken for
+  bool wrote_ack_ = false;  // something that it must be woken for only if it has nothing else to wait for
   bool starved_ = false;
   std::deque<Queued> queue_;
   std::unordered_map<std::uint64_t, Message*> offers_;

@@ -19,7 +19,7 @@ namespace {
 
 using Name = int (*)(int, sockaddr*, socklen_t*);
 
-// One end of a connection as address:port; empty if it has none.
+// Writes one end of a connection as address:port; returns an empty string if it has no address.
 std::string end_of(int socket, Name name) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -104,7 +104,7 @@ bool TcpLink::write_some() {
     const ssize_t wrote = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (wrote < 0) {
       if (errno == EINTR) continue;
-      break;  // full, or broken: the reading side will tell which
+      break;  // the socket is full or broken: reading will tell which
     }
     moved = true;
     out.written += static_cast<std::size_t>(wrote);
@@ -134,8 +134,8 @@ void TcpLink::set_pace(double least, double most) {
 
 bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }
 
-// Closing with unread bytes resets the connection and drops what the kernel has yet to send: only what the peer's
-// kernel has acknowledged is out.
+// To close a socket with unread bytes resets the connection, and drops what the kernel has yet to send. So only bytes
+// that the peer's kernel has acknowledged count as sent.
 bool TcpLink::flush() {
   write_some();
   int unsent = 0;
@@ -153,7 +153,7 @@ void TcpLink::on_readable(Inbox& inbox) {
   while (!lost_) {
     std::byte* to = scratch_.data();
     std::size_t room = scratch_.size();
-    // Straight to its place, past the scratch memory, wherever the piece is large and needs no combining.
+    // A large piece that is not to be combined goes straight to its place, past the scratch memory.
     std::byte* window = nullptr;
     if (receiving_ == Receiving::stream && sink_ != nullptr && remaining_ >= 4096) window = sink_->window(remaining_);
     if (window != nullptr) {
@@ -266,7 +266,7 @@ bool TcpLink::take_header(Inbox& inbox) {
   return true;
 }
 
-// Hands on a part of a piece; what is combined gets whole elements (multiples of 16 bytes) but at the very end.
+// Hands on a part of a piece. A sink that combines gets whole elements (multiples of 16 bytes), but for the very end.
 void TcpLink::take_piece(const std::byte* data, std::size_t size) {
   remaining_ -= size;
   if (sink_ != nullptr) {
@@ -308,7 +308,7 @@ void TcpLink::end_piece() {
 void TcpLink::cancel(Message& send) {
   for (Outgoing& out : queue_) {
     if (out.send != &send) continue;
-    // The frame may be half on the wire: it must go out whole, from a copy.
+    // Half of the frame may be on the wire, so the rest must follow, from a copy.
     out.owned.assign(out.data, out.data + out.size);
     out.data = out.owned.data();
     out.send = nullptr;
@@ -323,7 +323,7 @@ void TcpLink::cancel(StreamSink& sink) {
   if (sink_ == nullptr) carried_ = 0;
 }
 
-// The kernel knows: also of what this rank has yet to read, and of acknowledgements.
+// The kernel knows when something last came, and counts bytes that this rank has yet to read, and acknowledgements.
 std::string TcpLink::condition() const {
   tcp_info info{};
   socklen_t size = sizeof info;

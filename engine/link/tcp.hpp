@@ -1,5 +1,5 @@
-// A link over a connected stream socket. Large messages are offered and flow, in interleaved pieces, once the receiver
-// grants them.
+// A link over a connected stream socket. A large message is offered, and flows in pieces once the receiver grants it.
+// Pieces of several messages are interleaved.
 #pragma once
 
 #include <cerrno>
@@ -16,7 +16,7 @@ namespace paceline {
 
 class TcpLink final : public Link {
  public:
-  // `scratch` may be shared by all links of an engine: nothing stays in it between calls.
+  // All links of an engine may share `scratch`, because nothing stays in it between calls.
   TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch);
 
   std::string_view name() const override { return "tcp"; }
@@ -39,7 +39,7 @@ class TcpLink final : public Link {
   void forget_after_fork() override { socket_.reset(); }
 
   static constexpr std::size_t kEagerBytes = std::size_t{64} << 10;
-  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // of a stream; and the most that goes unasked
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // of a stream, and of a message that goes unasked
 
  private:
   struct Outgoing {
@@ -47,7 +47,7 @@ class TcpLink final : public Link {
     const std::byte* data;
     std::size_t size;
     std::size_t written = 0;  // of header and data together
-    Message* send = nullptr;  // becomes done, or streams on, when this is out
+    Message* send = nullptr;  // it becomes done, or streams on, once this frame is out
     std::vector<std::byte> owned{};
   };
   struct Stream {
@@ -66,7 +66,7 @@ class TcpLink final : public Link {
   void fail(Inbox& inbox, const std::string& reason);
 
   Descriptor socket_;
-  const std::string ends_;  // "address:port to address:port"; kept, as a socket that has failed does not tell
+  const std::string ends_;  // "address:port to address:port", kept because a socket that has failed does not tell
   std::span<std::byte> scratch_;
   bool lost_ = false;
   Pace pace_;
@@ -79,8 +79,8 @@ class TcpLink final : public Link {
 
   Receiving receiving_ = Receiving::header;
   HeaderReader headers_in_;
-  std::size_t filled_ = 0;     // of the payload
-  std::size_t remaining_ = 0;  // of the piece of a stream
+  std::size_t filled_ = 0;     // bytes of the payload that have come
+  std::size_t remaining_ = 0;  // bytes of a stream's piece that have yet to come
   StreamSink* sink_ = nullptr;
   std::unique_ptr<Arrival> arrival_;
   std::byte carry_[16];

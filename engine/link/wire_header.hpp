@@ -1,5 +1,5 @@
 // The header of a frame on a socket: a mark, a running count, and what differs from the header before it. Ranks do much
-// the same again and again, so that it takes 5 bytes more often than 50; and a stream out of step is noticed at once.
+// the same again and again, so that a header takes 5 bytes more often than 50. A stream out of step is noticed at once.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace paceline {
 
-// The mark, the count modulo 256, a bit for each word of the header that differs, a bit for each byte of such a word
-// that does, and these bytes.
+// A header consists of the mark, the count modulo 256, a bit for each word that differs from the header before, a bit
+// for each byte of such a word that differs, and these bytes.
 struct WireHeader {
   static constexpr std::byte kMark{0xb5};
   static constexpr std::size_t kWords = sizeof(Header) / 8;
@@ -36,13 +36,13 @@ class HeaderReader {
  public:
   enum class State : std::uint8_t { partial, complete, garbled };
 
-  // Takes what belongs to the next header off the front of `data`.
+  // Takes the bytes that belong to the next header off the front of `data`.
   State read(std::span<const std::byte>& data);
-  // The last one that was complete.
+  // The last header that was complete.
   const Header& header() const { return header_; }
 
  private:
-  // Of the header that comes, as far as one knows.
+  // The header that is coming in, as far as its bytes are here.
   std::size_t size() const;
   bool starts_well() const;
   void apply();
