@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kSmallest = kHugePage * 2;
-constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, and
-constexpr int kCollapse = 25;       // MADV_COLLAPSE, which older headers lack
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+constexpr int kCollapse = 25;       // MADV_COLLAPSE, which they lack, too
 
 std::size_t limited(auto resource) {
   rlimit limit{};
@@ -27,15 +27,15 @@ std::size_t limited(auto resource) {
   return known && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur : std::numeric_limits<std::size_t>::max();
 }
 
-// Address space and sparse files cost nothing, unless somebody has limited them.
+// Address space and sparse files cost nothing, unless the process runs under limits on them.
 std::size_t default_size() {
   const auto memory =
       static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  constexpr std::size_t kShare = 32;  // peers' arenas are mapped, too
+  constexpr std::size_t kShare = 32;  // of the limit, for one arena: the arenas of peers are mapped, too
   return std::min({memory, limited(RLIMIT_AS) / kShare, limited(RLIMIT_FSIZE) / kHugePage * kHugePage});
 }
 
-// Small blocks lie in the first part, so that a huge page is never touched for their sake.
+// Small blocks lie in the first part of the arena, so that no huge page is touched because of them.
 std::size_t small_part(std::size_t size) { return std::min(size / 2, std::size_t{1} << 30) / kHugePage * kHugePage; }
 
 }  // namespace
@@ -75,7 +75,7 @@ bool Arena::use_huge_pages(const std::byte* memory, std::size_t bytes) const {
   const std::size_t begin = rounded_up(offset_of(memory), kHugePage);
   const std::size_t end = (offset_of(memory) + bytes) / kHugePage * kHugePage;
   for (std::size_t offset = begin; offset < end; offset += kHugePage) {
-    (void)*static_cast<volatile std::byte*>(at(offset));  // what nobody has touched is not collapsed
+    (void)*static_cast<volatile std::byte*>(at(offset));  // the kernel does not collapse untouched pages
     if (::madvise(at(offset), kHugePage, kCollapse) != 0) return false;
   }
   return true;

@@ -18,38 +18,40 @@
 
 namespace paceline {
 
-// Whether a process sleeps, and for what its doorbell is to be rung then: every wake-up takes its CPU from somebody.
+// Whether a process sleeps, and what its doorbell must be rung for. Each wake-up takes a CPU from another process.
 enum class Parked : std::uint32_t {
   no,
-  for_news,        // all but acknowledgements
-  for_everything,  // it has nothing else to wait for
+  for_news,        // everything but acknowledgements
+  for_everything,  // acknowledgements, too: it has nothing else to wait for
 };
 
-// What lies at the start of every arena.
+// The start of every arena.
 struct ArenaHeader {
   alignas(kCacheLine) std::atomic<Parked> parked;
 };
 
 class Arena {
  public:
-  // `bytes` is the most that it can hold; 0: as much as the machine has memory.
+  // `bytes` is the most that it can hold; 0 stands for as much as the machine has memory.
   explicit Arena(std::size_t bytes = 0);
 
   int descriptor() const { return fd_.get(); }
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base()); }
 
-  // Memory on a cache line of its own; from `kHugePage` on at a multiple of that. Fresh or used, never cleared. Throws
-  // std::bad_alloc; also in a forked child, which must not share its parent's bookkeeping.
+  // Returns memory that begins on a cache line, or on a multiple of `kHugePage` if it is at least as large. It may have
+  // been used before and is not cleared. Throws std::bad_alloc, and does so in every forked child, which must not share
+  // its parent's bookkeeping.
   std::byte* allocate(std::size_t bytes);
-  // Puts huge pages where they fit into these bytes of a block, at once and for everybody who maps them, also where the
-  // system gives shared memory none. False if it is refused (before Linux 6.1, or there are none left): small ones do.
+  // Puts huge pages where they fit into these bytes of a block, for all processes that map them, even if the system
+  // gives shared memory no huge pages by itself. Returns false if the kernel refuses, because it is older than
+  // Linux 6.1 or has no huge pages left: small pages then serve.
   bool use_huge_pages(const std::byte* memory, std::size_t bytes) const;
-  // Fetches the pages of these bytes of a block at once, where the system can (from Linux 5.14 on): one by one, when
-  // they are first written to, they take several times as long.
+  // Fetches the pages of these bytes of a block all at once, on Linux 5.14 and later. To fetch them one by one, when
+  // they are first written to, takes several times as long.
   static void populate(std::byte* memory, std::size_t bytes);
-  // Gives memory back, large blocks to the system at once. In a forked child it does nothing.
+  // Gives memory back; large blocks go back to the system at once. In a forked child it does nothing.
   void release(std::byte* memory);
-  // The memory keeps its place for ever: somebody who gave up may still write to it.
+  // Gives memory up, but keeps its place for ever: a peer that gave up in the middle may still write to it.
   void retire(const std::byte* inside);
 
   bool holds(const void* memory, std::size_t bytes) const {
@@ -104,11 +106,11 @@ class ArenaMemory {
 class PeerArena {
  public:
   explicit PeerArena(const Descriptor& fd);
-  // Of a rank in this very process; `here` must stay.
+  // For the arena of a rank in this very process; `here` must outlive this object.
   explicit PeerArena(const Arena& here) : base_(here.at(0)), size_(here.size()) {}
 
   ArenaHeader& header() const { return *reinterpret_cast<ArenaHeader*>(base_); }
-  // Null if it does not lie within the arena.
+  // Returns null if these bytes do not lie within the arena.
   std::byte* at(std::uint64_t offset, std::size_t bytes) const {
     if (offset > size_ || bytes > size_ - offset) return nullptr;
     return base_ + offset;

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kKibibyte = 1024;
 
-// The size of the data or unified cache of `level`, as the kernel lists it for the first CPU; 0 if it does not.
+// Returns the bytes of the data or unified cache of `level`, as the kernel lists it for the first CPU, or 0.
 std::size_t size_of_level(int level) {
   for (int index = 0; index < 8; ++index) {
     const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
     int found = 0;
     std::string type;
-    std::size_t kibibytes = 0;  // printed as "48K"
+    std::size_t kibibytes = 0;  // the kernel prints "48K"
     std::ifstream(folder + "level") >> found;
     std::ifstream(folder + "type") >> type;
     std::ifstream(folder + "size") >> kibibytes;

@@ -22,7 +22,7 @@ void* checked(void* mapped) {
   return mapped;
 }
 
-// At a multiple of `kHugePage`: the kernel maps huge pages only where address and offset in the file agree.
+// Maps at a multiple of `kHugePage`: the kernel maps huge pages only if the address and the offset in the file agree.
 void* map_aligned(int fd, std::size_t size) {
   auto* room = static_cast<std::byte*>(
       checked(::mmap(nullptr, size + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)));
@@ -45,7 +45,7 @@ Mapping::Mapping(int fd, std::size_t size) : size_(size) {
   if (file_size(fd) < size)
     throw std::system_error(EINVAL, std::generic_category(), "shared memory is smaller than expected");
   data_ = checked(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  // A forked child (a data loader, say) must neither use nor keep alive what belongs to this rank.
+  // A forked child, for example a data loader, must neither use nor keep alive what belongs to this rank.
   ::madvise(data_, size, MADV_DONTFORK);
 }
 

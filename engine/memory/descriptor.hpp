@@ -41,7 +41,8 @@ class Mapping {
  public:
   Mapping() = default;
   Mapping(int fd, std::size_t size);
-  // All of a sparse file, of which only touched pages exist, at a multiple of `kHugePage`; a forked child sees it too.
+  // Maps all of a sparse file, only the touched pages of which exist, at a multiple of `kHugePage`. A forked child sees
+  // it, too.
   static Mapping whole(int fd);
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -62,8 +63,8 @@ class Mapping {
   std::size_t size_ = 0;
 };
 
-// A sealed anonymous file of `size` zero bytes: it lives as long as somebody holds it, and cannot be
-// truncated under a reader (which would be a SIGBUS).
+// Makes a sealed anonymous file of `size` zero bytes. It lives as long as any process holds it, and nobody can truncate
+// it under a reader, who would get a SIGBUS.
 Descriptor create_shared_memory(const char* name, std::size_t size);
 
 }  // namespace paceline
