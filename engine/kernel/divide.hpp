@@ -1,4 +1,4 @@
-// Quotients without dividing, where there are quicker ways to the same bits.
+// Computes quotients without dividing if there is a quicker way to the same bits.
 // Everything is in an anonymous namespace: each instruction set must keep its own copy.
 #pragma once
 
@@ -11,14 +11,14 @@
 namespace paceline {
 namespace {
 
-// Multiplying by the inverse of a power of two gives the same bits as dividing, and is quicker.
+// To multiply by the inverse of a power of two gives the same bits as to divide, and is quicker.
 bool is_power_of_two(double value) {
   int exponent = 0;
   return __builtin_frexp(value, &exponent) == 0.5 && exponent > 0 && exponent < 60;
 }
 
-// Integers up to 32 bits: in floats that hold them exactly. Half a unit further from zero, no quotient is so near to a
-// whole number that rounding could take it across, so that multiplying by the inverse does.
+// Divides integers of up to 32 bits, in floats that hold them exactly. Half a unit further from zero no quotient is so
+// near to a whole number that rounding could take it across, so it is enough to multiply by the inverse.
 template <typename T, typename Float>
 void divide_small(typename Loose<T>::type* out, std::size_t count, double divisor) {
   const auto inverse = static_cast<Float>(1 / divisor);
@@ -28,9 +28,9 @@ void divide_small(typename Loose<T>::type* out, std::size_t count, double diviso
   }
 }
 
-constexpr double kMostShifted = 64;  // fits every integer
+constexpr double kMostShifted = 64;  // a divisor that fits into every integer type
 
-// A shift rounds down: what is added before makes it truncate.
+// A shift rounds down. What is added before makes it truncate.
 template <typename T>
 void shift(typename Loose<T>::type* out, std::size_t count, T divisor) {
   const int bits = __builtin_ctzll(static_cast<std::uint64_t>(divisor));
@@ -40,8 +40,8 @@ void shift(typename Loose<T>::type* out, std::size_t count, T divisor) {
   }
 }
 
-// 64 bits: a quotient in double precision, that of the small remainder, and the step that rounding may have gone too
-// far.
+// Divides integers of 64 bits: it adds up a quotient in double precision, that of the small remainder, and the step by
+// which rounding may have gone too far.
 void divide_long(Loose<std::int64_t>::type* out, std::size_t count, double divisor) {
   const auto by = static_cast<std::uint64_t>(divisor);
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,5 @@
-// float16 and bfloat16 to float32 and back, by integer arithmetic that compilers vectorise. Rounds to nearest even.
+// Converts float16 and bfloat16 to float32 and back, by integer arithmetic that compilers vectorise. Rounds to nearest
+// even.
 // Everything is in an anonymous namespace: each instruction set must keep its own copy.
 #pragma once
 
@@ -63,7 +64,7 @@ inline Float16 narrow_to(float value, Float16) {
   return {static_cast<std::uint16_t>(sign | (magnitude >= 0x47800000U ? infinite : finite))};
 }
 
-// As many float32 as the widest register holds: conversion and reduction of them never leave the registers.
+// As many float32 as the widest register holds: they are converted and reduced without leaving the registers.
 #if defined(__AVX512F__)
 constexpr std::size_t kLanes = 16;
 #elif defined(__AVX2__)
@@ -76,7 +77,7 @@ typedef std::int32_t LaneInts __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t LaneBits __attribute__((vector_size(kLanes * 4)));
 typedef std::uint16_t HalfBits __attribute__((vector_size(kLanes * 2)));
 
-// One element, the same way.
+// These convert one element in the same way.
 template <typename Half>
 inline void widen(const unsigned char* from, Half half, float& value) {
   std::memcpy(&half, from, sizeof half);
@@ -131,7 +132,7 @@ inline void narrow(Lanes value, unsigned char* to, Float16) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(__m256(value), _MM_FROUND_TO_NEAREST_INT));
 }
 #else
-// As `widen` and `narrow_to` above.
+// These do the same as `widen` and `narrow_to` above.
 inline void widen(const unsigned char* from, Float16, Lanes& value) {
   const LaneBits bits = load_bits(from);
   const LaneBits magnitude = bits & 0x7fffU;

@@ -1,5 +1,5 @@
-// Compiled once per instruction set (see CMakeLists.txt). Nothing here may be a shared inline function: the linker
-// keeps one copy of those, and it could be one that this CPU cannot run.
+// This file is compiled once per instruction set (see CMakeLists.txt). Nothing here may be a shared inline function:
+// the linker keeps one copy of those, and it could be one that this CPU cannot run.
 #include <type_traits>
 
 #include "kernel/divide.hpp"
@@ -27,7 +27,7 @@ struct Product {
   template <typename T>
   static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
-      // Through 64 unsigned bits: narrower types would be promoted to int and overflow.
+      // It goes through 64 unsigned bits: narrower types would be promoted to int and overflow.
       return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
     } else {
       return a * b;
@@ -70,7 +70,7 @@ struct Xor {
 
 using Reduce = void (*)(std::byte* const*, std::size_t, const std::byte* const*, std::size_t, std::size_t, double);
 
-// Of one block, to one output, which may be any one of the inputs: so all inputs but the last few go through `held`.
+// Reduces one block to one output, which may be any of the inputs: so all inputs but the last few go through `held`.
 template <typename T, typename F>
 void combine(typename Loose<T>::type* out, const std::byte* const* in, std::size_t inputs, std::size_t first,
              std::size_t n) {
@@ -101,8 +101,9 @@ void combine(typename Loose<T>::type* out, const std::byte* const* in, std::size
   }
 }
 
-// Sums of floats to several outputs in one pass: nothing waits while a result is passed on. How many elements were
-// done; a few are left for others. kRanks: how many inputs and outputs, 0 if not known when this is compiled.
+// Adds up floats to several outputs in one pass: nothing waits while a result is passed on. Returns how many elements
+// were done; a few are left for others. kRanks is the number of inputs and outputs, or 0 if the compiler cannot know
+// it.
 template <typename T, std::size_t kRanks>
 std::size_t sum_to_all(std::byte* const* to, std::size_t outputs, const std::byte* const* in, std::size_t inputs,
                        std::size_t count, T factor) {
@@ -130,7 +131,7 @@ std::size_t sum_to_all(std::byte* const* to, std::size_t outputs, const std::byt
   return first;
 }
 
-// What lies in `block` to where it is wanted.
+// Copies `block` to all outputs.
 void pass_on(std::byte* const* to, std::size_t outputs, std::size_t offset, const std::byte* block, std::size_t bytes) {
   for (std::size_t k = 0; k < outputs; ++k) __builtin_memcpy(to[k] + offset, block, bytes);
 }
@@ -156,8 +157,8 @@ void reduce_words(std::byte* const* to, std::size_t outputs, const std::byte* co
   }
 }
 
-// out[i] = compute(i) for all elements, most of them as many at a time as a register holds: `compute` is called with a
-// float or Lanes that it may fill.
+// Sets out[i] = compute(i) for all elements, mostly as many at a time as a register holds: `compute` is called with a
+// float or Lanes that it fills.
 template <typename Half, typename Compute>
 void for_halves(std::byte* to, std::size_t count, const Compute& compute) {
   auto* out = reinterpret_cast<unsigned char*>(to);
@@ -166,7 +167,7 @@ void for_halves(std::byte* to, std::size_t count, const Compute& compute) {
   for (; i < count; ++i) narrow(compute(i, 0.0F), out + i * sizeof(Half), Half{});
 }
 
-// kInputs: how many, 0 if not known when this is compiled. Of `count` elements from `first` on.
+// Reduces `count` elements from `first` on. kInputs is the number of inputs, or 0 if the compiler cannot know it.
 template <typename Half, typename F, std::size_t kInputs>
 void fold_halves(std::byte* to, const std::byte* const* in, std::size_t inputs, std::size_t first, std::size_t count,
                  double divisor) {
@@ -235,7 +236,7 @@ Reduce for_half(Op op) {
   }
 }
 
-// Bytes that hold 0 or 1: SUM and MAX are "or", PRODUCT and MIN are "and".
+// Reduces bytes that hold 0 or 1: SUM and MAX are "or", PRODUCT and MIN are "and".
 Reduce for_bool(Op op) {
   switch (op) {
     case Op::product:

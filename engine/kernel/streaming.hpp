@@ -1,4 +1,4 @@
-// Copies that are stored around the caches (non-temporal stores), where the processor has such stores. ThreadSanitizer
+// Copies whose stores go around the caches (non-temporal stores), if the processor has such stores. ThreadSanitizer
 // does not see them, so it gets plain ones.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace paceline {
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
 inline constexpr bool kStreams = true;
 
-// `lines` cache lines; `to` is aligned to one. What is stored after this is seen after it, as after a plain copy.
+// Copies `lines` cache lines to `to`, which is aligned to one. Other cores see later stores after these, as they do
+// with a plain copy.
 inline void stream_lines(std::byte* to, const std::byte* from, std::size_t lines) {
   constexpr std::size_t kPart = sizeof(__m128i);
   for (std::size_t at = 0; at < lines * kCacheLine; at += kPart)

@@ -23,14 +23,14 @@ inline constexpr std::size_t size_of(DType dtype) {
 
 inline constexpr bool is_float(DType dtype) { return dtype <= DType::float64; }
 
-// Whether `op` means anything on `dtype`: bits of floats are not combined, bools are not scaled.
+// Returns whether `op` is defined for `dtype`: bits of floats are not combined, and bools are not scaled.
 inline constexpr bool supports(DType dtype, Op op) {
   if (op >= Op::band) return !is_float(dtype);
   if (op == Op::premul_sum) return is_float(dtype);
   return op != Op::avg || dtype != DType::boolean;
 }
 
-// How inputs are combined: `op` over all of them, then divided by `divisor` (1 leaves the result as it is).
+// How inputs are combined: by `op` over all of them, after which the result is divided by `divisor`.
 struct Fold {
   DType dtype;
   Op op;
