@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kLongestMessage = 1000;
 constexpr std::size_t kLongestCulprit = 400;
-constexpr std::size_t kHead = 1 + sizeof(std::uint16_t);  // kind, and the length of the culprit
+constexpr std::size_t kHead = 1 + sizeof(std::uint16_t);  // bytes: the kind, and the length of the culprit
 
 }  // namespace
 

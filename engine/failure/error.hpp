@@ -1,4 +1,4 @@
-// What can go wrong with a collective, said once and carried to every rank.
+// What can go wrong with a collective. An error is put into words once, and carried to every rank.
 #pragma once
 
 #include <cstddef>
@@ -15,20 +15,19 @@ enum class ErrorKind : std::uint8_t { none, peer_lost, mismatch, timeout, aborte
 struct Error {
   ErrorKind kind = ErrorKind::none;
   std::string message = {};
-  // The rank that is to blame, as its peers call it: "rank 2 (host, pid)". Empty where that is none, or not a single
-  // one.
+  // The rank that is to blame, as its peers call it: "rank 2 (host, pid)". Empty if no rank is, or several are.
   std::string culprit = {};
 
   explicit operator bool() const { return kind != ErrorKind::none; }
 };
 
-// An error as a frame carries it, cut if it is long; and what a frame carries, of no kind if that is garbled.
+// Write an error as a frame carries it, cut if it is long; and read it, with kind `none` if the payload is garbled.
 std::string encoded(const Error& error);
 Error decoded(std::span<const std::byte> payload);
 
 class Failure : public std::runtime_error {
  public:
-  // `at`: the operation that fails, and the name of its tensor, if it has one.
+  // `at` is the operation that fails, `of` the name of its tensor, if it has one.
   explicit Failure(const Error& error, std::string at = {}, std::string of = {})
       : std::runtime_error(error.message),
         kind(error.kind),

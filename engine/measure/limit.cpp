@@ -21,12 +21,12 @@ namespace {
 constexpr std::size_t kHugePage = 2 << 20;
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kFloatsPerLine = kLine / sizeof(float);
-constexpr int kSpins = 10'000;  // tens of µs; who is awaited for longer does not run, perhaps for want of this CPU
+constexpr int kSpins = 10'000;  // some tens of µs: a thread that is awaited for longer may not run for want of this CPU
 constexpr int kUntimed = 3;
 constexpr int kMostRanks = 128;
 constexpr std::size_t kPeriod = 1021;  // prime, and small enough that every sum over `kMostRanks` is exact
 
-// Float32 zeros, on huge pages where the kernel has some.
+// Holds float32 zeros, on huge pages if the kernel has some.
 class Floats {
  public:
   explicit Floats(std::size_t count) : size_(std::max(count * sizeof(float), kLine)) {
@@ -104,7 +104,7 @@ class Ranks {
  private:
   static float value(std::size_t index) { return static_cast<float>(index % kPeriod); }
 
-  // Whole cache lines, so that no two ranks write to the same one.
+  // Blocks are whole cache lines, so that no two ranks write to the same one.
   std::size_t begin_of(int rank) const {
     const std::size_t lines = (count_ + kFloatsPerLine - 1) / kFloatsPerLine;
     return std::min(count_, lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks_) * kFloatsPerLine);

@@ -33,11 +33,11 @@ class EventRing {
 
   EventRing() : events_(kCapacity) {}
 
-  // The slot of operation `id`; ids count up from 1.
+  // The slot of the operation with this id. Ids count up from 1.
   Event& slot(std::uint64_t id) { return events_[id % kCapacity]; }
-  // Those with ids above `after`, up to `last_id`.
+  // Returns the events with ids above `after`, up to `last_id`.
   std::vector<Event> snapshot(std::uint64_t after, std::uint64_t last_id) const;
-  // The same name, for events that outlive whoever brought it.
+  // Returns the same name in memory that lives as long as the ring.
   const char* keep(std::string_view name) { return names_.emplace(name).first->c_str(); }
 
  private:
