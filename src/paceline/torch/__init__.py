@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from paceline.torch.comm_hook import arena_hook
     from paceline.torch.gradients import GradientBuckets
     from paceline.torch.memory import empty
+    from paceline.torch.sharded.optimizer import ShardedOptimizer
 
-__all__ = ["GradientBuckets", "arena_hook", "empty", "register"]
+__all__ = ["GradientBuckets", "ShardedOptimizer", "arena_hook", "empty", "register"]
 
-_HOMES = {"GradientBuckets": "gradients", "arena_hook": "comm_hook", "empty": "memory"}
+_HOMES = {
+    "GradientBuckets": "gradients",
+    "ShardedOptimizer": "sharded.optimizer",
+    "arena_hook": "comm_hook",
+    "empty": "memory",
+}
 
 
 def __getattr__(name: str) -> object:

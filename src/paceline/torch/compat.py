@@ -13,6 +13,10 @@ from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 HOOKS = (2, 14)
 """The first version whose process groups have hooks: around collectives, and on the backend behind each device."""
 
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""As torch calls them from 2.13 on, where the old names warn."""
+
 
 def torch_version() -> tuple[int, int]:
     """Major and minor version of the installed torch."""

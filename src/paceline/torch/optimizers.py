@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from paceline.runtime.process import running
+
+_counted = ContextVar("_counted", default=True)
 
 
 @cache
@@ -20,7 +25,7 @@ def follow_optimizers() -> None:
     under_way: set[int] = set()  # a class of the user's may call the step of its base, which has hooks too
 
     def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and _counted.get():
             under_way.add(id(optimizer))
 
     def ends(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -33,3 +38,13 @@ def follow_optimizers() -> None:
 
     register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(ends)
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Optimizers that step in this context are tried out; these are no training steps."""
+    token = _counted.set(False)
+    try:
+        yield
+    finally:
+        _counted.reset(token)

@@ -1,0 +1,1 @@
+"""An optimizer whose state lies in shards, one on each rank."""

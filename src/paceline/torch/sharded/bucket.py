@@ -1,0 +1,174 @@
+"""Several parameters and their gradients, of which each rank owns a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.torch.bucket import Bucket
+from paceline.torch.compat import all_gather_single, reduce_scatter_single
+from paceline.torch.flat import FlatLayout
+from paceline.torch.memory import empty
+from paceline.torch.work import WorkGroup
+
+LINE = 256
+"""Bytes. Parameters begin, and shards end, at multiples of it. No vector loop of torch works on more at a time, so an
+element of a shard goes through the same instructions as in its whole parameter: results are the same bits."""
+
+
+class Piece(NamedTuple):
+    """What a rank owns of one parameter: its elements from `begin` to `end`, in the order of memory.
+
+    at: where it begins in the rank's shard. values, gradient: of shape (elements,), or () if the parameter's is ().
+    """
+
+    slot: int
+    begin: int
+    end: int
+    at: int
+    values: Tensor
+    gradient: Tensor
+
+
+class ShardBucket(Bucket):
+    """Parameters and gradients of one dtype, each in flat memory of `ranks` equal blocks. `rank` owns a block of both.
+
+    An exchange leaves the mean of the gradients in the owners' blocks. The rest of `p.grad` is this rank's alone.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], rank: int, ranks: int) -> None:
+        self.layout = layout = FlatLayout(parameters, LINE)
+        line = LINE // layout.dtype.itemsize
+        self.shard_numel = -(-layout.numel // (ranks * line)) * line
+        flat, self._values = (empty(ranks * self.shard_numel, dtype=layout.dtype).zero_() for _ in range(2))
+        super().__init__(parameters, layout, flat)
+        self._value_views = layout.views(self._values)
+        self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
+        self.pieces = [piece for slot in range(len(parameters)) if (piece := self._piece(slot, parameters[slot]))]
+        self._owned = {piece.slot: piece.gradient for piece in self.pieces}
+        self._present = torch.ones(len(parameters), dtype=torch.uint8)
+        self._mean: set[int] = set()  # slots whose gradient is the mean over the ranks, where this rank owns it
+        self._earlier: dict[int, Tensor] = {}  # by slot: a mean of earlier passes, which those since then add to
+        self.reclaim(described)
+
+    def _piece(self, slot: int, parameter: Tensor) -> Piece | None:
+        start = self.layout.begins[slot]
+        first, last = max(start, self._shard.start), min(start + parameter.numel(), self._shard.stop)
+        if first >= last:
+            return None
+        shape = (last - first,) if parameter.dim() else ()
+        values, gradient = (flat[first:last].view(shape) for flat in (self._values, self.flat))
+        return Piece(slot, first - start, last - start, first - self._shard.start, values.requires_grad_(), gradient)
+
+    # -- gradients ----------------------------------------------------------------------------------------------
+
+    def accumulates(self, slot: int) -> None:
+        """A gradient is about to be added to `p.grad` of parameter `slot`, which must then be this rank's alone."""
+        if slot in self._mean:
+            self._mean.discard(slot)
+            self._set_aside(slot, self._parameters[slot]())
+        elif (parameter := self._parameters[slot]()) is not None and parameter.grad is None:
+            self._earlier.pop(slot, None)
+
+    def _set_aside(self, slot: int, parameter: Tensor | None) -> None:
+        self._earlier.pop(slot, None)
+        if parameter is None or parameter.grad is None:
+            return
+        self.adopt(slot, parameter)
+        if slot in self._owned:
+            self._earlier[slot] = self._owned[slot].clone()
+        self.views[slot].zero_()
+
+    def begin(self) -> None:
+        """A new backward pass: no gradient has come yet."""
+        super().begin()
+        self._present.fill_(1)
+
+    def close(self) -> None:
+        """The missing gradients count as they were before this pass, or as zero if None."""
+        for slot, parameter in self.left_out():
+            if parameter is None or parameter.grad is None:
+                self._earlier.pop(slot, None)
+                self.views[slot].zero_()
+                self._present[slot] = 0
+            elif slot in self._mean:
+                self._set_aside(slot, parameter)
+            else:
+                self.adopt(slot, parameter)
+
+    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
+        reduced = reduce_scatter_single(
+            self.flat[self._shard], self.flat, dist.ReduceOp.AVG, group=group, async_op=True
+        )
+        present = dist.all_reduce(self._present, dist.ReduceOp.MAX, group, async_op=True)
+        return WorkGroup([reduced, present])
+
+    def settle(self) -> None:
+        """Gradients that another rank has appear here too."""
+        for slot, present in enumerate(self._present.tolist()):
+            parameter = self._parameters[slot]()
+            if not present or parameter is None:
+                continue
+            if parameter.grad is None:
+                parameter.grad = self.views[slot]
+            if slot in self._earlier:
+                self._owned[slot].add_(self._earlier.pop(slot))
+            self._mean.add(slot)
+
+    def forget(self) -> None:
+        """Gradients are set to None or zero, wherever they were."""
+        self._earlier.clear()
+
+    def not_exchanged(self) -> Tensor | None:
+        """Some parameter whose gradient is not the mean over the ranks."""
+        for slot, reference in enumerate(self._parameters):
+            parameter = reference()
+            if parameter is not None and parameter.grad is not None and slot not in self._mean:
+                return parameter
+        return None
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def reclaim(self, name: Callable[[Tensor], str]) -> None:
+        """Let the parameters lie here, wherever they are. name: of one, for an error."""
+        for slot, view in enumerate(self._value_views):
+            parameter = self._parameters[slot]()
+            if parameter is not None and parameter.data_ptr() != view.data_ptr():
+                if parameter.dtype != view.dtype or parameter.shape != view.shape:
+                    raise RuntimeError(
+                        f"{name(parameter)} was {described(view)} when its optimizer was made and is now "
+                        f"{described(parameter)}: make a new ShardedOptimizer after such a change"
+                    )
+                view.copy_(parameter.detach())
+                parameter.data = view
+
+    def lend_gradients(self) -> list[Tensor]:
+        """Give each piece its gradient, if there is one; returns those."""
+        found = []
+        for piece in self.pieces:
+            parameter = self._parameters[piece.slot]()
+            piece.values.grad = None
+            if parameter is not None and parameter.grad is not None:
+                self.adopt(piece.slot, parameter)
+                piece.values.grad = piece.gradient
+                found.append(piece.gradient)
+        return found
+
+    def gather(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to give every rank the other owners' values."""
+        work: dist.Work = all_gather_single(self._values, self._values[self._shard], group=group, async_op=True)
+        return work
+
+    def broadcast(self, group: dist.ProcessGroup | None) -> None:
+        """Give every rank the values of the group's first one."""
+        dist.broadcast(self._values, group=group, group_src=0)
+
+
+def described(tensor: Tensor) -> str:
+    """Its dtype and shape."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

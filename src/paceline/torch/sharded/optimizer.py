@@ -1,0 +1,291 @@
+"""A sharded optimizer (ZeRO stage 1): each rank keeps and updates its share of the optimizer's state."""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+from paceline.torch.backward_exchange import BackwardExchange
+from paceline.torch.bucket import BUCKET_BYTES, assign
+from paceline.torch.freed_memory import keep_freed_memory
+from paceline.torch.sharded import state
+from paceline.torch.sharded.agreement import require_agreement
+from paceline.torch.sharded.bucket import ShardBucket, described
+from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
+
+_NO_OPTIONS = ("params", "param_names")
+
+
+class ShardedOptimizer(Optimizer):
+    """An optimizer of `optimizer_class`, whose state and work the ranks of `group` (default: all) divide.
+
+        optimizer = paceline.torch.ShardedOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss(model(inputs), targets).backward()
+            optimizer.step()
+
+    This is ZeRO's first stage (S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, "ZeRO: Memory Optimizations Toward Training
+    Trillion Parameter Models", SC 2020, section 5.1). Parameters and gradients lie in flat buckets in the arena, cut
+    into one equal block for each rank. A bucket's gradients are reduce-scattered while `backward` goes on; `step`
+    updates this rank's block, with state for it alone, and all-gathers the blocks in place. Parameters end as those of
+    the plain optimizer on the mean gradients. There must be no DDP or GradientBuckets around the model.
+
+    After `backward`, `p.grad` is the mean over the ranks only where this rank owns the parameter; use `clip_grad_norm_`
+    of this class. Gradients that some or all ranks lack count as in GradientBuckets. The constructor and
+    `add_param_group` are collectives: parameters become rank 0's; buffers of the model are left alone.
+
+    params, defaults: as the wrapped class takes them. bucket_bytes: a bucket with more is full.
+
+    Raises ValueError if ranks have different parameters, if a parameter is not on the CPU, or if the wrapped class does
+    not work element by element, as LAMB, Adafactor and Muon don't. `backward` raises what GradientBuckets' does, `step`
+    RuntimeError for gradients that were not exchanged.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        optimizer_class: type[Optimizer],
+        group: dist.ProcessGroup | None = None,
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
+        **defaults: object,
+    ) -> None:
+        self._group = group
+        self._bucket_bytes = bucket_bytes
+        self._class = cast(OptimizerClass, optimizer_class)
+        self._buckets: list[ShardBucket] = []
+        self._local: Optimizer | None = None  # of this rank's pieces
+        self._accumulators: list[object] = []  # autograd's, whose hooks end with them
+        self._whole: dict[Tensor, dict[str, object]] | None = None
+        self._exchange = BackwardExchange(group, type(self).__name__)
+        weakref.finalize(self, self._exchange.close).atexit = False
+        super().__init__(params, defaults)
+        made = self._shard(self.param_groups)
+        self._local = self._class(made, **defaults)
+        self.defaults = self._local.defaults
+        self._share_options(self._local.param_groups, self.param_groups)
+
+    @property
+    def local(self) -> Optimizer:
+        """The wrapped optimizer, of what this rank owns of the parameters."""
+        assert self._local is not None
+        return self._local
+
+    def add_param_group(self, param_group: dict[str, object]) -> None:
+        """Optimize more parameters, as those that are no longer frozen. A collective."""
+        super().add_param_group(param_group)
+        if self._local is None:
+            return  # the constructor takes all groups at once
+        try:
+            (mine,) = self._shard(self.param_groups[-1:])
+        except BaseException:
+            self.param_groups.pop()
+            raise
+        self._local.add_param_group(mine)
+        self._whole = None
+
+    def _shard(self, groups: Sequence[dict[str, object]]) -> list[dict[str, object]]:
+        """The groups as the wrapped optimizer gets them."""
+        named = [(parameter, index) for index, group in enumerate(groups) for parameter in _parameters(group)]
+        for parameter, _ in named:
+            if not parameter.is_cpu:
+                raise ValueError(f"parameters in the arena are on the CPU, found one on {parameter.device}")
+        for group in groups:
+            require_element_wise(self._class, {**self.defaults, **_options(group)})
+        before = sum(len(group["params"]) for group in self.param_groups) - len(named)
+        require_agreement(
+            [self._class.__name__, *(_describe(parameter, index) for parameter, index in named)],
+            lambda number: self._name(number - 1 + before) if number else "the optimizer",
+            self._group,
+        )
+        keep_freed_memory(sum(parameter.nbytes for parameter, _ in named))
+        rank, ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
+        indexes = dict(reversed(named))
+        trained = [parameter for parameter in indexes if parameter.requires_grad]
+        members = assign(trained, self._bucket_bytes, lambda parameter: (indexes[parameter], parameter.dtype))
+        pieces: list[list[Tensor]] = [[] for _ in groups]
+        for parameters in members:
+            bucket = ShardBucket(parameters, rank, ranks)
+            bucket.broadcast(self._group)
+            self._buckets.append(bucket)
+            pieces[indexes[parameters[0]]] += [piece.values for piece in bucket.pieces]
+            for slot, parameter in enumerate(parameters):
+                accumulator = get_gradient_edge(parameter).node
+                accumulator.register_prehook(partial(_accumulates, bucket, slot))
+                self._accumulators.append(accumulator)
+        for parameter in indexes:
+            if not parameter.requires_grad:
+                dist.broadcast(parameter.detach(), group=self._group, group_src=0)
+        self._exchange.extend(self._buckets[-len(members) :] if members else [])
+        return [{**_options(group), "params": own} for group, own in zip(groups, pieces, strict=True)]
+
+    # -- training -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Each `backward` in this context only adds to this rank's gradients; the next one after it exchanges them."""
+        with self._exchange.paused():
+            yield
+
+    def close(self) -> None:
+        """From here on `backward` exchanges nothing."""
+        self._exchange.close()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As torch's; the model's own `zero_grad` does as well."""
+        super().zero_grad(set_to_none)
+        for bucket in self._buckets:
+            bucket.forget()
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update the parameters on all ranks. A collective. closure: called once, before."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            self._gradients()
+            for bucket in self._buckets:
+                bucket.reclaim(self._name)
+            self._whole = None
+            self._share_options(self.param_groups, self.local.param_groups)
+            self.local.step()
+            self._share_options(self.local.param_groups, self.param_groups)
+            for work in [bucket.gather(self._group) for bucket in self._buckets]:
+                work.wait()
+        return loss
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False) -> Tensor:
+        """Scale the gradients so that their norm, as of one vector, is at most `max_norm`. A collective.
+
+        Returns the norm before, in float64, the same on all ranks. Raises RuntimeError if that is not finite, if so
+        asked.
+        """
+        gradients = self._gradients()
+        largest = norm_type == float("inf")
+        power = 1.0 if largest else norm_type
+        total = torch.zeros(1, dtype=torch.float64)
+        for gradient in gradients:
+            norm = torch.linalg.vector_norm(gradient.detach(), norm_type, dtype=_wide(gradient)) ** power
+            total = torch.maximum(total, norm) if largest else total + norm
+        dist.all_reduce(total, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM, self._group)
+        norm = total[0] ** (1 / power)
+        if error_if_nonfinite and not norm.isfinite():
+            raise RuntimeError(f"the gradients' norm of order {norm_type} is {norm.item()}, so it cannot be clipped")
+        scale = float(torch.clamp(max_norm / (norm + 1e-6), max=1.0))
+        for gradient in gradients:
+            gradient.mul_(scale)
+        return norm
+
+    def _gradients(self) -> list[Tensor]:
+        """This rank's parts of the mean gradients."""
+        for parameter in self._frozen():
+            if parameter.grad is not None:
+                raise RuntimeError(
+                    f"{self._name(parameter)} was frozen when the optimizer got it and now has a gradient: "
+                    "make a new ShardedOptimizer, or hand it in by add_param_group once it is no longer frozen"
+                )
+        for bucket in self._buckets:
+            if (left := bucket.not_exchanged()) is not None:
+                raise RuntimeError(
+                    f"the gradient of {self._name(left)} is not the mean over the ranks: it was set by hand, "
+                    "or all its backward passes were in no_sync()"
+                )
+        return [gradient for bucket in self._buckets for gradient in bucket.lend_gradients()]
+
+    def _frozen(self) -> Iterator[Tensor]:
+        sharded = {parameter for bucket in self._buckets for parameter in bucket.parameters}
+        for group in self.param_groups:
+            yield from (parameter for parameter in group["params"] if parameter not in sharded)
+
+    def _name(self, wanted: Tensor | int) -> str:
+        """A parameter, or the one with this number, for an error."""
+        every = [parameter for group in self.param_groups for parameter in group["params"]]
+        names = [name for group in self.param_groups for name in group.get("param_names", [])]
+        is_number = isinstance(wanted, int)
+        number = wanted if is_number else next(at for at, parameter in enumerate(every) if parameter is wanted)
+        return f'parameter {number} ("{names[number]}")' if number < len(names) else f"parameter {number}"
+
+    @staticmethod
+    def _share_options(source: Sequence[dict[str, object]], target: Sequence[dict[str, object]]) -> None:
+        for given, group in zip(source, target, strict=True):
+            group.update(_options(given))
+
+    # -- checkpoints --------------------------------------------------------------------------------------------
+
+    def consolidate_state_dict(self, to: int | None = 0) -> None:
+        """Gather the state, for `state_dict` on rank `to` of the group, or on all ranks (None). A collective."""
+        found = state.gathered(self._buckets, self.local.state, self._group, to)
+        self._whole = found if to in (None, dist.get_rank(self._group)) else None
+
+    def state_dict(self) -> dict[str, object]:
+        """The state as the wrapped optimizer would have it for whole parameters, which it can load, and vice versa.
+
+        Raises RuntimeError unless it was consolidated on this rank since the last step.
+        """
+        if self._whole is None:
+            raise RuntimeError(
+                "the optimizer's state lies in shards on all ranks: call consolidate_state_dict(to) on each of them "
+                "after the last step, then state_dict() on rank `to`"
+            )
+        self.state = defaultdict(dict, self._whole)
+        try:
+            return super().state_dict()
+        finally:
+            self.state = defaultdict(dict)
+
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        """Take over this rank's part of a state of whole parameters, from any number of ranks or the plain optimizer.
+
+        Each rank loads the same. Raises ValueError for a state that does not suit the parameters.
+        """
+        super().load_state_dict(state_dict)
+        whole, self.state = self.state, defaultdict(dict)
+        self._whole = None
+        mine = self.local.state_dict()
+        numbers = {
+            id(values): number
+            for group, saved in zip(self.local.param_groups, mine["param_groups"], strict=True)
+            for values, number in zip(group["params"], saved["params"], strict=True)
+        }
+        mine["state"] = {
+            numbers[id(piece.values)]: state.cut(bucket, piece, whole[parameter])
+            for bucket in self._buckets
+            for piece in bucket.pieces
+            if (parameter := bucket.parameters[piece.slot]) in whole
+        }
+        self.local.load_state_dict(mine)
+        self._share_options(self.param_groups, self.local.param_groups)
+
+
+def _accumulates(bucket: ShardBucket, slot: int, _: object) -> None:
+    bucket.accumulates(slot)
+
+
+def _parameters(group: dict[str, object]) -> list[Tensor]:
+    return cast(list[Tensor], group["params"])
+
+
+def _options(group: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in group.items() if name not in _NO_OPTIONS}
+
+
+def _describe(parameter: Tensor, group: int) -> str:
+    frozen = "" if parameter.requires_grad else ", frozen"
+    return f"{described(parameter)} in group {group}{frozen}"
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.complex128 if tensor.is_complex() else torch.float64
