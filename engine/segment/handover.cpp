@@ -34,7 +34,7 @@ void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   }
 }
 
-// The fences wait for stores that the core still holds back.
+// The fences wait for stores that the core still holds back, so that their time counts.
 std::chrono::nanoseconds Handover::probe() {
   using Clock = std::chrono::steady_clock;
   std::atomic_thread_fence(std::memory_order_seq_cst);

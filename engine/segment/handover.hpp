@@ -1,11 +1,11 @@
-// Copies into memory that other cores have read before: what a rank hands over to its peers.
+// Copies what a rank hands over to its peers, into memory that other cores have read before.
 //
-// To write to a cache line a core must first get it from where it is. Where the cores share a cache that takes some 2
-// ns a line; where they do not, as on two sockets or in two parts of a large processor, some 24, and nearly all of the
-// time of a hand-over. Stores around the caches need not get it; but then the reader finds the data in memory, which
-// takes it twice as long as from a shared cache. Which is better can change while a job runs, when threads or a virtual
-// machine's CPUs are moved. So now and then the writer writes to some lines that the readers read whenever it has, and
-// takes the time: it sees all of the difference, and need not ask anybody.
+// To write to a cache line, a core must first get it from where it is. That takes about 2 ns a line if the cores share
+// a cache. If they do not, as on two sockets or in two parts of a large processor, it takes about 24 ns, which is
+// nearly all of the time of a hand-over. Stores around the caches need not get the line, but then the reader finds the
+// data in memory, which takes twice as long as from a shared cache. Which way is better can change while a job runs,
+// when threads or the CPUs of a virtual machine are moved. So now and then the writer takes the time of writing to some
+// lines that its readers read each time: it sees all of the difference, and need not ask any other rank.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 namespace paceline {
 
 struct alignas(kCacheLine) ProbedLine {
-  std::atomic<std::uint32_t> probe;  // the last one that wrote to it
+  std::atomic<std::uint32_t> probe;  // the number of the last probe that wrote to this line
 };
 using ProbedLines = std::array<ProbedLine, 32>;
 
@@ -28,7 +28,8 @@ class Handover {
   explicit Handover(ProbedLines& lines) : lines_(lines) {}
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
-  // What a reader does whenever it reads: looks at the writer's lines if they were written since the probe it has seen.
+  // A reader calls this whenever it reads: it looks at the writer's lines if they were written since the last probe
+  // that it has seen.
   static void follow(const ProbedLines& theirs, std::uint32_t& seen);
 
   // Notes the time that a probe took.
@@ -41,7 +42,7 @@ class Handover {
   ProbedLines& lines_;
   std::uint32_t copies_ = 0;
   bool streams_ = false;
-  int against_ = 0;  // probes in a row that say otherwise
+  int against_ = 0;  // probes in a row that speak for the other way
 };
 
 }  // namespace paceline

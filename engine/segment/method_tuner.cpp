@@ -25,12 +25,12 @@ bool fetches(std::size_t bytes, const MethodLimits& limits) {
   return may_fetch(bytes, limits) && limits.ranks == 2 && bytes >= calibration::kFetchedBytes;
 }
 
-// With a block as near to this as there is room for.
+// Returns the method with a block as near to this one as there is room for.
 Method method_of(Method::Kind kind, std::size_t bytes, std::size_t ranks, std::size_t block) {
   const std::size_t region = (bytes + ranks - 1) / ranks;
   const bool fetched = kind == Method::Kind::fetched;
   const std::size_t room = kPipeBytes / (fetched ? ranks - 1 : kPipeRounds * ranks) / kPage * kPage;
-  // Two staged rounds and more overlap what ranks do.
+  // From two staged rounds on, the work of ranks overlaps.
   const std::size_t most = fetched ? room : std::min(room, rounded_up(region / 2, kPage));
   return {kind, static_cast<std::uint32_t>(std::clamp(rounded_up(block, kPage), kPage, std::max(kPage, most)))};
 }

@@ -27,22 +27,22 @@ struct Method {
   enum class Kind : std::uint8_t { staged, fetched };  // see SharedAllReduce
 
   Kind kind = Kind::staged;
-  std::uint32_t block = 0;  // bytes that ranks hand to each other at once
+  std::uint32_t block = 0;  // the bytes that ranks hand to each other at once
 
   bool operator==(const Method&) const = default;
 };
 
 struct MethodLimits {
   std::size_t ranks = 0;
-  bool readable = false;  // each rank may read the others' memory
-  std::size_t block = 0;  // what fits the caches, see Caches
+  bool readable = false;  // whether each rank may read the others' memory
+  std::size_t block = 0;  // the bytes that fit the caches, see Caches
 };
 
-// The method that is expected to be the fastest; and all that may be tried, the expected one first.
+// Return the method that is expected to be the fastest, and all that may be tried, the expected one first.
 Method foreseen_method(std::size_t bytes, const MethodLimits& limits);
 std::vector<Method> methods_for(std::size_t bytes, const MethodLimits& limits);
 
-// The CPUs of this machine that are online, including those that this process may not use.
+// Returns how many CPUs of this machine are online, including those that this process may not use.
 std::size_t machine_cpus();
 
 class MethodTuner {
@@ -50,17 +50,17 @@ class MethodTuner {
   struct Tried {
     Method method;
     double ns_per_byte = std::numeric_limits<double>::infinity();  // the median of the last round
-    std::vector<double> calls{};                                   // of the round that is under way
+    std::vector<double> calls{};                                   // ns per byte, in the round that is under way
   };
-  // Calls of `from` to twice as many bytes.
+  // What is known of calls of `from` to twice as many bytes.
   struct Size {
     std::size_t from = 0;
     std::vector<Tried> tried;
     std::size_t begun = 0;
     std::size_t ended = 0;
-    std::size_t best = 0;     // of `tried`; until all tries have ended the first
-    std::size_t rounds = 0;   // how often all have been tried
-    std::size_t unusual = 0;  // calls in a row since
+    std::size_t best = 0;     // an index of `tried`; the first until all tries have ended
+    std::size_t rounds = 0;   // how often all methods have been tried
+    std::size_t unusual = 0;  // calls in a row since then that took an unusual time
     std::size_t patience = calibration::kPatience;
 
     bool settled() const { return rounds > 0; }
@@ -68,7 +68,7 @@ class MethodTuner {
 
   explicit MethodTuner(std::size_t cpus = machine_cpus()) : cpus_(cpus) {}
 
-  // The method for the call that begins now.
+  // Returns the method for the call that begins now.
   Method next(std::size_t bytes, const MethodLimits& limits);
   // That call took `time`.
   void record(std::size_t bytes, const Method& method, std::chrono::nanoseconds time);

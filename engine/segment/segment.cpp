@@ -15,7 +15,7 @@ namespace {
 std::size_t part_bytes(std::size_t ranks) { return sizeof(SegmentMemory) + kSmallSlots * ranks * sizeof(Block); }
 
 SegmentMemory& allocate(Arena& arena, std::size_t ranks) {
-  // Only touched pages exist: what comes before the slots is cleared, the rest needs not be.
+  // What comes before the slots is cleared. The rest need not be, and so its pages do not exist before they are used.
   std::byte* memory = arena.allocate(part_bytes(ranks));
   std::memset(memory, 0, offsetof(SegmentMemory, small));
   return *reinterpret_cast<SegmentMemory*>(memory);
@@ -81,7 +81,7 @@ int SharedSegment::read(int rank, std::uint64_t address, std::byte* to, std::siz
 std::byte* SharedSegment::slot(std::uint64_t epoch, std::size_t bytes, bool in_small) {
   if (in_small) return own_.small[epoch % kSmallSlots];
   if (bytes <= kMediumBytes) return own_.medium[epoch % kMediumSlots];
-  // Large ones go round in as little memory as the caches' turnover allows, but never over the one before.
+  // Large slots go round in as little memory as the caches' turnover allows, but never overlap with the one before.
   const std::size_t room = std::max(caches().turnover(), bytes);
   std::size_t begin = large_end_ + bytes > room ? 0 : large_end_;
   if (begin < large_end_ && large_begin_ < begin + bytes) begin = large_end_;
@@ -105,7 +105,7 @@ bool SharedSegment::all_begun(std::uint64_t epoch) const {
 
 bool SharedSegment::begin(std::uint64_t epoch, bool awaited) {
   own_.cells[epoch % kCells].epoch.store(epoch, std::memory_order_release);
-  // Of all ranks that begin, the one that passes its fence last sees everybody's cell.
+  // The last of the beginning ranks to pass its fence sees the cells of all.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool whole = all_begun(epoch);
   if (awaited || whole) ring();

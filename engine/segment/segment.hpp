@@ -36,24 +36,24 @@ inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 struct alignas(kCacheLine) Cell {
   std::atomic<std::uint64_t> epoch;
   Fingerprint what;
-  std::uint64_t place;  // of the rank's buffer, or its slot, in its arena; or kPrivate
+  std::uint64_t place;  // the offset of the rank's buffer, or of its slot, in its arena; or kPrivate
   std::uint32_t sequence;
-  std::atomic<std::int32_t> cpu;  // where the rank ran when it began the epoch
-  std::byte small[24];            // data that fits in needs no slot: one cache line has it all
+  std::atomic<std::int32_t> cpu;  // the CPU that the rank ran on when it began the epoch
+  std::byte small[24];            // data that fits in here needs no slot: one cache line holds everything
 };
 static_assert(sizeof(Cell) == kCacheLine);
 
 inline constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
 
-// An epoch and how much of it is done. It only grows, so that nothing has to be reset.
+// Counts how much of an epoch is done. It holds the epoch, too, and so it only grows and never has to be reset.
 struct alignas(kCacheLine) Counter {
   std::atomic<std::uint64_t> value;
 };
 
 struct SegmentMemory {
   Cell cells[kCells];
-  Counter claimed;      // pieces of this rank's region that some rank has claimed; any rank counts
-  Counter finished[2];  // the first rank's: pieces done, all regions together; any rank counts
+  Counter claimed;      // pieces of this rank's region that ranks have claimed; any rank counts
+  Counter finished[2];  // pieces done in all regions together, in the first rank's part alone; any rank counts
   Counter staged;       // see SharedAllReduce and SharedExchange; only the owner counts
   Counter reduced;
   Counter taken;
@@ -69,17 +69,17 @@ static_assert(kLargestSlot >= kOneShotBytes && kLargeBytes >= 3 * kLargestSlot);
 
 // The data that a rank has for another rank in an epoch: see SharedExchange.
 struct Block {
-  std::uint64_t place;  // in its arena; with kOutside, an address of its own
+  std::uint64_t place;  // its offset in the rank's arena; with kOutside, an address in its process
   std::uint64_t bytes;
-  std::uint64_t behind;                // with kFilling, what goes to the slot before it
-  std::atomic<std::uint64_t> fetched;  // of what the other one has for this rank, with kFilling
+  std::uint64_t behind;                // with kFilling: the bytes that go to the slot before these
+  std::atomic<std::uint64_t> fetched;  // with kFilling: the bytes that this rank has fetched from the other one
 };
 
 inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
-// In a slot of kLargestSlot that goes round; `staged` tells how much was copied there.
+// The data pass through a slot of kLargestSlot, again and again; `staged` tells how much was copied there.
 inline constexpr std::uint64_t kFilling = std::uint64_t{1} << 62;
 
-// A rank's part: this, and after it one Block for each rank, as often as there are small slots.
+// A rank's part of the segment begins with this. After it come the Blocks: one for each rank and small slot.
 class SharedSegment {
  public:
   static constexpr unsigned kProgressBits = 20;
@@ -87,14 +87,14 @@ class SharedSegment {
     return epoch << kProgressBits | done;
   }
 
-  // `members`: the group ranks of its ranks; `rank`: the place of this one among them.
+  // `members` are the group ranks of its ranks, `rank` is the place of this one among them.
   SharedSegment(Arena& arena, int rank, std::vector<int> members);
   ~SharedSegment();
   SharedSegment(const SharedSegment&) = delete;
   SharedSegment& operator=(const SharedSegment&) = delete;
 
   std::uint64_t offset() const { return arena_.offset_of(&own_); }
-  // Notes where another rank's part lies in its arena; returns false if it cannot lie there.
+  // Notes where another rank's part lies in that rank's arena. Returns false if it cannot lie there.
   bool learn(int rank, Link& link, std::uint64_t offset);
   bool knows(int rank) const { return parts_[static_cast<std::size_t>(rank)].memory != nullptr; }
   bool ready() const { return unknown_ == 0; }
@@ -102,7 +102,7 @@ class SharedSegment {
   int rank() const { return rank_; }
   int member(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
   std::span<const int> members() const { return members_; }
-  int place_of(int member) const;  // its rank here; -1 if it has none
+  int place_of(int member) const;  // the rank of this member here, or -1 if it has none
   int size() const { return static_cast<int>(parts_.size()); }
   Arena& arena() const { return arena_; }
   SegmentMemory& own() const { return own_; }
@@ -112,13 +112,13 @@ class SharedSegment {
   Block* blocks(int rank, std::uint64_t epoch) const {
     return reinterpret_cast<Block*>(&of(rank) + 1) + epoch % kSmallSlots * parts_.size();
   }
-  // What lies at `offset` of a rank's arena; null if that is outside.
+  // Returns the memory at `offset` of a rank's arena, or null if that is outside of it.
   std::byte* at(int rank, std::uint64_t offset, std::size_t bytes) const;
-  // Whether all ranks may read this one's memory; and reading a rank's: 0, or an errno.
+  // Whether all ranks may read this one's memory. To read a rank's memory returns 0 or an errno.
   bool all_readable() const;
   int read(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) const;
 
-  std::uint32_t rounds_staged = 0;  // by SharedAllReduce in all epochs so far
+  std::uint32_t rounds_staged = 0;  // rounds of SharedAllReduce in all epochs so far
 
   std::uint64_t next_epoch() { return ++last_epoch_; }
   // Whether this rank has finished all epochs before this one.
@@ -132,10 +132,10 @@ class SharedSegment {
     return cell(rank, epoch).epoch.load(std::memory_order_acquire) >= epoch;
   }
   bool all_begun(std::uint64_t epoch) const;
-  // What goes in a small slot. Two ranks most often have a CPU each and gain little: there the slots in use are to stay
-  // in the nearest cache.
+  // The most bytes that go into a small slot. Two ranks most often have a CPU each, and gain little from small slots:
+  // for them the slots in use had better stay in the nearest cache.
   std::size_t small_bytes() const { return size() == 2 ? kSmallBytes / 2 : kSmallBytes; }
-  // This rank's slot in this epoch for `bytes`, which are at most kLargestSlot. Call it once an epoch.
+  // Returns this rank's slot in this epoch for `bytes`, which are at most kLargestSlot. Call it once an epoch.
   std::byte* slot(std::uint64_t epoch, std::size_t bytes, bool in_small);
   // Copies what this rank has for its peers to where they see it; they follow when they read it.
   void hand_over(std::byte* to, const std::byte* from, std::size_t bytes) { handover_.copy(to, from, bytes); }
@@ -144,20 +144,20 @@ class SharedSegment {
     Handover::follow(part.memory->probed, part.probe);
   }
   bool streams() const { return handover_.streams(); }
-  // The last epoch that everybody is known to have begun with the same collective.
+  // The last epoch that all ranks are known to have begun with the same collective.
   std::uint64_t agreed() const { return agreed_; }
   void agree(std::uint64_t epoch) { agreed_ = epoch; }
   // Shows the other ranks the cell of this epoch. The last rank to begin wakes those that sleep, and so does one that
   // is `awaited`. Returns whether all have begun; the last one is sure to see that.
   bool begin(std::uint64_t epoch, bool awaited);
-  // Wakes every other rank that sleeps. They see everything that this rank stored before.
+  // Wakes all other ranks that sleep. They see everything that this rank stored before.
   void wake_others() const;
 
-  // This rank begins no more epochs. Other ranks may read its part until all have departed: it is then abandoned.
+  // This rank begins no more epochs. Other ranks may read its part until all have departed; the part is then abandoned.
   void depart();
   bool abandoned() const;
 
-  // The last collectives that `rank` has begun and finished here, also when it is gone; null if there was none.
+  // The last collectives that `rank` has begun and finished here, even if it is gone since; null if there was none.
   const Cell* last_begun(int rank) const;
   const Cell* last_finished(int rank) const;
 
@@ -165,7 +165,7 @@ class SharedSegment {
   struct Part {
     SegmentMemory* memory = nullptr;
     Link* link = nullptr;
-    std::uint32_t probe = 0;  // the last one that was followed
+    std::uint32_t probe = 0;  // the last probe of that rank which this one has followed
   };
 
   void ring() const;
@@ -181,7 +181,7 @@ class SharedSegment {
   std::uint64_t finished_ = 0;
   std::uint64_t agreed_ = 0;
   Handover handover_{own_.probed};
-  std::size_t large_begin_ = 0;  // the last large slot
+  std::size_t large_begin_ = 0;  // where the last large slot begins
   std::size_t large_end_ = 0;
   std::size_t populated_ = 0;
 };
