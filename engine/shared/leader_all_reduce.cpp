@@ -25,7 +25,7 @@ int leader_of(const Plan& plan, std::span<const int> machine) {
   return leader;
 }
 
-// Takes both epochs at once: a collective that starts before this one is over comes after both.
+// It takes both epochs at once: a collective that starts before this one is over comes after both.
 void LeaderAllReduce::begin() {
   for (Operation* part : {static_cast<Operation*>(&gathering), static_cast<Operation*>(&showing)}) {
     part->what = what;
@@ -69,7 +69,7 @@ bool LeaderAllReduce::step() {
       if (trouble_ || !between.complete()) return moved;
       between.finish();
     }
-    // Not before, so that nobody takes this rank for one that is through.
+    // This comes last, so that no rank takes this one for one that has finished.
     gathering.finish();
     phase_ = Phase::showing;
     moved = true;
@@ -77,7 +77,7 @@ bool LeaderAllReduce::step() {
   return advance(showing) || moved;
 }
 
-// Who has begun on this machine has shown it there, and sends nothing.
+// A rank of this machine shows in the segment that it has begun, and sends nothing.
 std::vector<int> LeaderAllReduce::absent() const {
   const auto local = gathering.absent();
   auto ranks = group->unheard(sequence);

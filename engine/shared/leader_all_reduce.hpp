@@ -11,14 +11,14 @@
 
 namespace paceline {
 
-// The rank that leads `machine`, all ranks of one machine: it combines their data in the first level of `plan`, and the
-// others take no part in later levels. Returns -1 if there is no such rank.
+// Returns the rank that leads `machine`, which holds all ranks of one machine: this rank combines their data in the
+// first level of `plan`, and the others take no part in later levels. Returns -1 if there is no such rank.
 int leader_of(const Plan& plan, std::span<const int> machine);
 
 class LeaderAllReduce final : public Operation {
  public:
-  // The parts, which the caller fills in before the start: data go to the leader, and come from it; if this rank
-  // `leads`, it exchanges data with other machines in between.
+  // The caller fills in these parts before the start. Data go to the leader and come from it; in between this rank
+  // exchanges data with other machines if it `leads`.
   OneShot gathering;
   OneShot showing;
   MessageOperation between;

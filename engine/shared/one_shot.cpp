@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// Whether one may be read while the other is written: they are the same, or do not overlap.
+// Returns whether one buffer may be read while the other is written: they are the same, or do not overlap.
 bool apart(const std::byte* one, const std::byte* other, std::size_t bytes) {
   return one == other || one + bytes <= other || other + bytes <= one;
 }
@@ -55,7 +55,7 @@ OneShot::Result OneShot::work() {
       inputs_.resize(static_cast<std::size_t>(segment_->size()));
       for (int rank = 0; rank < segment_->size(); ++rank)
         inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
-      // What lies in the caller's buffer is nearer than what was just written to the slot.
+      // The data in the caller's buffer are nearer than those that were just written to the slot.
       if (factor == 1 && given != nullptr && apart(given + offset, to, bytes))
         inputs_[static_cast<std::size_t>(segment_->rank())] = given + offset;
       kernels().reduce(fold, to, inputs_.data(), inputs_.size(), bytes / size_of(fold.dtype));

@@ -1,4 +1,4 @@
-// Small collectives in one step: every rank shows all that it has, and every rank takes what it needs.
+// Small collectives in one step: every rank shows everything that it has, and every rank takes what it needs.
 #pragma once
 
 #include "kernel/types.hpp"
@@ -10,21 +10,21 @@ class OneShot final : public SharedOperation {
  public:
   enum class Take : std::uint8_t {
     nothing,
-    combined,    // `bytes` at `offset` of everybody's part, combined in rank order
-    everything,  // everybody's part of `bytes`, one after the other
+    combined,    // `bytes` at `offset` of all ranks' parts, combined in rank order
+    everything,  // the parts of `bytes` of all ranks, one after the other
     roots,       // the root's part
   };
 
-  const std::byte* given = nullptr;  // null: nothing
+  const std::byte* given = nullptr;  // null if this rank gives nothing
   std::size_t given_bytes = 0;       // at most kOneShotBytes
-  double factor = 1;                 // of what is given
+  double factor = 1;                 // what is given is multiplied by this
   Take take = Take::nothing;
   std::byte* to = nullptr;
   std::size_t offset = 0;
   std::size_t bytes = 0;
   Fold fold{DType::uint8, Op::sum};
-  bool everybody = true;  // whether it waits for all; else for the root alone, if it takes anything
-  int root = -1;          // its place in the segment; -1: nobody
+  bool everybody = true;  // it waits for all ranks; else for the root alone, if it takes anything
+  int root = -1;          // the root's place in the segment; -1 if there is none
 
  protected:
   void clear() override;

@@ -13,11 +13,12 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kGrain = 4096;  // bytes, a page: regions and pieces are multiples of it
-// What a rank tells of itself, and the first one to all: ranks in containers may see caches of different sizes.
+// What each rank tells the others, and what the first rank tells all: ranks in containers may see caches of different
+// sizes.
 struct Offer {
   std::uint64_t address;  // of its buffer; 0 if some rank may not read it
   Method method;
-  std::uint32_t first;     // rounds staged in all epochs before
+  std::uint32_t first;     // the rounds staged in all epochs before
   std::uint32_t turnover;  // see Caches
 };
 static_assert(sizeof(Offer) <= sizeof(Cell::small));
@@ -41,7 +42,7 @@ void SharedAllReduce::give(Cell& own) {
   const auto ranks = static_cast<std::size_t>(segment_->size());
   if (segment_->rank() == 0) {
     const MethodLimits limits{ranks, readable, caches().block()};
-    // Where this rank's copy is shared, the others' most often are, and no method is chosen.
+    // If this rank's copy is shared, the others' most often are, too, and no method is chosen.
     measures_ = own.place == kPrivate;
     offer.method = measures_ ? group->method_tuner.next(bytes, limits) : foreseen_method(bytes, limits);
     offer.first = segment_->rounds_staged;
@@ -53,7 +54,7 @@ void SharedAllReduce::give(Cell& own) {
   if (segment_->rank() == 0) memory.finished[epoch_ % 2].value.store(now(0), std::memory_order_relaxed);
 }
 
-// Everybody sees the same cells, so everybody chooses alike.
+// All ranks see the same cells, so all choose alike.
 void SharedAllReduce::choose() {
   const auto ranks = static_cast<std::size_t>(segment_->size());
   inputs_.resize(ranks);
@@ -99,7 +100,7 @@ void SharedAllReduce::choose() {
   segment_->rounds_staged += static_cast<std::uint32_t>(rounds_);
 }
 
-// The first regions are the largest: none is larger than the first.
+// No region is larger than the first one.
 SharedAllReduce::Range SharedAllReduce::region(int rank) const {
   const auto ranks = static_cast<std::size_t>(segment_->size());
   const std::size_t each = rounded_up((bytes + ranks - 1) / ranks, kGrain);
@@ -118,7 +119,7 @@ SharedOperation::Result SharedAllReduce::work() {
   return result;
 }
 
-// A peer that has not heard yet may still write to the buffer: nobody else may ever get that memory.
+// A peer that has not heard of the failure yet may still write to the buffer, so nothing else may ever get that memory.
 void SharedAllReduce::let_go(const Error&) {
   if (segment_ != nullptr && segment_->arena().holds(data, bytes)) segment_->arena().retire(data);
 }
@@ -138,7 +139,7 @@ std::vector<int> SharedAllReduce::behind() const {
 
 std::size_t SharedAllReduce::pieces(int rank) const { return (region(rank).size() + piece_bytes_ - 1) / piece_bytes_; }
 
-// Takes on a piece that nobody has taken on yet: from this rank's region, then from the next ones.
+// Claims a piece that no rank has claimed yet: from this rank's region, then from the next ones.
 bool SharedAllReduce::claim(int& rank, std::size_t& piece) {
   for (int i = 0; i < segment_->size(); ++i) {
     rank = (segment_->rank() + i) % segment_->size();
@@ -196,7 +197,7 @@ SharedAllReduce::Range SharedAllReduce::block(int rank, std::size_t round) const
   return {begin, std::min(whole.end, begin + block_bytes_)};
 }
 
-// Where `holder` keeps its block of `rank`'s region: its copy of it, or, of its own region, the result.
+// Returns where `holder` keeps its block of `rank`'s region: its copy of it or, in its own region, the result.
 std::byte* SharedAllReduce::place(int holder, int rank, std::size_t round) const {
   const auto ranks = static_cast<std::size_t>(segment_->size());
   const std::size_t slot = (first_ + round) % held_ * ranks + static_cast<std::size_t>(rank);
@@ -204,7 +205,7 @@ std::byte* SharedAllReduce::place(int holder, int rank, std::size_t round) const
 }
 
 bool SharedAllReduce::everybody(Counter SegmentMemory::* counter, std::size_t done) const {
-  if (done == 0) return true;  // the counters are still those of the epoch before
+  if (done == 0) return true;  // the counters may still be those of the epoch before
   for (int rank = 0; rank < segment_->size(); ++rank)
     if (rank != segment_->rank() && (segment_->of(rank).*counter).value.load(std::memory_order_acquire) < now(done))
       return false;
@@ -255,7 +256,7 @@ void SharedAllReduce::take() {
   segment_->wake_others();
 }
 
-// What others wait for comes first.
+// Steps that other ranks wait for come first.
 SharedOperation::Result SharedAllReduce::work_staged() {
   const auto free_before = [this](std::size_t round) { return round < held_ ? 0 : round - held_ + 1; };
   if (reduced_ < staged_ && everybody(&SegmentMemory::staged, reduced_ + 1) &&
@@ -274,13 +275,13 @@ SharedOperation::Result SharedAllReduce::work_staged() {
 
 // --- fetched
 
-// False if the other rank is gone.
+// Returns false if the other rank is gone.
 bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
   if (part.size() == 0) return true;
   return read_from(rank, addresses_[static_cast<std::size_t>(rank)] + part.begin, to, part.size());
 }
 
-// First this rank's region, all of it; then the others', beginning with the next rank's.
+// It does all of this rank's region first, then the others', beginning with that of the next rank.
 SharedOperation::Result SharedAllReduce::work_fetched() {
   const int size = segment_->size();
   const int me = segment_->rank();

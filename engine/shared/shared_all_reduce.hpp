@@ -1,17 +1,17 @@
-// Large all-reduces in memory that ranks share. Rank i's region is the i-th part of the buffer.
+// Large all-reduces in memory that ranks share. The i-th part of the buffer is the region of rank i.
 //
-// In place, where every rank's buffer lies in an arena: regions are cut in pieces, whoever has the time takes one on,
-// combines all ranks' copies of it in one pass and writes the result into all of them. Each rank begins with its own
-// region and then helps the others: a rank that has no core when the last one arrives is not waited for.
+// In place, if every rank's buffer lies in an arena: regions are cut in pieces. A rank that has the time takes a piece,
+// combines all ranks' copies of it in one pass, and writes the result into all of them. Each rank begins with its own
+// region and then helps the others, so that nobody waits for a rank that has no core when the last one arrives.
 //
-// Staged, where some buffer is private: in rounds, each over one block of every region. A rank copies its blocks of the
-// other regions to its pipe, combines everybody's copies of its own block into its buffer and its pipe, and takes the
-// other results from their pipes. The pipe holds several rounds, so that ranks need not run in step, and goes round, so
-// that what is written to has left the others' caches.
+// Staged, if some buffer is private: in rounds, each over one block of every region. A rank copies its blocks of the
+// other regions to its pipe, combines all ranks' copies of its own block into its buffer and its pipe, and takes the
+// other results from the other pipes. The pipe holds several rounds, so that ranks need not run in step. It goes round,
+// so that memory has left the caches of other ranks before it is written to again.
 //
-// Fetched, where some buffer is private and all may read each other's memory: each rank combines its region, whose
-// other copies it reads where they lie (process_vm_readv), and then reads the others' results. Nobody waits for another
-// one in between, so a rank without a core holds nobody up.
+// Fetched, if some buffer is private and all ranks may read each other's memory: each rank combines its region, the
+// other copies of which it reads where they lie (process_vm_readv), and then reads the results of the others. No rank
+// waits for another one in between, so a rank without a core holds nobody up.
 //
 // MethodTuner finds out by trying which of the last two is faster, and with which block size.
 //
@@ -28,7 +28,7 @@ class SharedAllReduce final : public SharedOperation {
  public:
   std::byte* data = nullptr;
   std::size_t bytes = 0;
-  double factor = 1;  // of this rank's copy, before it is combined
+  double factor = 1;  // this rank's copy is multiplied by it before it is combined
   Fold fold{DType::uint8, Op::sum};
 
   bool read_remotely() const override { return how_ == How::fetched; }
@@ -68,18 +68,18 @@ class SharedAllReduce final : public SharedOperation {
 
   Result work_fetched();
   bool fetch(int rank, const Range& part, std::byte* to);
-  // What this rank has taken at the end: rounds, where it fetches of each other rank's region.
+  // How many rounds of results this rank has taken, or, if it fetches, how much of each other rank's region.
   std::size_t all_taken() const {
     return how_ == How::fetched ? rounds_ * static_cast<std::size_t>(segment_->size() - 1) : rounds_;
   }
 
   enum class How : std::uint8_t { open, in_place, staged, fetched };
   How how_ = How::open;
-  Method method_;          // that the first rank wants, where not all buffers are shared
-  bool measures_ = false;  // this rank, the first, measures it
+  Method method_;          // the one that the first rank wants, if not all buffers are shared
+  bool measures_ = false;  // this rank is the first one, and measures the method
   Clock::time_point chosen_;
-  std::vector<std::byte*> copies_;        // every rank's buffer; null where it is private
-  std::vector<std::uint64_t> addresses_;  // of every rank's buffer in its own process; 0 where nobody may read it
+  std::vector<std::byte*> copies_;        // the buffers of all ranks; null for one that is private
+  std::vector<std::uint64_t> addresses_;  // of these buffers in their processes; 0 for one that nobody may read
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> outputs_;
   std::size_t piece_bytes_ = 0;
@@ -87,8 +87,8 @@ class SharedAllReduce final : public SharedOperation {
   std::size_t done_ = 0;  // pieces that this rank combined and has yet to report
   std::size_t block_bytes_ = 0;
   std::size_t rounds_ = 0;
-  std::size_t first_ = 0;  // the place of round 0 in the pipes,
-  std::size_t held_ = 0;   // which hold so many rounds
+  std::size_t first_ = 0;  // the place of round 0 in the pipes
+  std::size_t held_ = 0;   // the rounds that a pipe holds
   std::size_t staged_ = 0;
   std::size_t reduced_ = 0;
   std::size_t taken_ = 0;

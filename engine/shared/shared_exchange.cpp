@@ -29,7 +29,7 @@ void SharedExchange::clear() {
   told_ = false;
 }
 
-// What a slot would have to hold.
+// Returns the bytes that a slot would have to hold.
 std::size_t SharedExchange::given_bytes() const {
   const int me = segment_->rank();
   std::size_t all = 0;
@@ -43,8 +43,8 @@ std::size_t SharedExchange::given_bytes() const {
   return all;
 }
 
-// A copy in the slot saves a call to the kernel and the wait until others have read. Where one rank has or gets
-// everything, two cores share the work so.
+// A copy in the slot saves a call to the kernel, and the wait until others have read. If one rank has or gets
+// everything, two cores share the work in this way.
 bool SharedExchange::uses_slot(std::size_t all) const {
   if (what.root >= 0 || !segment_->all_readable()) return true;
   return all * static_cast<std::size_t>(segment_->size()) <= calibration::kSlotsOfAll * caches().second;
@@ -59,7 +59,7 @@ void SharedExchange::give(Cell&) {
   Block* blocks = segment_->blocks(me, epoch_);
   fetched_.assign(static_cast<std::size_t>(size), 0);
   int last = -1;
-  // The rank before this one begins with what it gets here, so that comes first.
+  // The rank before this one begins with the data that it gets here, so these come first.
   for (int i = 1; i < size; ++i) {
     const int rank = (me + size - i) % size;
     Block& block = blocks[rank];
@@ -78,7 +78,7 @@ void SharedExchange::give(Cell&) {
   fill(portion);
 }
 
-// Makes `place` visible, and says where.
+// Makes `place` visible, and returns where it is.
 void SharedExchange::show(Block& block, const Place& place, bool in_portions) {
   Arena& arena = segment_->arena();
   const bool in_arena = arena.holds(place.address, place.bytes);
@@ -96,7 +96,7 @@ void SharedExchange::show(Block& block, const Place& place, bool in_portions) {
   block.place = in_arena ? arena.offset_of(place.address) : reinterpret_cast<std::uint64_t>(place.address) | kOutside;
 }
 
-// Copies on to the slot, `most` bytes, and tells how far it is; false if it waits for those who read.
+// Copies up to `most` more bytes to the slot, and tells how many are there. Returns false if it waits for readers.
 bool SharedExchange::fill(std::size_t most) {
   const std::size_t before = most;
   while (most > 0 && fills()) {
@@ -116,7 +116,7 @@ bool SharedExchange::fill(std::size_t most) {
   return most < before;
 }
 
-// Whether everybody has read what lies where the slot is to be filled up to `end`.
+// Returns whether all ranks have read the data that filling the slot up to `end` would overwrite.
 bool SharedExchange::vacant(std::size_t end) const {
   if (end <= kLargestSlot) return true;
   const std::uint64_t overwritten = end - kLargestSlot;
@@ -131,7 +131,7 @@ bool SharedExchange::vacant(std::size_t end) const {
   return true;
 }
 
-// Whoever has something that can be read is read from: those who fill their slots wait for all who read them.
+// Reads from every rank that has readable data: a rank that fills its slot waits for all its readers.
 SharedOperation::Result SharedExchange::work() {
   const int size = segment_->size();
   const bool filled = fills() && fill(caches().block());
@@ -153,7 +153,7 @@ SharedOperation::Result SharedExchange::work() {
   return behind().empty() ? Result::complete : Result::waits;
 }
 
-// How much of what `rank` has for this one can be read.
+// Returns how many bytes of those that `rank` has for this rank can be read.
 std::size_t SharedExchange::there(int rank, const Block& block) const {
   if ((block.place & kFilling) == 0) return block.bytes;
   const auto staged = segment_->of(rank).staged.value.load(std::memory_order_acquire);

@@ -1,11 +1,11 @@
-// Collectives that move data among the ranks of one machine and combine nothing: each rank tells where the others find
-// what it has for them, and everybody fetches its own.
+// Collectives that move data among the ranks of one machine and combine nothing: each rank tells the others where they
+// find the data that it has for them, and each fetches its own.
 //
-// What is private is copied to the segment's slot, in portions and round and round where it is large, so that the
-// others find it in the caches; what is small nobody waits for. What lies in an arena is read where it is. Large data
-// that everybody has for somebody are read where they are, too, by process_vm_readv, if the kernel allows it. One copy
-// and no contention at a root, as S. Chakraborty, H. Subramoni, D. K. Panda, "Contention-Aware Kernel-Assisted MPI
-// Collectives for Multi-/Many-core Systems", CLUSTER 2017, ask for: rank i begins with what rank i+1 has.
+// Private data are copied to the segment's slot, so that the others find them in the caches; large data pass through it
+// in portions, and for small data no rank waits. Data in an arena are read where they are. So are large private data,
+// by process_vm_readv, if every rank has some for another one and the kernel allows it. There is one copy and no
+// contention at a root, as S. Chakraborty, H. Subramoni, D. K. Panda, "Contention-Aware Kernel-Assisted MPI Collectives
+// for Multi-/Many-core Systems", CLUSTER 2017, ask for: rank i begins with the data of rank i+1.
 #pragma once
 
 #include "program/flow.hpp"
@@ -15,7 +15,8 @@ namespace paceline {
 
 class SharedExchange final : public SharedOperation {
  public:
-  // By rank: what this rank has for it, and where what it has goes. The same block may be for several.
+  // For each rank, the data that this rank has for it, and where the data go that it has for this rank. The same block
+  // may be for several ranks.
   std::vector<Place> sends;
   std::vector<Place> recvs;
 
@@ -25,7 +26,7 @@ class SharedExchange final : public SharedOperation {
   void clear() override;
   void give(Cell& own) override;
   bool runs_ahead() const override { return what.root >= 0 && given_bytes() <= segment_->small_bytes(); }
-  // Who fills a slot waits for those who follow, so that they find it in the caches.
+  // A rank that fills a slot waits for its readers to follow, so that they find the data in the caches.
   bool needs(int rank) const override {
     return has_for(rank, segment_->rank()) || (fills() && has_for(segment_->rank(), rank));
   }
@@ -46,7 +47,7 @@ class SharedExchange final : public SharedOperation {
   Result fetch_from(int rank);
   void keep_own();
 
-  // What goes to the slot behind so many bytes.
+  // A block that goes to the slot behind so many bytes.
   struct Fill {
     std::size_t behind;
     Place what;
@@ -54,13 +55,13 @@ class SharedExchange final : public SharedOperation {
 
   std::byte* slot_ = nullptr;
   std::vector<Fill> fills_;
-  std::size_t fill_ = 0;       // all before this one are done
-  std::size_t fill_done_ = 0;  // bytes of this one
+  std::size_t fill_ = 0;       // the first block that is not in the slot yet
+  std::size_t fill_done_ = 0;  // its bytes that are
   std::size_t slot_used_ = 0;
-  bool exposed_ = false;  // others read this rank's buffers: it waits until they have
+  bool exposed_ = false;  // others read this rank's buffers, so it waits until they have
   bool read_remotely_ = false;
   std::vector<std::size_t> fetched_;  // bytes, by rank
-  bool told_ = false;                 // the others, that all of theirs has been read
+  bool told_ = false;                 // this rank has told the others that it has read all of their data
 };
 
 }  // namespace paceline

@@ -55,7 +55,7 @@ bool SharedOperation::enter() {
   own.cpu.store(::sched_getcpu(), std::memory_order_relaxed);
   give(own);
   if (!segment_->begin(epoch_, awaited())) return true;
-  // A rank may need no other, now or afterwards. The last to begin therefore compares its collective with all, so that
+  // A rank may need no other rank, now or later. So the last one to begin compares its collective with all others, and
   // a disagreement is found in the epoch in which it occurs.
   for (; next_ < segment_->size(); ++next_)
     if (next_ != segment_->rank() && !agree(next_, epoch_)) return false;

@@ -25,19 +25,19 @@ class SharedOperation : public Operation {
   void end() override { segment_->finish(epoch_); }
   void clear() override;
 
-  // Puts what this rank has where the others see it: in its cell, its slot, or its arena.
+  // Puts the data of this rank where the others see them: into its cell, its slot, or its arena.
   virtual void give(Cell& own) = 0;
-  // Whether it puts that in a small slot, if in any: some ranks need not wait for all, and the data are few.
+  // Whether the data go to a small slot, if to any: some ranks need not wait for all, and the data are few.
   virtual bool runs_ahead() const { return false; }
-  // Whether it waits for this rank to begin; and whether others wait for this rank alone.
+  // Whether it waits for this rank to begin, and whether other ranks wait for this rank alone.
   virtual bool needs(int rank) const = 0;
   virtual bool awaited() const { return false; }
-  // Whoever it needs has begun.
+  // All ranks that it needs have begun: moves on by a bounded amount of work.
   virtual Result work() = 0;
   // The ranks that `work` waits for.
   virtual std::vector<int> behind() const { return {}; }
 
-  // Reads what lies in the process of `rank`; false, and trouble, if that is gone.
+  // Reads memory of the process of `rank`. Returns false, and notes trouble, if that process is gone.
   bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
 
   SharedSegment* segment_ = nullptr;
@@ -49,13 +49,13 @@ class SharedOperation : public Operation {
   bool enter();
   bool gather();
   bool agree(int rank, std::uint64_t epoch);
-  // The epoch that everybody must have begun before this rank may begin its own.
+  // The epoch that all ranks must have begun before this rank may begin its own.
   std::uint64_t entry() const;
   std::uint64_t last_whole_epoch() const;
   std::vector<int> absent_from(std::uint64_t epoch) const;
 
   Phase phase_ = Phase::entering;
-  int next_ = 0;  // the ranks before this one have begun, or need not
+  int next_ = 0;  // all ranks before this one have begun, or need not
 };
 
 }  // namespace paceline
