@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paceline.observe.batches import BatchTimes
 from paceline.observe.internal import InternalOperations
 from paceline.observe.outside import OutsideWaits
 from paceline.observe.steps import KnownSteps
@@ -19,3 +20,5 @@ class Annotations:
         """Waiting outside the engine."""
         self.internal = InternalOperations()
         """Operations that no program asked for."""
+        self.batches = BatchTimes()
+        """Of Paceline's loaders."""

@@ -39,6 +39,8 @@ class Figures:
     `paceline.observe.steps`. elsewhere: how many ranks of the job are on other machines than this one.
     requests: finished ones with a name; passed: of them, those that went by. coordinators, policies: the counters and
     the policy of each coordinator, by channel.
+    batches: those that Paceline's loaders gave the program. loading_ns: the time that it took to make them.
+    batch_wait_ns: the time that the program waited for them.
     last: the names that this rank was most often the last to hand in, and how often; last_count: how often in all.
     arrivals: the last collectives that wait for everybody. groups: by channel.
     """
@@ -57,6 +59,9 @@ class Figures:
     step_ns: int = 0
     requests: int = 0
     passed: int = 0
+    batches: int = 0
+    loading_ns: int = 0
+    batch_wait_ns: int = 0
     last_count: int = 0
     last: dict[str, int] = field(default_factory=dict)
     coordinators: dict[int, dict[str, int]] = field(default_factory=dict)

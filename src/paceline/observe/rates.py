@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paceline.observe.batches import hidden
 from paceline.observe.figures import Figures
 
 
@@ -15,6 +16,8 @@ class Rates:
     step_ms: the median; everything else is a mean. exposed: share of the time in which some caller waited.
     negotiation_us: from the last rank's handing in to the issue, where this rank was that one. longest_us: the longest
     of these, of the whole run. cache_hits: share of requests that needed no description.
+    data_ms: waiting for a batch of Paceline's loaders, per step. hidden: share of the time that it took to make the
+    batches during which the program did not wait for them.
     """
 
     seconds: float
@@ -32,6 +35,8 @@ class Rates:
     background_cpu_ms: float | None
     cache_hits: float | None
     fused_bytes: float | None
+    data_ms: float | None = None
+    hidden: float | None = None
 
 
 def rates(after: Figures, before: Figures | None = None) -> Rates:
@@ -43,6 +48,7 @@ def rates(after: Figures, before: Figures | None = None) -> Rates:
     moved = after.bytes - (before.bytes if before else 0)
     size = moved * operations / seen if seen > 0 else float(moved)
     exposed_ns = after.exposed_ns - (before.exposed_ns if before else 0)
+    waited_ns = after.batch_wait_ns - (before.batch_wait_ns if before else 0)
     grown = _grown(after.counters, before.counters if before else {})
 
     def per_step(value: float | None, scale: float = 1.0) -> float | None:
@@ -66,6 +72,8 @@ def rates(after: Figures, before: Figures | None = None) -> Rates:
         background_cpu_ms=per_step(grown.get("background_cpu_ns"), 1e6),
         cache_hits=grown["cache_hits"] / asked if asked else None,
         fused_bytes=per_step(grown.get("fused_bytes")),
+        data_ms=per_step(waited_ns, 1e6) if after.batches else None,
+        hidden=hidden(after.loading_ns - (before.loading_ns if before else 0), waited_ns),
     )
 
 

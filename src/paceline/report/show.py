@@ -53,7 +53,9 @@ def _head(report: Report) -> Text:
 
 
 def _steps(report: Report) -> Table:
-    table = _table("per step", "step ms", "moved", "exposed ms", "exposed", "operations", "not seen")
+    loads = any(rank.figures.batches for rank in report.ranks)
+    loading = ("data ms", "hidden") if loads else ()
+    table = _table("per step", "step ms", "moved", "exposed ms", "exposed", *loading, "operations", "not seen")
     for rank in report.ranks:
         rates, figures = rank.rates, rank.figures
         table.add_row(
@@ -62,6 +64,7 @@ def _steps(report: Report) -> Table:
             size(rates.bytes_per_step),
             number(rates.exposed_ms),
             percent(rates.exposed),
+            *((number(rates.data_ms), percent(rates.hidden)) if loads else ()),
             str(figures.operations),
             str(figures.unseen + figures.passed) if figures.unseen + figures.passed else DASH,
         )

@@ -182,6 +182,10 @@ class Runtime:
         """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
         return self._engine.events()
 
+    def exposed_ns(self) -> int:
+        """The nanoseconds in which some caller waited for communication so far."""
+        return self._engine.exposed_ns() + self.annotations.outside.total_ns()
+
     @property
     def plans(self) -> Plans:
         """What makes the plans of groups for which nobody says otherwise."""

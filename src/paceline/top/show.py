@@ -54,7 +54,9 @@ def _head(picture: Picture) -> Text:
 
 def _ranks(picture: Picture) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
-    for column in ("rank", "host", "pid", "steps/s", "step\nms", "bytes/s", "exposed", "arrived\nlast", "waits\nfor"):
+    loads = any(row.figures.batches for row in picture.rows)
+    titles = ["rank", "host", "pid", "steps/s", "step\nms", "bytes/s", "exposed"]
+    for column in (*titles, *(("data\nms", "hidden") if loads else ()), "arrived\nlast", "waits\nfor"):
         table.add_column(column, justify="left" if column in ("host", "waits\nfor") else "right")
     for row in picture.rows:
         figures, rates = row.figures, row.rates
@@ -66,6 +68,7 @@ def _ranks(picture: Picture) -> Table:
             number(rates.step_ms),
             size(rates.bytes_per_second),
             percent(rates.exposed),
+            *((number(rates.data_ms), percent(rates.hidden)) if loads else ()),
             _share(row, len(picture.rows)),
             Text(_waits_for(row)),
         )

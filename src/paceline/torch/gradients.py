@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ from paceline.torch.bucket import BUCKET_BYTES, CACHE_LINE, Bucket, assign
 from paceline.torch.flat import FlatLayout
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.memory import empty
+
+if TYPE_CHECKING:
+    from paceline.torch.data.weighted import Weighing
 
 
 class GradientBuckets:
@@ -28,6 +32,9 @@ class GradientBuckets:
     gradients and those before it are there; buckets begin with the last parameters, and are full once they hold
     `bucket_bytes`. The constructor is a collective: parameters and buffers become rank 0's.
 
+    With `batches`, the `Loader` or `Weighted` of `paceline.torch.data` that gives the batches, the mean is over all
+    samples instead: each rank counts by the weight of its last batch. The loss must not be multiplied by it as well.
+
     A parameter without a gradient on some ranks counts as zero there and then has the mean everywhere; where no rank
     has one, it stays as it was. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
 
@@ -36,7 +43,12 @@ class GradientBuckets:
     """
 
     def __init__(
-        self, module: nn.Module, group: dist.ProcessGroup | None = None, *, bucket_bytes: int = BUCKET_BYTES
+        self,
+        module: nn.Module,
+        group: dist.ProcessGroup | None = None,
+        *,
+        bucket_bytes: int = BUCKET_BYTES,
+        batches: Weighing | None = None,
     ) -> None:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not parameters:
@@ -44,7 +56,7 @@ class GradientBuckets:
         if elsewhere := next((parameter.device for parameter in parameters if not parameter.is_cpu), None):
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
-        self._buckets = [_MeanBucket(some) for some in assign(reversed(parameters), bucket_bytes)]
+        self._buckets = [_MeanBucket(some, batches) for some in assign(reversed(parameters), bucket_bytes)]
         self._exchange = BackwardExchange(group, type(self).__name__)
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), group=group, group_src=0)
@@ -66,13 +78,15 @@ class _MeanBucket(Bucket):
 
     Behind the gradients lies one number per parameter: whether this rank has its gradient. The mean over the ranks
     then says whether any has, so that a gradient which nobody has stays None everywhere.
+    batches: what says how much this rank counts; None for as much as the others.
     """
 
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
+    def __init__(self, parameters: Sequence[Tensor], batches: Weighing | None) -> None:
         layout = FlatLayout(parameters, CACHE_LINE)
         flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
         super().__init__(parameters, layout, flat)
         self._present = flat[layout.numel :]
+        self._batches = batches
         self.begin()
 
     def begin(self) -> None:
@@ -89,6 +103,8 @@ class _MeanBucket(Bucket):
                 self._present[slot] = 0
 
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+        if self._batches is not None:
+            self.flat.mul_(self._batches.weight)
         work: dist.Work | None = dist.all_reduce(self.flat, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
         return work

@@ -1,0 +1,237 @@
+"""The batches of a job: read once per machine, cut into the parts of its ranks, and there before they are needed."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import RandomSampler, SequentialSampler
+
+from paceline.calibration.torch import MOST_AHEAD, SPEED_WINDOW
+from paceline.errors import CommunicationError
+from paceline.group.group import Group
+from paceline.observe.batches import BatchTimes, hidden
+from paceline.rendezvous import this_machine
+from paceline.runtime.process import running
+from paceline.settings.limits import Limits
+from paceline.settings.settings import Settings
+from paceline.torch.data.errors import ReadingFailed
+from paceline.torch.data.meeting import Hosted, meet
+from paceline.torch.data.peers import peers
+from paceline.torch.data.receiver import Received
+from paceline.torch.data.shares import Shares
+from paceline.torch.data.source import FromDataset, FromIterable, Source
+from paceline.torch.data.speed import Speed, agreed
+
+_PREFETCH = 2
+"""Batches per input worker that DataLoader has under way where nobody says otherwise."""
+
+
+class Loader:
+    """Batches for all ranks of a job, used as torch's DataLoader is.
+
+        loader = paceline.torch.data.Loader(dataset, batch_size=256, shuffle=True, num_workers=4)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            (loader.weight * loss(model(inputs), targets)).backward()
+            optimizer.step()
+
+    On each machine one rank's process reads for all: it decodes and collates this machine's part of every batch once,
+    in memory that the machine's ranks share, where each rank is given its samples without a copy. Batches are made
+    while ranks compute, up to 8 ahead of the slowest rank and as far as an eighth of the available memory allows.
+
+    dataset: with `batch_size`, a dataset with `__len__` and `__getitem__`, equal on all machines. Without, an iterable
+    of batches, of which each machine has its own and only the first rank's is used. A batch is made of CPU tensors and
+    arrays, in lists, tuples and dicts; their first dimension is the samples.
+    batch_size: the samples of a batch of *all* ranks together. The last batch of an epoch may have fewer.
+    shuffle, sampler, drop_last, collate_fn, worker_init_fn: as in DataLoader. A sampler gives the same order on all
+    machines; shuffling follows torch's seed on rank 0. collate_fn keeps the number of samples.
+    num_workers: input workers on this machine, for all its ranks together. With 0 a thread of the first rank reads.
+    shares: how a batch is divided among the ranks: "even", "speed" (as each rank is measured to compute, anew every 16
+    batches), or a positive weight for each rank.
+    group: the ranks: a group of torch's, or one that `paceline.init()` returned. Default: all ranks of
+    torch.distributed, or this process alone where that is not initialised.
+    timeout: seconds that a rank waits for a batch. Default: PACELINE_TIMEOUT, or 1800.
+    options: further arguments of DataLoader, such as prefetch_factor or multiprocessing_context.
+
+    The constructor and `iter(loader)` are collectives. Tensors stay valid for as long as they are kept, and may be
+    written to; a batch's memory is used again once no rank has any tensor of it. A rank that has no sample of a batch
+    gets one that weighs nothing, so that it can take part in the step.
+
+    Raises ValueError for arguments that make no sense. An iteration raises ReadingFailed on each rank of the machine
+    where the dataset raised or an input worker ended, PeerLost where the process that reads is gone, and Timeout.
+    """
+
+    weight: float = 0.0
+    """This rank's samples × ranks / samples of all ranks, for the batch that was given last."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = None,
+        *,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        num_workers: int = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        shares: str | Sequence[float] = "even",
+        group: dist.ProcessGroup | Group | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> None:
+        if batch_size is None and (shuffle or sampler or drop_last or collate_fn or num_workers or options):
+            raise ValueError("without batch_size the batches are ready: only shares, group and timeout say more")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is the samples of a batch, at least 1; got {batch_size}")
+        if shuffle and sampler is not None:
+            raise ValueError("give shuffle or a sampler, not both")
+        self._peers = peers(group)
+        self._by_speed = shares == "speed"
+        self._shares = Shares(_weights(shares, self._peers.size))
+        self._speed = Speed()
+        self._epoch = 0
+        self._source: Source | None = None  # where this process reads
+        self._generator = torch.Generator()
+        home = running()
+        cpus = home.partition.parts.input if home is not None and home.partition is not None else ()
+        self._times = home.annotations.batches if home is not None else BatchTimes()
+        settings = Settings.from_environment()
+        seconds = timeout or Limits.of(settings).operation
+        ahead = MOST_AHEAD + num_workers * (options.get("prefetch_factor") or _PREFETCH)
+        place = self._place = meet(self._peers, this_machine(settings.machine), ahead, seconds, cpus)
+        self._close = weakref.finalize(self, place.close)
+        self._close.atexit = False  # the reader sees to that
+        if batch_size is None:
+            self._counts_known = place.one_machine
+            self._length: Callable[[], int] = lambda: len(dataset)
+            if place.hosted is not None:
+                self._source = self._from_iterable(dataset, place.hosted)
+            return
+        order = sampler if sampler is not None else self._order(dataset, shuffle)
+        self._counts_known = True
+        self._length = lambda: (len(order) + (0 if drop_last else batch_size - 1)) // batch_size  # type: ignore[arg-type]
+        options |= {"num_workers": num_workers, "worker_init_fn": worker_init_fn}
+        if home is not None and home.partition is not None and num_workers:
+            options["worker_init_fn"] = home.input_workers(worker_init_fn)
+        if place.hosted is not None:
+            hosted = place.hosted
+            self._source = FromDataset(
+                *(dataset, order, batch_size, drop_last, collate_fn, options),
+                *(place.division, self._shares, hosted.slots, hosted.pool),
+            )
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch. TypeError where the dataset or iterable has no length."""
+        return self._length()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch; all ranks call it. An iteration that was under way ends."""
+        self._epoch += 1
+        seed = int(torch.empty((), dtype=torch.int64).random_().item())
+        told = self._peers.gather([seed, self._speed.take()])
+        self._generator.manual_seed(told[0][0])
+        self._shares.restart()
+        if self._by_speed:
+            self._shares.change(0, agreed([speed for _, speed in told], self._shares.at(0)))
+        if self._place.hosted is not None:
+            assert self._source is not None
+            self._place.hosted.reader.begin(self._epoch, self._source)
+        return Iteration(self, self._epoch)
+
+    @property
+    def hidden_share(self) -> float | None:
+        """The share of the loading, 0 to 1, during which this process did not wait for it; None before any batch."""
+        return hidden(self._times.loading_ns, self._times.waited_ns)
+
+    def close(self) -> None:
+        """Read no more batches; tensors stay valid. Other ranks of this machine raise PeerLost if they want more."""
+        self._close()
+
+    def _received(self, epoch: int) -> Received | None:
+        try:
+            return self._place.receiver.next(epoch)
+        except RuntimeError as error:
+            if isinstance(error, (CommunicationError, ReadingFailed)) or self._place.hosted is None:
+                raise
+            # By torch's handler of SIGCHLD, which runs in the main thread alone: an input worker died.
+            self._place.hosted.reader.fail(str(error))
+            raise ReadingFailed(self._peers.rank, str(error)) from error
+
+    def _order(self, dataset: Any, shuffle: bool) -> Iterable[Any]:
+        return RandomSampler(dataset, generator=self._generator) if shuffle else SequentialSampler(dataset)
+
+    def _from_iterable(self, batches: Iterable[Any], hosted: Hosted) -> Source:
+        here, alone = self._place.division.here, self._place.one_machine
+        return FromIterable(batches, here, alone, self._shares, hosted.slots, hosted.pool)
+
+    def _share_anew(self, batch: int) -> None:
+        """Before every so many batches: the ranks agree on shares, for batches that cannot be under way yet."""
+        if self._by_speed and batch and batch % SPEED_WINDOW == 0:
+            speeds = self._peers.gather(self._speed.take())
+            self._shares.change(batch + self._place.ahead + 1, agreed(speeds, self._shares.at(batch)))
+
+    def _agreed(self, received: Received | None, last: Received | None) -> Received | None:
+        """Where machines have batches of their own: with what all ranks have together; the last one again without."""
+        counts = self._peers.gather(
+            -1 if received is None and last is None else received.cut.samples if received else 0
+        )
+        if (total := sum(max(0, count) for count in counts)) == 0:
+            return None
+        if -1 in counts:
+            raise ValueError(f"rank {counts.index(-1)} has no batch, where others have: it has none to repeat")
+        if received is not None:
+            return replace(received, cut=replace(received.cut, total=total))
+        assert last is not None
+        return replace(last, cut=replace(last.cut, samples=0, total=total), ns=0)
+
+
+class Iteration(Iterator[Any]):
+    """The batches of one epoch of a loader. Where it is dropped before its end, other ranks go on."""
+
+    def __init__(self, loader: Loader, epoch: int) -> None:
+        self._loader, self._epoch = loader, epoch
+        self._number = 0
+        self._last: Received | None = None
+        self._leave = weakref.finalize(self, loader._place.receiver.leave, epoch)
+        self._leave.atexit = False
+
+    def __next__(self) -> Any:
+        """Return the next batch. Raises what `Loader` names."""
+        loader = self._loader
+        if not self._leave.alive:
+            raise StopIteration
+        if loader._epoch != self._epoch:
+            raise RuntimeError("this iteration ended when another one of the same loader began")
+        loader._speed.asked()
+        loader._share_anew(self._number)
+        with loader._times.waiting():
+            received = loader._received(self._epoch)
+        if not loader._counts_known:
+            received = self._last = loader._agreed(received, self._last)
+        if received is None:
+            self._leave()
+            raise StopIteration
+        self._number += 1
+        loader._times.add(received.ns)
+        loader._speed.handed(received.cut.samples)
+        assert received.cut.total
+        loader.weight = received.cut.samples * loader._peers.size / received.cut.total
+        return received.content
+
+
+def _weights(shares: str | Sequence[float], ranks: int) -> list[float]:
+    if isinstance(shares, str):
+        if shares not in ("even", "speed"):
+            raise ValueError(f'shares are "even", "speed" or a weight for each rank, not {shares!r}')
+        return [1.0] * ranks
+    weights = [float(share) for share in shares]
+    if len(weights) != ranks or not all(0 < weight < math.inf for weight in weights):
+        raise ValueError(f"shares are a positive weight for each of {ranks} ranks, got {weights}")
+    return weights

@@ -1,0 +1,117 @@
+"""How the ranks of a loader find out who shares a machine, and get the memory that their batches will be in."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from paceline.errors import CommunicationError, Culprit
+from paceline.rendezvous.machine import Machine
+from paceline.torch.data.errors import lost
+from paceline.torch.data.messages import Door, Endpoint, Gone, call, pair
+from paceline.torch.data.peers import Peers
+from paceline.torch.data.pool import Pool
+from paceline.torch.data.reader import Reader
+from paceline.torch.data.receiver import Receiver
+from paceline.torch.data.slots import Slots
+from paceline.torch.data.source import Division
+
+
+@dataclass
+class Hosted:
+    """What the rank that reads for its machine has beside the others."""
+
+    reader: Reader
+    slots: Slots
+    pool: Pool
+
+
+@dataclass
+class Place:
+    """A rank's place among those that get batches.
+
+    division: the order of the ranks, and those here. hosted: None unless this process reads. ahead: the most batches
+    that are under way on any machine.
+    """
+
+    division: Division
+    receiver: Receiver
+    hosted: Hosted | None
+    ahead: int
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all ranks share memory."""
+        return len(self.division.here) == len(self.division.order)
+
+    def close(self) -> None:
+        """Read no more, and receive no more."""
+        if self.hosted is not None:
+            self.hosted.reader.close()
+            self.hosted.slots.close()
+        self.receiver.close()
+
+
+def meet(peers: Peers, machine: Machine, ahead: int, timeout: float, cpus: tuple[int, ...]) -> Place:
+    """Return this rank's place; all ranks call it. The first rank of a machine is the one that reads.
+
+    ahead: batches that may be under way on this machine. timeout: seconds for the meeting, and for each batch later.
+    cpus: those that a reading thread may use, empty for all.
+    Raises CommunicationError on all ranks if one cannot share memory.
+    """
+    me = [f"{machine.name} {machine.place} {os.geteuid()}"[:600], machine.host[:64], os.getpid(), ahead]
+    told = peers.gather(me)
+    names = [one[0] for one in told]
+    order = sorted(range(peers.size), key=lambda rank: (names.index(names[rank]), rank))
+    here = tuple(rank for rank in order if names[rank] == names[peers.rank])
+    reader = here[0]
+    try:
+        mine = (Slots(), Door()) if peers.rank == reader else None
+        answer = [mine[1].name if mine else "", ""]
+    except (OSError, MemoryError) as error:
+        mine, answer = None, ["", f"{type(error).__name__}: {error}"[:500]]
+    answers = peers.gather(answer)
+    for rank, (_, wrong) in enumerate(answers):
+        if wrong:
+            raise CommunicationError(f"rank {rank} cannot share batches with its machine's ranks: {wrong}")
+    reading = Culprit(reader, told[reader][1], told[reader][2])
+    hosted = None
+    if mine is not None:
+        hosted, endpoint = _host(*mine, here, timeout, cpus)
+    else:
+        endpoint = _reach(answers[reader][0], peers.rank, reading, timeout)
+    receiver = Receiver(endpoint, _memory(endpoint, reading, timeout), reading, timeout)
+    return Place(Division(tuple(order), here), receiver, hosted, max(one[3] for one in told))
+
+
+def _host(
+    slots: Slots, door: Door, here: tuple[int, ...], timeout: float, cpus: tuple[int, ...]
+) -> tuple[Hosted, Endpoint]:
+    try:
+        ranks = door.admit(here[1:], timeout)
+    except TimeoutError as error:
+        raise CommunicationError(str(error)) from None
+    finally:
+        door.close()
+    ranks[here[0]], own = pair()
+    for endpoint in ranks.values():
+        endpoint.send({"welcome": True}, [slots.descriptor])
+    pool = Pool()
+    return Hosted(Reader(slots, pool, ranks, cpus), slots, pool), own
+
+
+def _reach(door: str, rank: int, reading: Culprit, timeout: float) -> Endpoint:
+    try:
+        return call(door, rank, timeout)
+    except (OSError, Gone) as error:
+        raise lost(reading, f"cannot be reached: {error}") from None
+
+
+def _memory(endpoint: Endpoint, reading: Culprit, timeout: float) -> Slots:
+    try:
+        _, descriptors = endpoint.receive(timeout)
+    except (TimeoutError, Gone, ValueError) as error:
+        raise lost(reading, f"gave no memory for them: {error}") from None
+    if len(descriptors) != 1:
+        raise lost(reading, "gave no memory for them")
+    return Slots(descriptors[0])

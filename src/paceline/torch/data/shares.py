@@ -1,0 +1,75 @@
+"""How many samples of a batch each rank gets."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+def split(total: int, weights: Sequence[float]) -> list[int]:
+    """Divide `total` samples by positive weights into whole numbers, by the method of largest remainders.
+
+    Each is less than 1 from its exact share, unless ranks would get nothing although there are enough samples: they get
+    one of those that have most.
+    """
+    whole = sum(weights)
+    exact = [total * weight / whole for weight in weights]
+    counts = [int(share) for share in exact]
+    rest = sorted(range(len(counts)), key=lambda rank: (counts[rank] - exact[rank], rank))
+    for rank in rest[: total - sum(counts)]:
+        counts[rank] += 1
+    while total >= len(counts) and 0 in counts:
+        counts[counts.index(max(counts))] -= 1
+        counts[counts.index(0)] += 1
+    return counts
+
+
+class Shares:
+    """The weights of the ranks, which may change from a certain batch on. Changes come in order."""
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        self._starts = [0]
+        self._weights = [tuple(weights)]
+
+    def change(self, start: int, weights: Sequence[float]) -> None:
+        """From batch `start` on these hold."""
+        self._weights.append(tuple(weights))
+        self._starts.append(start)
+
+    def at(self, batch: int) -> tuple[float, ...]:
+        """Return the weights of a batch, by rank."""
+        return self._weights[bisect_right(self._starts, batch) - 1]
+
+    def restart(self) -> None:
+        """Batches are counted from 0 again, with the weights that were the last."""
+        self._starts, self._weights = [0], self._weights[-1:]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where one rank's part lies in its machine's batch: samples `begin` to `end`.
+
+    samples: how many of them count, 0 where the part is a sample of another rank's. total: the samples of the batch of
+    all ranks, None where only the ranks together know.
+    """
+
+    begin: int
+    end: int
+    samples: int
+    total: int | None
+
+
+def cuts(ranks: Sequence[int], counts: Sequence[int], total: int | None) -> dict[int, Cut]:
+    """Return the parts of a machine's ranks, one behind the other.
+
+    counts: the samples of each of these ranks. A rank without any gets one that does not count, so that it can take
+    part in the step; where the machine has none at all, its batch consists of one such sample.
+    """
+    rows = max(1, sum(counts))
+    found, begin = {}, 0
+    for rank, count in zip(ranks, counts, strict=True):
+        start = begin if count else min(begin, rows - 1)
+        found[rank] = Cut(start, start + max(1, count), count, total)
+        begin += count
+    return found

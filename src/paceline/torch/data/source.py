@@ -1,0 +1,174 @@
+"""Where a machine's batches come from: a dataset through torch's DataLoader, or an iterable. Each is written to a slot.
+
+With a DataLoader its input workers write, each the batches that it makes: what travels to the process that reads is
+the description alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch.utils.data import BatchSampler, DataLoader, default_collate
+
+from paceline.torch.data import layout
+from paceline.torch.data.layout import Layout
+from paceline.torch.data.pool import Pool
+from paceline.torch.data.shares import Cut, Shares, cuts, split
+from paceline.torch.data.slots import Slots
+
+
+@dataclass(frozen=True)
+class Written:
+    """A batch in its slot. cuts: each rank's part. ns: the nanoseconds that one process took to make it."""
+
+    slot: int
+    layout: Layout
+    cuts: dict[int, Cut]
+    ns: int
+
+
+class Source(Protocol):
+    """The batches of one machine."""
+
+    ahead: int
+    """The most batches that are being made beside those that were."""
+
+    def begin(self) -> Generator[Written]:
+        """Begin an epoch. Called where processes may be forked, after the pool was told to reclaim."""
+        ...
+
+
+@dataclass(frozen=True)
+class Division:
+    """The order in which ranks get the samples of a batch: machine by machine. here: the ranks of this machine."""
+
+    order: tuple[int, ...]
+    here: tuple[int, ...]
+
+    def part(self, counts: Sequence[int]) -> slice:
+        """Return this machine's part of a batch of which every rank gets `counts` samples."""
+        before = self.order[: self.order.index(self.here[0])]
+        begin = sum(counts[rank] for rank in before)
+        return slice(begin, begin + sum(counts[rank] for rank in self.here))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch to be made: the indices of its samples, and where to write it."""
+
+    slot: int
+    indices: tuple[Any, ...]
+
+
+class Writer:
+    """Stands for a dataset in the input workers: it gets a whole batch's samples, collates and writes them."""
+
+    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], slots: Slots) -> None:
+        self._dataset, self._collate, self._slots = dataset, collate, slots
+
+    def __getitems__(self, task: Task) -> tuple[int, Layout, int]:
+        begun = time.monotonic_ns()
+        several = getattr(self._dataset, "__getitems__", None)
+        indices = list(task.indices)
+        samples = several(indices) if several else [self._dataset[index] for index in indices]
+        planned, tensors = layout.plan(self._collate(samples))
+        if planned.rows != len(indices):
+            raise ValueError(f"collate_fn made a batch of {planned.rows} samples from {len(indices)}")
+        layout.write(planned, tensors, self._slots.array(task.slot, planned.nbytes))
+        return task.slot, planned, time.monotonic_ns() - begun
+
+
+class FromDataset:
+    """This machine's parts of the batches of a dataset, by a DataLoader.
+
+    order: the indices of an epoch, the same on every machine; it is iterated once an epoch. options: DataLoader's.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        order: Iterable[Any],
+        batch_size: int,
+        drop_last: bool,
+        collate: Callable[[list[Any]], Any] | None,
+        options: dict[str, Any],
+        division: Division,
+        shares: Shares,
+        slots: Slots,
+        pool: Pool,
+    ) -> None:
+        self._batches = BatchSampler(order, batch_size, drop_last)
+        self._division, self._shares, self._pool = division, shares, pool
+        self._cuts: deque[dict[int, Cut]] = deque()
+        self._loader: DataLoader[Any] = DataLoader(
+            Writer(dataset, collate or default_collate, slots),  # type: ignore[arg-type]
+            batch_sampler=self,  # type: ignore[arg-type]
+            collate_fn=_unchanged,
+            **options,
+        )
+        self.ahead = self._loader.num_workers * (self._loader.prefetch_factor or 1)
+
+    def __iter__(self) -> Iterator[Task]:
+        """The DataLoader asks for its tasks here, and runs ahead by `ahead` of them."""
+        self._cuts.clear()
+        here = self._division.here
+        for number, indices in enumerate(self._batches):
+            counts = split(len(indices), self._shares.at(number))
+            self._cuts.append(cuts(here, [counts[rank] for rank in here], len(indices)))
+            mine = indices[self._division.part(counts)] or indices[:1]
+            yield Task(self._pool.take(), tuple(mine))
+
+    def begin(self) -> Generator[Written]:
+        """Begin an epoch: start the input workers."""
+        return self._written(iter(self._loader))
+
+    def _written(self, made: Iterator[Any]) -> Generator[Written]:
+        for slot, planned, ns in made:
+            yield Written(slot, planned, self._cuts.popleft(), ns)
+
+
+class FromIterable:
+    """The batches of an iterable, which are this machine's own.
+
+    alone: whether all ranks are on this machine, so that its batches are all there are.
+    """
+
+    ahead = 0
+
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        here: Sequence[int],
+        alone: bool,
+        shares: Shares,
+        slots: Slots,
+        pool: Pool,
+    ) -> None:
+        self._batches, self._here, self._alone = batches, tuple(here), alone
+        self._shares, self._slots, self._pool = shares, slots, pool
+
+    def begin(self) -> Generator[Written]:
+        """Begin an epoch: the iterable begins again."""
+        return self._written(iter(self._batches))
+
+    def _written(self, batches: Iterator[Any]) -> Generator[Written]:
+        number, begun = 0, time.monotonic_ns()
+        for batch in batches:
+            planned, tensors = layout.plan(batch)
+            if planned.rows:
+                weights = self._shares.at(number)
+                counts = split(planned.rows, [weights[rank] for rank in self._here])
+                slot = self._pool.take()
+                layout.write(planned, tensors, self._slots.array(slot, planned.nbytes))
+                found = cuts(self._here, counts, planned.rows if self._alone else None)
+                yield Written(slot, planned, found, time.monotonic_ns() - begun)
+                number += 1
+            begun = time.monotonic_ns()
+
+
+def _unchanged(value: Any) -> Any:
+    return value
