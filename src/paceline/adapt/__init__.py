@@ -1,1 +1,1 @@
-"""Keeping plans to the network as it is: noticing that it is not what they were made for, measuring, planning again."""
+"""Keeps plans to the network as it is: notices when it is not what they were made for, measures it, and plans again."""

@@ -1,8 +1,9 @@
-"""When a group's pace has changed for good. No clock, no group: the same calls give the same verdicts on all ranks.
+"""Decides when the pace of a group has changed for good.
 
-A call's evidence is the logarithm of how many times as long as usual it took, summed up for as long as it points one
-way: E. S. Page, "Continuous Inspection Schemes", Biometrika 41, 1954. And nothing is measured before calls have lost as
-much time as measuring takes.
+It knows neither a clock nor a group, so the same calls give the same verdicts on all ranks. The evidence of a call is
+the logarithm of its time over the usual time. Evidence is summed up for as long as it points one way (E. S. Page,
+"Continuous Inspection Schemes", Biometrika 41, 1954). Nothing is measured before calls have lost as much time as the
+measurement takes.
 """
 
 from __future__ import annotations
@@ -14,26 +15,30 @@ from paceline.calibration import adapt as fitted
 
 
 class Drift:
-    """Of a group whose links can be measured in `prices[0]` seconds, and then, should that explain nothing, more widely
-    in `prices[1]`, and so on.
+    """The pace of one group, as its calls show it.
 
-    What is usual is what was predicted, until links turn out to be as they were: then it was something else, busy cores
-    mostly, and what the next calls take is usual from then on. Each time that happens, the next measurement has to be
-    worth twice as much.
+    prices: the seconds that a measurement of the links takes; the first price is that of the cheapest measurement, the
+    next one that of a wider one, which is due if the first explained nothing, and so on.
+
+    At first the predicted time counts as usual. If a measurement finds the links as they were, something else, mostly
+    busy cores, slows the calls down; then the times of the next calls count as usual, and the next measurement has to
+    be worth twice as much.
     """
 
     def __init__(self, *prices: float) -> None:
         self._prices = prices
         self.step = 0
-        """Which of them is the next."""
+        """The index of the measurement that is due next, in `prices`."""
         self._patience = 1
         self._usual: float | None = 1.0
         self._settling: list[float] = []
         self._slower, self._faster = _Run(), _Run()
 
     def changed(self, expected: float, took: float) -> float | None:
-        """After a call that should have taken `expected` seconds: how many times as long as usual calls take, if the
-        network should be measured."""
+        """Take in a call that should have taken `expected` seconds and took `took` seconds.
+
+        Returns how many times as long as usual calls take if the network should be measured now, else None.
+        """
         ratio = took / expected
         if self._usual is None:
             self._settling.append(ratio)
@@ -51,7 +56,7 @@ class Drift:
         return None
 
     def measured(self, others: bool) -> None:
-        """Links have been measured. others: they were not what they had been taken for."""
+        """Take in that the links were measured. others: whether they were not what they had been taken for."""
         if not others and self.step + 1 < len(self._prices):
             self.step += 1
             return
@@ -62,7 +67,7 @@ class Drift:
 
 
 class _Run:
-    """Calls since there is evidence, and their seconds."""
+    """The evidence of the calls since it points one way, and their expected and real seconds."""
 
     def __init__(self) -> None:
         self.evidence = self.expected = self.took = 0.0

@@ -18,18 +18,21 @@ from paceline.topology.relink import relink
 
 _MOST_NAMES = 8
 _USUAL = 32 << 20
-"""Bytes of a large all-reduce."""
+"""Bytes of the all-reduce by which plans are compared."""
 
 
 class AssumedNetwork:
-    """What the plans of a group take its network for: `placement.ranks[i]` sits at place i of its topology."""
+    """What the plans of a group take its network for: rank `placement.ranks[i]` sits at place i of the topology."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
         self._seconds: dict[tuple[str, int], float] = {}
 
     def seconds(self, collective: str, nbytes: int) -> float:
-        """What an all-reduce, all-gather or reduce-scatter of so many bytes, all ranks' together, should take."""
+        """The seconds that an all-reduce, all-gather or reduce-scatter should take.
+
+        nbytes: the size of the whole buffer; that is all ranks' parts together for the last two.
+        """
         key = collective, nbytes
         if key not in self._seconds:
             topology = self.placement.topology
@@ -37,13 +40,13 @@ class AssumedNetwork:
             choice = pick("all_reduce" if whole else "all_gather", topology, nbytes)
             if whole:
                 line = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).line
-            else:  # and a reduce-scatter is that backwards
+            else:  # a reduce-scatter is an all-gather backwards
                 line = cost(choice.plan, topology, nbytes, nbytes).all_gather
             self._seconds[key] = line.seconds(nbytes)
         return self._seconds[key]
 
     def slower(self, now: Placement) -> float:
-        """How many times as long a large all-reduce by the present plan should take if the network is this."""
+        """How many times as long a large all-reduce by the present plan should take if the network is `now`."""
         choice = pick("all_reduce", self.placement.topology, _USUAL)
         place = {rank: place for place, rank in enumerate(now.ranks)}
         plan = relabel(choice.plan, [place[rank] for rank in self.placement.ranks])
@@ -51,8 +54,9 @@ class AssumedNetwork:
         return there.seconds(_USUAL) / self.seconds("all_reduce", _USUAL)
 
     def measured(self, found: Placement, measured: Measured) -> tuple[Placement, str]:
-        """The network as it was found, see `relink`, and its links in words; none if they are what they were taken for,
-        by and large, as far as one can tell.
+        """The network with the links that were measured, see `relink`, and the links that changed, in words.
+
+        The words are empty if no link differs from what it was taken for by more than the measurement's error.
         """
         factor = max(fitted.OTHER_SPEED, measured.spread)
         found = replace(found, topology=alike(found.topology, factor))
@@ -78,7 +82,7 @@ def _differ(now: float, known: float, factor: float) -> bool:
 
 
 def _links(topology: Topology) -> Iterator[tuple[str, Link]]:
-    """Of machines and switches, by their names; those of a switch's machines are said too."""
+    """The links of machines and switches with their names; a switch's name lists its machines."""
     for node in topology.root.walk():
         if node.uplink is not None and node.kind in ("machine", "switch"):
             machines = [below.name for below in node.walk() if below.kind == "machine"]

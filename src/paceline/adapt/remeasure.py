@@ -1,4 +1,4 @@
-"""Measuring the links of a group that is about to work, or at work."""
+"""Measures the links between the machines of a group."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from paceline.topology.measured import Measured
 def links(
     runtime: Host, native: _engine.Group, members: Sequence[Member], timeout: float, switches: bool
 ) -> tuple[Placement, Measured]:
-    """What the links between the members' machines are now, and what was measured; see `uplinks`.
+    """The network between the members' machines as it is now, and what was measured; see `uplinks`.
 
-    Collective, and the same on all ranks: rank 0 concludes, for processors differ in the last digits.
+    Collective over the ranks of `native`. All ranks return the same: rank 0 draws the conclusions for all, because
+    processors differ in the last digits of a float. timeout: seconds for each message. switches: whether to look for
+    links that several machines share. Raises PeerLost, Timeout or Aborted, as a collective does.
     """
     group = Group(runtime, native, timeout)
     facts = [RankFacts(member.machine, member.host) for member in members]
     measured = uplinks(group, by_machine(facts), switches)
-    found = _read(_annotations(group, _written(explain(measured)) if group.rank == 0 else ""))
+    found = _read(_broadcast(group, _written(explain(measured)) if group.rank == 0 else ""))
     return place(facts, found.uplinks, found.locals, found.switches), measured
 
 
@@ -47,8 +49,8 @@ def _read(text: str) -> Explanation:
     )
 
 
-def _annotations(group: Group, text: str) -> str:
-    """What rank 0 says, on every rank."""
+def _broadcast(group: Group, text: str) -> str:
+    """The text that rank 0 gives, on every rank."""
     said = np.frombuffer(text.encode(), np.uint8).copy()
     size = np.array([len(said)])
     group.broadcast(size, 0)

@@ -24,8 +24,7 @@ log = logging.getLogger("paceline.plan")
 
 
 Measure = Callable[[Group, bool], tuple[Placement, Measured]]
-"""Collective: measures the links of a native group, and whether machines share some, see `links`; the same on all
-ranks."""
+"""`measure(group, switches)` measures the links between the machines of a native group; see `remeasure.links`."""
 Plans = Callable[[Placement], Entries]
 """Makes the plans of the group for the network that was measured."""
 
@@ -38,7 +37,10 @@ class Call(NamedTuple):
 
 
 class Replanner:
-    """Of one native group. All ranks tell it the same, in the same order, so all come to the same."""
+    """Keeps the plans of one native group to its network.
+
+    All ranks of the group call it with the same values in the same order, so all come to the same conclusions.
+    """
 
     def __init__(self, native: Group, placement: Placement, measure: Measure, plans: Plans) -> None:
         self._native = native
@@ -49,13 +51,14 @@ class Replanner:
         self._drift = Drift(*prices)
 
     def expected(self, call: tuple[str, int]) -> float:
-        """Seconds that this call should take."""
+        """The seconds that this call should take."""
         return self._assumed.seconds(*call)
 
     def changed(self, calls: Sequence[tuple[str, int]], seconds: npt.NDArray[np.float64]) -> float | None:
-        """How many times as long as usual calls take, if the network is no longer what plans were made for.
+        """How many times as long as usual calls take, if the network should be measured; else None.
 
-        seconds: of every call, on the rank that waited least; what is negative is not known.
+        calls: the collective and the bytes of each. seconds: the time of each on the rank that waited least; negative
+        where it is not known.
         """
         for call, took in zip(calls, seconds.tolist(), strict=True):
             ratio = self._drift.changed(self.expected(call), took) if took >= 0 else None
@@ -64,10 +67,11 @@ class Replanner:
         return None
 
     def plan_again(self, ratio: float, between: Group) -> None:
-        """Collective, with nothing under way in the group. between: a native group of the same ranks, to measure in.
+        """Measure the network, and make the plans again if it explains why calls take `ratio` times as long as usual.
 
-        Links that machines share take seconds to find, so they are looked for where the machines' own explain nothing,
-        and more time was lost since. Where nothing explains it, plans stay.
+        Collective; nothing may be under way in the group. between: a native group of the same ranks, to measure in.
+        Links that machines share take seconds to find, so they are only looked for if the machines' own links explained
+        nothing and more time was lost since.
         """
         start = time.monotonic()
         placement, news = self._assumed.measured(*self._measure(between, self._drift.step > 0))
@@ -86,6 +90,6 @@ class Replanner:
             )
 
     def _explains(self, now: Placement, ratio: float) -> bool:
-        """Whether calls should take so much longer, or less, on this network."""
+        """Whether the network `now` accounts for calls that take `ratio` times as long as usual."""
         slower = math.log(self._assumed.slower(now))
         return (slower if ratio > 1 else -slower) >= fitted.EXPLAINS

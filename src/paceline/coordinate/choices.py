@@ -1,4 +1,4 @@
-"""What is tuned: the policy by which ranks agree, and then, where that is `board`, how much goes in one batch."""
+"""What tuning chooses from: policies, and then, if the best policy is `board`, sizes of batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ SIZES = (1 << 20, 4 << 20, 16 << 20, 64 << 20)
 """Bytes of a batch."""
 BOARD, GRAPH, CYCLE = "board", "graph", "cycle"
 OTHERS = (GRAPH, CYCLE)
-"""Those that can win: `graph` asks nobody, `cycle` gathers more; its other forms wake up as often and take longer."""
+"""The policies that can beat `board`: `graph` sends no messages, and `cycle` gathers more in a batch. The variants of
+`cycle` wake up as often and take longer."""
 
 
 def _policy_hint(policy: str) -> str:
@@ -17,15 +18,15 @@ def _policy_hint(policy: str) -> str:
 
 
 _BATCHES = Subject[int]("size", "stay", "batches of at most", show_bytes, lambda size: f"PACELINE_FUSION_BYTES={size}")
-# In the first step `graph` negotiates and `cycle` fills its cache; from the second on nothing is said any more.
+# In the first step after a change `graph` negotiates and `cycle` fills its cache, so two steps are not counted.
 _POLICY = Subject[str]("policy", "stays", "policy", str, _policy_hint, settling=2)
 
 
 def sizes(fusion_bytes: int) -> Tuner[int]:
-    """Tries sizes of batches, against this one."""
+    """A tuner that tries several sizes of batches against `fusion_bytes`."""
     return Tuner(_BATCHES, fusion_bytes, sorted(SIZES))
 
 
 def policies() -> Tuner[str]:
-    """Tries policies, against `board`."""
+    """A tuner that tries other policies against `board`."""
     return Tuner(_POLICY, BOARD, OTHERS)

@@ -1,4 +1,4 @@
-"""How a coordinator comes to an order, and how much it sends at once."""
+"""The options of a coordinator: how its ranks agree on an order, and how much they send at once."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The same on all ranks. Raises ValueError for what cannot be meant.
+    """The options of a coordinator, which are the same on all its ranks. Raises ValueError if they make no sense.
 
-    policy: `board` (what is ready is seen in shared memory, no cycles), `graph` (an order known beforehand, see
-    `Coordinator.set_order`), `cycle` (polls, as Horovod v0.16.3), `global_sleep` and `nonblocking` (its variants).
+    policy: `board` (ranks see in shared memory what is ready, without cycles), `graph` (the order is known beforehand,
+    see `Coordinator.set_order`), `cycle` (ranks poll, as in Horovod v0.16.3), `global_sleep` and `nonblocking` (its
+    variants).
     wait: how `cycle` and `global_sleep` wait for each other: "spin" or "yield".
-    fusion_bytes: the most that small tensors are gathered to, to be reduced as one.
-    cycle_seconds: of the polling policies: between polls. Of `board`: how long requests that are ready are gathered
-        while no rank waits for one; 0 for not at all.
-    cache_capacity: of the polling policies: names whose requests are remembered.
-    sleep_every: of `global_sleep`: after how many cycles ranks agree again on how long to sleep.
-    autotune: of `board`: find a better `fusion_bytes` in the first steps, and keep it.
-    autotune_policy: beginning with `board`, and before that: find out whether another policy is better.
+    fusion_bytes: the most bytes of small tensors that are combined together.
+    cycle_seconds: the seconds between polls of a polling policy. With `board`, the seconds for which requests that are
+        ready are gathered while no rank waits for one; 0: they are not gathered.
+    cache_capacity: how many names' requests a polling policy remembers.
+    sleep_every: the number of cycles after which ranks with `global_sleep` agree again on how long to sleep.
+    autotune: with `board`, find a better `fusion_bytes` in the first steps, and keep it.
+    autotune_policy: with `board`, find out before that whether another policy is better.
     """
 
     policy: str = "board"
@@ -40,7 +41,7 @@ class Options:
 
     @classmethod
     def wished(cls, settings: Settings) -> Options:
-        """What the environment asks for, and the defaults where it says nothing."""
+        """The options that the environment asks for, with the defaults where it says nothing."""
         usual = cls()
         return cls(
             policy=_or(settings.policy, usual.policy),

@@ -1,4 +1,4 @@
-"""What a coordinator has done: sums, and the last requests one by one."""
+"""What a coordinator has done: sums over all requests, and the last requests one by one."""
 
 from __future__ import annotations
 
@@ -7,56 +7,58 @@ from typing import NamedTuple
 
 
 class Record(NamedTuple):
-    """A request that is over. Times are nanoseconds of CLOCK_MONOTONIC, 0 for what did not happen."""
+    """A request that is over. Times are nanoseconds of CLOCK_MONOTONIC; 0 means that the phase did not happen."""
 
     name: str
     kind: str
-    """all_reduce, broadcast, ..."""
+    """The collective: "all_reduce", "broadcast", and so on."""
     nbytes: int
-    """This rank's."""
+    """The size of this rank's buffer in bytes."""
     batch: int
     """Requests with the same number were carried out together."""
     submitted_ns: int
     negotiated_ns: int
-    """Issued: it was known to be ready on all ranks, and its turn came."""
+    """When it was issued: it was known to be ready on all ranks, and its turn had come."""
     packed_ns: int
     reduced_ns: int
     done_ns: int
     last: bool
     """Whether this rank was the last to hand it in, as far as it knows."""
     number: int
-    """Counts this rank's requests as they end, from 1."""
+    """The number of the request; the requests of a rank are counted from 1 as they end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Sums since the coordinator was made; times in nanoseconds."""
+    """Sums since the coordinator was made. Times are nanoseconds."""
 
     cycles: int
-    """Wake-ups of a polling policy."""
+    """How often a polling policy woke up."""
     synchronisations: int
     messages: int
-    """Sent by the policy."""
+    """Messages that the policy sent."""
     cache_hits: int
     cache_misses: int
     issues: int
     issued: int
-    """Requests in `issues`."""
+    """Requests that the `issues` contained."""
     deviations: int
-    """Times that policy `graph` fell back to negotiation."""
+    """How often policy `graph` fell back to negotiation."""
     batches: int
     fused_bytes: int
-    """Packed with others, to be reduced as one."""
+    """Bytes that were packed with others, to be reduced together."""
     background_cpu_ns: int
-    """CPU time of coordination: of the engine's thread, and of callers while they synchronise; not of moving data."""
+    """The CPU time of coordination: that of the engine's thread and of callers while they synchronise, without the time
+    of moving data."""
     handing_in_ns: int
-    """Of callers that hand in requests."""
+    """The time that callers spent in handing in requests."""
     spin_ns: int
-    """Waited for the other ranks in synchronisations that keep or offer the core."""
+    """The time of waits for the other ranks in synchronisations that spin or yield."""
     oversleep_ns: int
-    """Past the times that the policy had asked for, in `sleeps` sleeps."""
+    """The time by which `sleeps` sleeps were longer than the policy had asked for."""
     sleeps: int
     negotiation_ns: int
-    """From when this rank was the last to hand in a request until it was issued, in `negotiations` requests."""
+    """The time from the hand-in of a request until its issue, summed over the `negotiations` requests that this rank
+    was the last to hand in."""
     longest_negotiation_ns: int
     negotiations: int

@@ -1,4 +1,4 @@
-"""Memory as requests of a coordinator name it."""
+"""Memory in the form in which requests of a coordinator name it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from paceline.group.buffers import Array, as_array, read
 
 
 class Span(NamedTuple):
-    """Contiguous memory: its address, elements, and the number of their type in `paceline._engine.DTYPES`."""
+    """Contiguous memory: its address, the number of its elements, and their type's number in `_engine.DTYPES`."""
 
     address: int
-    count: int  # type: ignore[assignment]  # of elements; a tuple's own count is of no use here
+    count: int  # type: ignore[assignment]  # nobody calls the `count` that a tuple has
     dtype: int
 
     @classmethod
     def of(cls, value: Array) -> Span:
         """The memory of an array (buffer protocol or DLPack), which the caller keeps alive.
 
-        Raises TypeError for another dtype than the engine's, ValueError where elements don't lie side by side.
+        Raises TypeError for a dtype that the engine does not have, ValueError if the array is not contiguous.
         """
         array = as_array(value)
         if not array.flags.c_contiguous:

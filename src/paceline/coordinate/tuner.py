@@ -1,9 +1,10 @@
-"""Which of several choices makes steps shortest, found out from nothing but how long steps take.
+"""Finds out which of several choices makes steps shortest, from nothing but how long steps take.
 
-Choices take turns, so that what else happens on the machine happens to all of them. A round has a turn of each choice,
-in one direction and in the next round in the other; a choice's figure in a round is its steps' median against that of
-the choice to begin with, in the same round. What is never better goes out early. The best of the rest meets the first
-choice again, in rounds of their own, since the best of several looks better than it is; only then does it stay.
+Choices take turns, so that whatever else happens on the machine happens to all of them. A round has a turn of each
+choice; the order of turns is reversed from round to round. A choice's figure in a round is the median time of its steps
+over that of the first choice in the same round. A choice that is never better goes out early. The best of the others
+meets the first choice once more, in rounds of their own, because the best of several looks better than it is; it stays
+only if it wins there, too.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True)
 class Subject(Generic[Choice]):
-    """What is tuned, and how it is spoken of.
+    """What is tuned, and the words for it in messages.
 
-    settling: steps that aren't counted after a change. hint: what one sets to have a choice from the start, or "".
+    kind: the noun for a choice. kept, taken: the words of an outcome that keeps the first choice, or takes another.
+    name: the name of a choice. hint: the setting that makes a choice from the start, "" if there is none. settling: the
+    number of steps after a change that are not counted.
     """
 
     kind: str
@@ -36,22 +39,23 @@ class Subject(Generic[Choice]):
 
 @dataclass(frozen=True)
 class Turn(Generic[Choice]):
-    """What came out of one turn."""
+    """The outcome of one turn of a choice."""
 
     round: int
     choice: Choice
     seconds: float
-    """The median of its steps."""
+    """The median time of its steps."""
 
 
 class Tuner(Generic[Choice]):
-    """Tells with which `choice` the next step is to be made; `add` is told how long it took.
+    """Says by `choice` how the next step is to be made, and learns by `add` how long it took.
 
-    Once there is an `outcome`, a sentence, `choice` stays as it is. That takes `most_steps` steps at most.
+    Once `outcome` is not empty, it is a sentence on the result, and `choice` stays as it is. That takes at most
+    `most_steps` steps.
     """
 
     def __init__(self, subject: Subject[Choice], first: Choice, others: Sequence[Choice]) -> None:
-        """`first`: the choice to begin with, which stays if no other is better."""
+        """Begin with `first`, which stays unless one of `others` is better."""
         self.choice = self._first = first
         self.outcome = ""
         self.turns: list[Turn[Choice]] = []
@@ -74,7 +78,10 @@ class Tuner(Generic[Choice]):
         self._unlike = 0
 
     def add(self, seconds: float, requests: int) -> None:
-        """A step took so long, from its first request to the next step's, and had as many requests."""
+        """Take in a step that had `requests` requests.
+
+        seconds: the time from its first request to the first one of the next step.
+        """
         if self.outcome:
             return
         self.steps += 1
@@ -90,7 +97,7 @@ class Tuner(Generic[Choice]):
                 self._end_turn()
 
     def stay(self, why: str) -> None:
-        """Nothing more is tried: the first choice stays."""
+        """Try nothing more and keep the first choice. why: the reason, as the end of a sentence."""
         if self.outcome:
             return
         self.choice = self._first
@@ -166,5 +173,5 @@ class Tuner(Generic[Choice]):
 
 
 def is_better(figures: Sequence[float]) -> bool:
-    """Whether these figures of one choice, a round's each, are those of a better one."""
+    """Whether these figures, one for each round, are those of a choice that is better than the first one."""
     return median(figures) <= fitted.BETTER and sum(figure >= 1 for figure in figures) <= 1

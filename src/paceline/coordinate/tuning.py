@@ -1,6 +1,6 @@
-"""Tuning while a job runs: rank 0 times steps, and says to all ranks what they do from here on.
+"""Tunes a coordinator while its job runs: rank 0 times the steps and decides for all ranks.
 
-A step ends where a name comes again. No other rank does anything for it.
+A step ends where a name comes again. The other ranks do nothing for it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from paceline.order import Collective, order, parallel, scheme
 log = logging.getLogger("paceline")
 
 _MOST_NAMES = 1 << 16
-"""In which one must come again."""
+"""Names among which one must have come again; otherwise tuning is given up."""
 _DTYPES = {number: name for name, number in _engine.DTYPES.items()}
 _Step = dict[str, tuple[int, int, int, tuple[int, int]]]
-"""Names in the order in which they came: elements, dtype, reduction and bundle."""
+"""The elements, dtype, reduction and bundle of each name, in the order in which the names came."""
 
 
 class Submit(Protocol):
@@ -52,11 +52,11 @@ class Submit(Protocol):
 
 
 class Tuning:
-    """Stands before the `submit` of a native coordinator, on rank 0, until everything is frozen.
+    """Stands before the `submit` of a native coordinator on rank 0 until nothing is left to tune.
 
-    policy: whether the policy is tuned; the coordinator's is `switching` then, else `board`. sizes_too: whether
-    `fusion_bytes` is, after it. path: of a table of all turns that were tried. frozen: is called when there is nothing
-    more to do.
+    policy: whether to tune the policy; the native coordinator's policy is then `switching`, else `board`. sizes_too:
+    whether to tune `fusion_bytes` afterwards. path: a file for a table of all turns, None for no table. frozen: called
+    when nothing is left to tune.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Tuning:
         self._policy: Tuner[str] | None = policies() if policy else None
         self._size: Tuner[int] | None = None if policy else sizes(fusion_bytes)
         self._table = _table(path)
-        self._step: _Step = {}  # that is going on
+        self._step: _Step = {}  # the step that is under way
         self._ordered = False
         self._since = 0.0
         self._out_of_use = 0
@@ -111,7 +111,7 @@ class Tuning:
         )
 
     def close(self) -> None:
-        """Nothing is tuned any more."""
+        """Tune nothing any more."""
         with self._lock:
             self._end()
 
@@ -150,7 +150,10 @@ class Tuning:
                 self._end()
 
     def _order(self, step: _Step) -> Sequence[Sequence[str]]:
-        """Of a step: in the order in which it came, but for what goes in bundles. Only once, since ranks keep it."""
+        """The buffers of policy `graph`, in the order of this step, without the requests that go in bundles.
+
+        Empty from the second call on, because the ranks keep the order that they were told first.
+        """
         if self._ordered:
             return ()
         self._ordered = True
@@ -188,7 +191,7 @@ class Tuning:
 
 
 def _size_of(dtype: int) -> int:
-    """Bytes of an element."""
+    """The bytes of one element."""
     return int("".join(filter(str.isdigit, _DTYPES[dtype]))) // 8
 
 

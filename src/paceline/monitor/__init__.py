@@ -1,1 +1,1 @@
-"""Watching a job from within: operations that wait too long, and the lines of the program that its ranks are at."""
+"""Watches a job from within: which operations wait too long, and at which lines of the program its ranks are."""

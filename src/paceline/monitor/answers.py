@@ -1,4 +1,4 @@
-"""What a rank answers to those who ask it: `paceline trace`, `paceline top`, and other ranks."""
+"""The answers of a rank to `paceline trace`, `paceline top` and other ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded
 
 
 class Answers:
-    """trace: the dump of this rank. observer: what follows this rank, made when it is first asked for."""
+    """Answers questions about this rank. trace: returns its dump. observer: returns what follows this rank."""
 
     def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer]) -> None:
         self._trace, self._observer = trace, observer

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Those that are open, by the channel of the group that carries their data.
+    """The coordinators that are open, by the channel of the group that carries their data.
 
-    keep_closed: whether the last requests of closed ones are kept, for a dump that will be written. look: takes in what
-    a coordinator has done before it closes, if anybody wants to know.
+    keep_closed: whether to keep the last requests of closed coordinators, for a dump that will be written. look: called
+    before a coordinator closes, so that an observer can take in what it has done.
     """
 
     def __init__(self, keep_closed: bool, look: Callable[[], None]) -> None:
@@ -25,15 +25,15 @@ class Coordinators:
         self._closed: list[Request] = []
 
     def open(self) -> dict[int, Source]:
-        """Those that are open now, by channel."""
+        """The coordinators that are open now, by channel."""
         return dict(self._open)
 
     def show(self, channel: int, coordinator: Source) -> None:
-        """Let this one be seen."""
+        """Show a coordinator to others. channel: that of the group that carries its data."""
         self._open[channel] = coordinator
 
     def hide(self, channel: int) -> None:
-        """The coordinator on this channel closes; nothing happens where there is none."""
+        """Hide the coordinator on this channel, which closes; nothing happens if there is none."""
         if channel in self._open:
             self._look()
         closed = self._open.pop(channel, None)
@@ -41,7 +41,10 @@ class Coordinators:
             self._closed = (self._closed + of_records(channel, closed.records(), wall_ns()))[-MAX_EVENTS:]
 
     def requests(self) -> list[Request]:
-        """The last requests of all coordinators, as they ended; of closed ones only if those are kept."""
+        """The last requests of all coordinators, in the order in which they ended.
+
+        Requests of closed coordinators are among them only if those are kept.
+        """
         shift = wall_ns()
         return self._closed + [
             request for channel, one in self.open().items() for request in of_records(channel, one.records(), shift)

@@ -1,4 +1,4 @@
-"""The place in a rank from which others see it: it answers questions, keeps the figures, writes timeline and report."""
+"""What others see of a rank: answers to their questions, its figures, the timeline, metrics and the report."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Monitor:
         self._settings, self._rank, self._members = settings, rank, members
         self._annotations = annotations
         self.coordinators = Coordinators(keep_closed=bool(settings.trace), look=self._look_if_anybody_wants)
-        """Those of this process, as others see them."""
+        """The coordinators of this process, as others see them."""
         self._gathering: Gathering | None = None
         self._server: Server | None = None
         self._recorder = recorder
@@ -84,7 +84,7 @@ class Monitor:
 
     @property
     def observer(self) -> Observer:
-        """What follows this rank; from when it is first asked for."""
+        """The observer of this rank; it is made when it is first asked for, and counts from then on."""
         with self._lock:
             if self._observer is None:
                 from paceline.observe.observer import Observer
@@ -101,7 +101,10 @@ class Monitor:
             return self._observer
 
     def begin(self, pair: Pair) -> None:
-        """Start what the settings ask for; once. pair: see `Gathering`; every rank of the job calls this."""
+        """Start the report and the metrics if the settings ask for them; further calls do nothing.
+
+        Collective over the job. pair: makes a group of two ranks, see `Gathering`.
+        """
         if self._settings.report is not None and self._gathering is None:
             from paceline.report.gather import Gathering
 
@@ -115,18 +118,18 @@ class Monitor:
                 self.keep_looking()
 
     def keep_looking(self) -> None:
-        """From now on miss nothing: look often enough that the rings never run over."""
+        """Miss nothing from now on: look so often that the engine's rings never run over."""
         if self._looker is None:
             from paceline.observe.periodic import Periodic
 
             self._looker = Periodic(self._look, "paceline-looker")
 
     def figures(self) -> Figures:
-        """Of this rank, as they are now."""
+        """The figures of this rank as they are now."""
         return self.observer.figures()
 
     def start_timeline(self, path: str, mark_cycles: bool = False, here: bool | None = None) -> None:
-        """See `paceline.timeline.start`."""
+        """Write the timeline to the file `path`; see `paceline.timeline.start`. Raises OSError."""
         self.stop_timeline()
         if self._rank == 0 if here is None else here:
             from paceline.observe.timeline import Timeline
@@ -134,14 +137,14 @@ class Monitor:
             self._timeline = Timeline(path, self.observer, self._name, mark_cycles)
 
     def stop_timeline(self) -> None:
-        """Finish the file. Nothing happens where none is being written."""
+        """Finish the timeline; nothing happens if none is being written."""
         timeline, self._timeline = self._timeline, None
         if timeline is not None:
             timeline.close()
 
     def close(self) -> None:
-        """Nobody sees this rank any more. May be called while another thread is in any of this."""
-        with ExitStack() as each:  # also after one that fails; the last is done first
+        """Let nobody see this rank any more. May be called while another thread uses this monitor."""
+        with ExitStack() as each:  # one that fails does not keep the others from closing; the last is done first
             if self._gathering is not None:
                 each.callback(self._report, self._gathering)
             if self._server is not None:

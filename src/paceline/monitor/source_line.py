@@ -1,4 +1,4 @@
-"""Where the user's program is, as a line that he wrote."""
+"""The source line of user code that a thread executes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LIBRARIES = ("paceline", "torch")
 
 
 def users_line(thread: int | None = None) -> str:
-    """File and line of the innermost frame that belongs to the user, as "train.py:88"; "" if the thread has none.
+    """The file and line of the innermost frame of user code, as "train.py:88"; "" if the thread has no such frame.
 
-    thread: its `threading.get_ident()`; default: the main thread.
+    thread: the thread's `threading.get_ident()`; None: the main thread.
     """
     ident = threading.main_thread().ident if thread is None else thread
     frame = sys._current_frames().get(ident or 0)

@@ -1,4 +1,4 @@
-"""Warnings about operations that have waited long: which, for whom, and where in the program."""
+"""Warnings about operations that have waited long: which they are, for which ranks, and where in the program."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded
     from paceline.observe.observer import Engine
 
 DEFAULT_SECONDS = 60.0
-"""Before the first warning; PACELINE_STALL_SECONDS replaces it."""
+"""Seconds before the first warning; PACELINE_STALL_SECONDS replaces it."""
 
 _NAMED = 4
-_LEAD = 5.0  # seconds before its deadline in which where the ranks are is found out for the error
+"""Missing ranks that a warning names."""
+_LEAD = 5.0
+"""Seconds before an operation's deadline at which the ranks are asked where they are, for the error."""
 
 log = logging.getLogger("paceline")
 
@@ -27,12 +29,12 @@ log = logging.getLogger("paceline")
 class Stalls:
     """Warns of an operation once it has waited `seconds` (0: never), and again each time its wait has doubled.
 
-    Shortly before an operation's deadline it notes for the error where the ranks are; `timeout` is how many seconds
-    operations may take as a rule. While nothing waits here it lets the engine tell others, who may wait for this rank
-    and wonder, where its main thread is: three times in `seconds`, or in `timeout` where that is less.
+    Shortly before an operation's deadline it notes for the error where the ranks are. timeout: the seconds that
+    operations may take as a rule. While nothing waits here, it lets the engine tell the other ranks, which may wait for
+    this one, where its main thread is: three times in `seconds`, or in `timeout` if that is less.
 
-    rank: what to call this rank. whereabouts: where a rank that is missing, by its name, is now, in words or not at
-    all; it may take its time, and is asked in a thread of its own.
+    rank: what to call this rank. whereabouts: returns in words where the rank with this name is now, "" if it cannot
+    tell. It may take its time, so it is called in a thread of its own.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Stalls:
         self._noted: set[int] = set()
 
     def check(self) -> float:
-        """Do what is due. Returns after how many seconds something could be, at the latest."""
+        """Warn and note what is due. Returns the seconds after which the next check is due at the latest."""
         waits = self._engine.waits()
         self._due = {operation: self._due.get(operation, self._seconds) for operation, *_ in waits}
         self._noted.intersection_update(self._due)

@@ -9,10 +9,14 @@ from paceline.monitor.stalls import Stalls
 from paceline.trace.listener import Listener, Name
 
 _CLOSE_SECONDS = 2.0
+"""Seconds that closing waits for the thread."""
 
 
 class Watchdog:
-    """Warns of stalls, and answers `paceline trace` and `paceline top`. Else asleep, but for three times a minute."""
+    """Warns of stalls, and answers `paceline trace` and `paceline top`, in a thread of its own.
+
+    The thread sleeps otherwise, and wakes up three times a minute. name: that of the socket at which it is asked.
+    """
 
     def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:
         self._stalls, self._answer = stalls, answer

@@ -1,4 +1,4 @@
-"""Where in their program other ranks of this machine are."""
+"""Asks other ranks of this machine where in their program they are."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Callable
 from paceline.trace.listener import Name
 
 _PATIENCE = 0.5
-"""Seconds for a rank to say where it is."""
+"""Seconds that a rank has to answer."""
 _LONGEST_LINE = 8192
-"""Bytes of an answer."""
+"""Bytes of the longest answer that is read."""
 
 Locate = Callable[[str], tuple[int, int] | None]
-"""Rank in the job and process id of the rank that peers call so; None where it is not known."""
+"""Returns the rank in the job and the process id of the rank that peers call so; None if it is not known."""
 
 
 class Whereabouts:
-    """Asks ranks of the job whose first group has the channel `job`."""
+    """Asks the ranks of the job whose first group has the channel `job`."""
 
     def __init__(self, job: int, locate: Locate) -> None:
         self._job, self._locate = job, locate
 
     def __call__(self, who: str) -> str:
-        """Where the rank that is called so is now, in words; empty for one that is not on this machine."""
+        """In words, where the rank that peers call `who` is now; "" for a rank that is not on this machine."""
         from paceline.trace.asking import Silence, question
 
         found = self._locate(who)

@@ -1,4 +1,4 @@
-"""What a process tells those who observe it, because the engine cannot see it."""
+"""What a process tells its observers because the engine cannot see it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from paceline.observe.steps import KnownSteps
 
 
 class Annotations:
-    """Of one process. inside_ns: what its callers have waited in the engine so far."""
+    """The annotations of one process. inside_ns: the nanoseconds that callers have waited in the engine so far."""
 
     def __init__(self, inside_ns: Callable[[], int]) -> None:
         self.steps = KnownSteps()
-        """Of the optimizers, where a framework says when they step."""
+        """The steps of optimizers, if a framework says when they step."""
         self.outside = OutsideWaits(inside_ns)
-        """Waiting outside the engine."""
+        """Waits for communication outside the engine."""
         self.internal = InternalOperations()
-        """Operations that no program asked for."""
+        """Operations that Paceline starts for itself."""
         self.batches = BatchTimes()
-        """Of Paceline's loaders."""
+        """The times of batches that Paceline's loaders made."""

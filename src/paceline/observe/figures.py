@@ -1,4 +1,4 @@
-"""A rank's figures, as it hands them out: plain numbers, cumulative, so that two of them make a rate."""
+"""The figures of a rank: plain cumulative numbers, so that two readings make a rate."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from paceline.trace.clocks import Meeting
 
 FORMAT = "paceline figures 1"
 MAX_BYTES = 4 * 2**20
+"""Bytes of the largest encoded figures that are read."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """An operation that is not over: what it is, for how many seconds, and who is missing."""
+    """An operation that is not over: what it is, how many seconds it has waited, and which ranks are missing."""
 
     what: str
     seconds: float
@@ -22,7 +23,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of this rank's, and what went through it as far as it was seen."""
+    """A group of this rank: its name, its number of ranks, and the operations and bytes of it that were seen."""
 
     name: str
     size: int
@@ -32,17 +33,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one rank. Everything but the steps' median counts from `since_ns`, a CLOCK_REALTIME like `time_ns`.
+    """The figures of one rank. Sums count from `since_ns`; that and `time_ns` are CLOCK_REALTIME in nanoseconds.
 
-    operations: the program's collectives and messages, as far as they have begun. unseen: of them, those that went by
-    between two looks; `bytes` has only the others. exposed_ns: in which some caller waited for one. steps: see
-    `paceline.observe.steps`. elsewhere: how many ranks of the job are on other machines than this one.
-    requests: finished ones with a name; passed: of them, those that went by. coordinators, policies: the counters and
-    the policy of each coordinator, by channel.
-    batches: those that Paceline's loaders gave the program. loading_ns: the time that it took to make them.
+    operations: how many collectives and messages of the program have begun. unseen: how many of these went by between
+    two looks; `bytes` lacks theirs. exposed_ns: the time in which some caller waited for an operation. steps, step_ns:
+    the steps so far and their median time, see `paceline.observe.steps`. elsewhere: how many ranks of the job are on
+    other machines. requests: how many named requests are over. passed: how many of these went by. coordinators,
+    policies: the counters and the policy of each coordinator, by channel. last: the names that this rank was most often
+    the last to hand in, and how often. last_count: how often it was the last, in all. arrivals: the last collectives in
+    which all ranks wait for each other. groups: the groups of this rank, by channel.
+    batches: how many batches Paceline's loaders gave the program. loading_ns: the time that it took to make them.
     batch_wait_ns: the time that the program waited for them.
-    last: the names that this rank was most often the last to hand in, and how often; last_count: how often in all.
-    arrivals: the last collectives that wait for everybody. groups: by channel.
     """
 
     rank: int
@@ -74,7 +75,7 @@ class Figures:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Of all coordinators together: sums, and the longest of what is longest."""
+        """The counters of all coordinators together: sums, and for longest times the maximum."""
         found: dict[str, int] = {}
         for one in self.coordinators.values():
             for name, value in one.items():
@@ -84,18 +85,18 @@ class Figures:
 
     @property
     def seconds(self) -> float:
-        """The time that the figures are of."""
+        """The seconds that the figures cover."""
         return max(self.time_ns - self.since_ns, 1) / 1e9
 
 
 def encode(figures: Figures) -> bytes:
-    """As `decode` reads it."""
+    """Return the figures as JSON, which `decode` reads."""
     return json.dumps(vars(figures), default=vars, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Figures:
-    """What `encode` made. Raises ValueError if it is something else."""
-    from pydantic import TypeAdapter, ValidationError  # costs 100 ms, and a rank only encodes
+    """Return the figures that `encode` wrote. Raises ValueError if the data are something else, or too long."""
+    from pydantic import TypeAdapter, ValidationError  # importing it costs 100 ms, and a rank only encodes
 
     if len(data) > MAX_BYTES:
         raise ValueError(f"not figures: {len(data)} bytes are more than they can have")

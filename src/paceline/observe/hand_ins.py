@@ -1,4 +1,4 @@
-"""When a rank handed in its requests, for the rank that writes the timeline."""
+"""The times at which a rank handed in its requests, for the rank that writes the timeline."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from paceline.observe.news import News
 from paceline.observe.observer import Observer
 
 _KEPT = 8192
+"""Requests that are remembered."""
 MAX_BYTES = 8 * 2**20
+"""Bytes of the longest answer that is read."""
 
 
 class HandIn(NamedTuple):
-    """A request that is over: its group's channel, its batch, its name, and when it was handed in (CLOCK_REALTIME)."""
+    """A request that is over: its group's channel, batch and name, and when it was handed in (CLOCK_REALTIME in ns)."""
 
     channel: int
     batch: int
@@ -31,7 +33,7 @@ class HandIns:
         observer.follow(self._note)
 
     def since(self, moment_ns: int) -> bytes:
-        """Those that were done after this moment, for `decode`."""
+        """Return as JSON, for `decode`, the requests that ended after `moment_ns` (CLOCK_REALTIME in ns)."""
         self._observer.look()
         return json.dumps([hand_in for done, hand_in in list(self._kept) if done > moment_ns]).encode()
 
@@ -40,7 +42,7 @@ class HandIns:
 
 
 def decode(data: bytes) -> list[HandIn]:
-    """What `HandIns.since` gave. Raises ValueError if it is something else."""
+    """Return the hand-ins that `HandIns.since` wrote. Raises ValueError if the data are something else."""
     try:
         return [HandIn(int(c), int(b), str(n), int(s)) for c, b, n, s in json.loads(data)]
     except (ValueError, TypeError, RecursionError) as error:

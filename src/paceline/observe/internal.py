@@ -1,4 +1,4 @@
-"""Operations that Paceline starts for itself: to agree on how long others took, to measure links, to gather figures."""
+"""Operations that Paceline starts for itself, to agree on times, to measure links, and to gather figures."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from paceline.trace.event import Event
 
 _REMEMBERED = 4096
-"""Operations: as many as the engine's ring holds."""
+"""Operations that are remembered: as many as the engine's ring holds."""
 _SPANS = 64
+"""Spans that are remembered."""
 
 
 class InternalOperations:
-    """Those of one process, told by whoever starts them. Figures leave them out: no program asked for them."""
+    """The internal operations of one process. Figures leave them out, because no program asked for them."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -24,11 +25,11 @@ class InternalOperations:
         self._spans: deque[tuple[int, int, float]] = deque(maxlen=_SPANS)  # channel, first, end
 
     def add_group(self, channel: int) -> None:
-        """All operations of this group are Paceline's own."""
+        """Count all operations of the group with this channel as Paceline's own."""
         self._groups.add(channel)
 
     def add(self, channel: int, sequence: int) -> None:
-        """The collective of this number in its group is, which is about to start."""
+        """Count a collective that is about to start as Paceline's own. sequence: its number in its group."""
         self._single.add((channel, sequence))
         self._in_order.append((channel, sequence))
         if len(self._in_order) > _REMEMBERED:
@@ -36,7 +37,10 @@ class InternalOperations:
 
     @contextmanager
     def span(self, channel: int, sequence: Callable[[], int]) -> Iterator[None]:
-        """All that start in this group inside this context are. sequence: the number of the group's next collective."""
+        """Count all operations that start in this group inside the context as Paceline's own.
+
+        sequence: returns the number of the group's next collective.
+        """
         first = sequence()
         self._spans.append((channel, first, math.inf))
         try:

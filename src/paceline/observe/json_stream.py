@@ -1,4 +1,4 @@
-"""A Chrome trace that grows, and is whole JSON after every write."""
+"""A Chrome trace that grows and is complete JSON after every write."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Stream:
-    """A JSON array of records in a file, of which nothing is kept in memory.
+    """A JSON array of records in a file, none of which stays in memory.
 
-    Each write puts the closing bracket back; a process that is killed in the middle of one leaves an array without it,
-    which Chrome's format allows. Raises OSError if the file can't be made.
+    Each write puts the closing bracket back. A process that is killed during a write leaves an array without it, which
+    Chrome's format allows. Raises OSError if the file cannot be made.
     """
 
     def __init__(self, path: str) -> None:
@@ -24,13 +24,13 @@ class Stream:
         self._end = 1
 
     def write(self, records: Iterable[dict[str, object]]) -> None:
-        """Append these. Raises OSError."""
+        """Append these records. Raises OSError."""
         text = _compact(list(records))[1:-1]
         if text:
             self._put((b"\n" if self._end == 1 else b",\n") + text.encode() + _END)
 
     def close(self) -> None:
-        """The file is whole already."""
+        """Close the file, which is complete already."""
         os.close(self._fd)
 
     def _put(self, data: bytes) -> None:

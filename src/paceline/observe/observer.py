@@ -1,4 +1,4 @@
-"""Follows what a rank does by looking at its rings now and then; between two looks it costs nothing."""
+"""Follows what a rank does by looking at the engine's rings now and then; it costs nothing between two looks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _ARRIVALS = 512
+"""Collectives whose times are kept, to compare them with those of other ranks."""
 _NAMES_SHOWN = 20
+"""Names in the figures that this rank was most often the last to hand in."""
 
 
 class Source(Protocol):
-    """What is asked of a coordinator: by what policy its ranks agree now, the last requests that ended, as they ended,
-    and a dataclass of counters."""
+    """What an observer asks of a coordinator."""
 
     @property
     def policy(self) -> str:
@@ -46,7 +47,7 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
-    """What is asked of the engine."""
+    """What an observer, and the warnings about stalls, ask of the engine."""
 
     def events(self, after: int = 0, /) -> Sequence[Row]:
         """The last operations with ids above `after`, oldest first; see `paceline.trace.event`."""
@@ -57,7 +58,7 @@ class Engine(Protocol):
         ...
 
     def waits(self) -> Sequence[Wait]:
-        """The operations under way that have a deadline; see `paceline.observe.waits`."""
+        """The operations that are not over; see `paceline.observe.waits`."""
         ...
 
     def annotate(self, operation: int, words: str, /) -> None:
@@ -72,9 +73,10 @@ class Engine(Protocol):
 class Observer:
     """Follows the operations of one process. Thread-safe.
 
-    coordinators, groups: this process's, by channel; of the groups their names and sizes. annotations: what the process
-    tells beside what the engine counts. elsewhere: how many ranks of the job are on other machines. capacity: events in
-    the engine's ring.
+    coordinators: returns the coordinators of this process, by channel. groups: returns the name and the number of ranks
+    of each of its groups, by channel. annotations: what the process tells beside what the engine counts. rank, size:
+    this rank in its job. elsewhere: how many ranks of the job are on other machines. capacity: the number of events
+    that the engine's ring holds.
     """
 
     def __init__(
@@ -110,17 +112,17 @@ class Observer:
         self._counters: dict[int, dict[str, int]] = {}  # the last of each coordinator, also of those that are gone
 
     def follow(self, listener: Callable[[News], None]) -> None:
-        """From now on `listener` hears of every look's news. It must not look itself."""
+        """Call `listener` with the news of every look from now on. It must not call `look` itself."""
         with self._lock:
             self._listeners.append(listener)
 
     def unfollow(self, listener: Callable[[News], None]) -> None:
-        """No more news for this one."""
+        """Call this listener no more."""
         with self._lock:
             self._listeners.remove(listener)
 
     def look(self) -> float:
-        """Take in what is new. Returns how much of the rings was, 0 to 1: if 1, some may have gone by."""
+        """Take in what is new. Returns the share of the rings that was new, 0 to 1; at 1, some may have gone by."""
         with self._lock:
             coordinators = self._coordinators()
             events, own, gone = self._new_events()
@@ -140,7 +142,7 @@ class Observer:
             return 1.0 if gone else max(len(events) / self._capacity, len(requests) / 8192)
 
     def figures(self) -> Figures:
-        """What all looks have found, with one more now."""
+        """The figures of all looks so far, after one more look."""
         self.look()
         with self._lock:
             steps, step_ns = self._counted()
@@ -181,7 +183,7 @@ class Observer:
             )
 
     def _counted(self) -> tuple[float, int]:
-        """Steps and their median time: of who knows, else by names, else by rows of calls."""
+        """The steps and their median time: those of optimizers if known, else by names, else by rows of calls."""
         if self._annotations.steps.count:
             return self._annotations.steps.count - self._known_before, self._annotations.steps.median_ns
         if self._steps.count:
@@ -194,8 +196,8 @@ class Observer:
     def _new_events(self) -> tuple[list[Event], set[int], int]:
         """The operations that ended since the last look, the ids of Paceline's own, and how many went by unseen.
 
-        Not every id is of an operation of the program's: requests have ids too. Of those that went by, as many as of
-        those that did not.
+        Requests have ids, too, so not every id belongs to an operation of the program. Among the ids that went by, the
+        share of operations is taken to be the same as among those that were seen.
         """
         rows = [Event._make(row) for row in self._engine.events(self._settled)]
         if not rows:

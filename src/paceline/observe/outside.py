@@ -1,4 +1,4 @@
-"""Waiting for communication that the engine cannot see."""
+"""Waits for communication that the engine cannot see."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 class OutsideWaits:
     """The time that callers wait for communication outside the engine: for a future, or while links are measured.
 
-    inside_ns: what callers have waited in the engine so far. What of it falls into a wait outside counts there alone.
-    Thread-safe; waits of several threads at once count as one.
+    inside_ns: the nanoseconds that callers have waited in the engine so far; such a wait that falls into a wait outside
+    is counted there alone. Thread-safe; waits of several threads at the same time count as one.
     """
 
     def __init__(self, inside_ns: Callable[[], int]) -> None:
@@ -23,7 +23,7 @@ class OutsideWaits:
         self._total = 0
 
     def begin(self) -> None:
-        """A caller waits from now on."""
+        """Count from now on that a caller waits."""
         inside = self._inside_ns()
         with self._lock:
             if not self._waiting:
@@ -31,7 +31,7 @@ class OutsideWaits:
             self._waiting += 1
 
     def end(self) -> None:
-        """It waits no longer."""
+        """Count that it waits no longer."""
         inside = self._inside_ns()
         with self._lock:
             self._waiting -= 1
@@ -40,7 +40,7 @@ class OutsideWaits:
 
     @contextmanager
     def span(self) -> Iterator[None]:
-        """The caller waits inside this context."""
+        """Count that the caller waits inside this context."""
         self.begin()
         try:
             yield
@@ -48,7 +48,7 @@ class OutsideWaits:
             self.end()
 
     def total_ns(self) -> int:
-        """All waits until now, also those that are not over."""
+        """The nanoseconds of all waits until now, with those that are not over."""
         inside = self._inside_ns()
         with self._lock:
             return self._total + (self._so_far(inside) if self._waiting else 0)

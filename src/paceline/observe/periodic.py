@@ -1,4 +1,4 @@
-"""A thread that does something again and again until it is told to stop."""
+"""A thread that repeats an action until it is closed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 
 _CLOSE_SECONDS = 5.0
+"""Seconds that closing waits for an action under way."""
 
 log = logging.getLogger("paceline")
 
 
 class Periodic:
-    """Calls `action` at once, and again as many seconds later as it returns. An exception is logged and ends it."""
+    """Calls `action` at once, and again after as many seconds as it returns. An exception is logged and ends it."""
 
     def __init__(self, action: Callable[[], float], name: str) -> None:
         self._action = action
@@ -21,7 +22,7 @@ class Periodic:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop. An action under way is waited for, 5 s at most."""
+        """Stop, and wait up to 5 s for an action under way."""
         self._stopped.set()
         if self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_SECONDS)
@@ -35,9 +36,9 @@ class Periodic:
 
 
 def seconds_to_next(full: float, before: float) -> float:
-    """When to look at a ring again, so that it is not more than half new then: 0.25 to 1 s.
+    """The seconds, 0.25 to 1, after which to look at a ring again so that at most half of it is new then.
 
-    full: how much of it was new, `before` seconds after the look before that one. Of operations that come faster than
-    that, some go by: looking is not to cost more than a few per cent of a core.
+    full: the share of the ring that was new at the last look, which was `before` seconds after the one before it. If
+    operations come faster, some go by, because looking must not cost more than a few per cent of a core.
     """
     return min(1.0, max(0.25, before * min(2.0, 0.5 / max(full, 1e-9))))

@@ -1,4 +1,4 @@
-"""What a rank's figures say per step and per second: over its whole run, or between two moments."""
+"""The figures of a rank per step and per second, over its whole run or between two readings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from paceline.observe.figures import Figures
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one rank, over `seconds`. None where there is nothing to tell it from.
+    """The rates of one rank over `seconds`. None where nothing is known.
 
-    step_ms: the median; everything else is a mean. exposed: share of the time in which some caller waited.
-    negotiation_us: from the last rank's handing in to the issue, where this rank was that one. longest_us: the longest
-    of these, of the whole run. cache_hits: share of requests that needed no description.
-    data_ms: waiting for a batch of Paceline's loaders, per step. hidden: share of the time that it took to make the
-    batches during which the program did not wait for them.
+    step_ms is a median, everything else a mean. exposed: the share of the time in which some caller waited.
+    negotiation_us: the time from the last rank's hand-in to the issue, for requests that this rank was the last to hand
+    in. longest_us: the longest such time of the whole run. cache_hits: the share of requests that needed no
+    description.
+    data_ms: the time of waiting for a batch of Paceline's loaders, per step. hidden: the share of the time of making
+    the batches during which the program did not wait for them.
     """
 
     seconds: float
@@ -40,9 +41,10 @@ class Rates:
 
 
 def rates(after: Figures, before: Figures | None = None) -> Rates:
-    """From `before` to `after`, two figures of one rank; without `before` over all that `after` counts."""
+    """The rates between two figures of one rank; without `before`, over everything that `after` counts."""
     seconds = max((after.time_ns - (before.time_ns if before else after.since_ns)) / 1e9, 1e-9)
-    steps = max(0.0, after.steps - (before.steps if before else 0))  # they may begin to be counted by names
+    # The count falls when steps begin to be counted by names.
+    steps = max(0.0, after.steps - (before.steps if before else 0))
     operations = after.operations - (before.operations if before else 0)
     seen = operations - (after.unseen - (before.unseen if before else 0))
     moved = after.bytes - (before.bytes if before else 0)

@@ -1,4 +1,4 @@
-"""What a step of a training job is: told by whoever knows, or guessed from the communication alone."""
+"""The steps of a training job, as a framework tells them, or as the communication suggests them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 MAX_NAMES = 8192
+"""Names, or kinds of calls, that are remembered."""
 _RECENT = 1024
+"""Steps whose times count for the median."""
 _WINDOW = 2048
+"""Calls among which a repetition is looked for."""
 _SMALL = 1024
-"""Bytes of a call; a smaller one is rather a metric, or a barrier, than gradients."""
+"""Bytes of a call; a smaller one is more likely a metric or a barrier than gradients."""
 _SELDOM = 0.25
-"""For one call of the usual kind; what comes less often is an evaluation, or a file that is written."""
+"""The share of the usual kind's calls below which a kind is an evaluation, or a checkpoint, and not part of a step."""
 
 
 class KnownSteps:
-    """Where a framework says when its optimizers step: a step ends with the last of them before one steps again.
+    """Counts steps by a framework's optimizers: a step ends with the last one that steps before one steps again.
 
-    So it is one step where each parameter has its own optimizer, and where two models take turns.
+    So a step is a single one even if each parameter has its own optimizer, or if two models take turns.
     """
 
     def __init__(self) -> None:
-        self._stepped: WeakSet[object] = WeakSet()  # in this step; what trained before and is gone has no part in it
+        self._stepped: WeakSet[object] = WeakSet()  # in this step; an optimizer that is gone has no part in it
         self._began_ns = 0
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self.count = 0
-        """Steps of which at least one optimizer has had its part."""
+        """Steps in which at least one optimizer has stepped."""
 
     def add(self, optimizer: object, now_ns: int) -> None:
-        """This optimizer has stepped."""
+        """Note that this optimizer has stepped. now_ns: a monotonic clock."""
         if self._stepped and optimizer not in self._stepped:
             self._stepped.add(optimizer)
             return
@@ -43,26 +46,26 @@ class KnownSteps:
 
     @property
     def median_ns(self) -> int:
-        """Of the last steps; 0 before there are two."""
+        """The median time of the last steps in nanoseconds; 0 before there are two."""
         return round(median(list(self._recent))) if self._recent else 0
 
 
 class NamedSteps:
-    """Where tensors have names: a step is the time from one hand-in of a certain name to its next.
+    """Counts steps by names: a step lasts from one hand-in of the anchor's name to the next.
 
-    That name is, of those that have come round again, the one that has carried the most bytes: a large gradient, which
-    comes once a step, and not a metric that is averaged whenever somebody likes.
+    The anchor is the name that has carried the most bytes among those that have come more than once: a large gradient,
+    which comes once a step, and not a metric that is averaged at any time.
     """
 
     def __init__(self) -> None:
-        self._names: dict[str, tuple[int, int, int]] = {}  # how often, bytes in all, when last
+        self._names: dict[str, tuple[int, int, int]] = {}  # how often it came, its bytes in all, and when it came last
         self._recent: deque[int] = deque(maxlen=_RECENT)
         self.anchor = ""
         self.count = 0
-        """Steps that have begun; 0 until a name has come round again."""
+        """Steps that have begun; 0 until a name has come a second time."""
 
     def add(self, name: str, size: int, submitted_ns: int) -> None:
-        """A request of `size` bytes, handed in then."""
+        """Take in a request of `size` bytes that was handed in at `submitted_ns`."""
         if name not in self._names and len(self._names) >= MAX_NAMES:
             return
         times, carried, before = self._names.get(name, (0, 0, 0))
@@ -73,13 +76,13 @@ class NamedSteps:
         leads = led or not self.anchor or carried + size > self._names[self.anchor][1]
         if leads:
             self.anchor = name
-        if led or (leads and times >= self.count):  # who takes the lead counts this step unless the one before has
+        if led or (leads and times >= self.count):  # a new anchor counts this step unless the one before it has
             self.count = max(self.count, 1) + 1
             self._recent.append(max(0, submitted_ns - before))
 
     @property
     def median_ns(self) -> int:
-        """Of the last steps; 0 before there are any."""
+        """The median time of the last steps in nanoseconds; 0 before there are any."""
         return round(median(self._recent)) if self._recent else 0
 
 
@@ -91,10 +94,11 @@ class _Anchor(NamedTuple):
 
 
 class NamelessSteps:
-    """Where they have none: a step is the shortest row of collectives that repeats itself, by kind, dtype and bytes.
+    """Counts steps of collectives without names: a step is the shortest row of calls that repeats itself.
 
-    Small calls are left out of the row where there are larger ones, and if nothing repeats itself then, those that come
-    seldom. Once there is a row, steps are counted by the kind that comes most seldom in it, whatever comes between.
+    Calls are compared by kind, dtype and bytes. Small calls are left out of the row if there are larger ones; if
+    nothing repeats itself then, calls of rare kinds are left out, too. Once a row is found, steps are counted by the
+    kind that is rarest in it, whatever comes between.
     """
 
     def __init__(self) -> None:
@@ -107,19 +111,19 @@ class NamelessSteps:
         self.median_ns = 0
 
     def add(self, call: Hashable, size: int, begin_ns: int) -> None:
-        """A collective: what it is, its bytes, and when it was called."""
+        """Take in a collective of `size` bytes. call: its kind. begin_ns: when it was called."""
         self._calls.append((call, size, begin_ns))
         self._new[call] += 1
 
     def settle(self, passed: int) -> None:
-        """Count the steps of the calls since the last time, and of `passed` more like them."""
+        """Count the steps of the calls since the last call of this, and of `passed` more calls like them."""
         before, self._anchor = self._anchor, _anchor([(call, size) for call, size, _ in self._calls]) or self._anchor
         self._came += self._new
         if self._anchor is not None:
             call, times = self._anchor
             begins = [begin for one, _, begin in self._calls if one == call]
             self.count += self._new[call] / times
-            if self._anchor != before:  # it may have been there before anybody knew that it is what steps have
+            if self._anchor != before:  # the anchor may have come before it was known to be one
                 self.count = max(self.count, self._came[call] / times)
             self.count += passed * len(begins) / len(self._calls) / times
             if len(begins) > times:
@@ -139,7 +143,7 @@ def _anchor(calls: Sequence[tuple[Hashable, int]]) -> _Anchor | None:
 
 
 def _rows(calls: Sequence[tuple[Hashable, int]]) -> Iterator[list[Hashable]]:
-    """What may repeat itself: the large calls; of these the kinds that come often; all calls."""
+    """The rows that may repeat themselves: all large calls, large calls of common kinds, and all calls."""
     large = [call for call, size in calls if size >= _SMALL]
     if large:
         yield large

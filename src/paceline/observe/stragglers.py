@@ -1,4 +1,4 @@
-"""Who keeps the others waiting: how often each rank was the last to come."""
+"""The ranks that keep others waiting: how often each was the last to come."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from paceline.trace.clocks import clocks
 
 @dataclass(frozen=True)
 class Last:
-    """Of one rank. share: of `count` collectives that are known, 0 to 1. late_ms: how long after the one before it, on
-    average, when it was the last; None where only the ranks themselves noticed. tensors: for which it was most often.
+    """How often one rank was the last to come.
+
+    share: the share of the `count` known collectives, 0 to 1. late_ms: how much later it came than the rank before it,
+    on average; None if only the ranks themselves noticed. tensors: the names that it was most often the last to hand
+    in, and how often.
     """
 
     share: float
@@ -22,10 +25,11 @@ class Last:
 
 
 def arrived_last(after: Sequence[Figures], before: Mapping[int, Figures] | None = None) -> dict[int, Last]:
-    """By rank; empty if nothing is known. Of what happened after `before`, if that is given and anything did.
+    """How often each rank was the last, by rank; empty if nothing is known.
 
-    Ranks notice it themselves for requests with a name. For collectives without, the ranks' times of the last few
-    hundred calls are compared, where all ranks of a group have given them.
+    If `before` is given, only what happened since counts, unless nothing did. For named requests the ranks notice
+    themselves who was last. For collectives without a name, the ranks' times of the last few hundred calls are compared
+    if all ranks of a group have given theirs.
     """
     earlier = before or {}
     counts = {f.rank: f.last_count - (earlier[f.rank].last_count if f.rank in earlier else 0) for f in after}

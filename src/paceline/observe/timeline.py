@@ -21,19 +21,23 @@ from paceline.trace.record import metadata
 from paceline.trace.request import Request
 
 _SECONDS = 0.25
+"""Seconds from one round to the next."""
 _PATIENCE = 0.25
-"""For the other ranks' answers: a rank that is stopped costs the writing thread this much, each time."""
+"""Seconds that the other ranks have to answer; a stopped rank costs the writing thread as much in each round."""
 _LAST_PATIENCE = 1.0
+"""Seconds that they have to answer in the last round."""
 _MAX_WAITING = 16384
+"""Requests that wait to be written; older ones are left out."""
 
 log = logging.getLogger("paceline")
 
 
 class Timeline:
-    """Writes what this rank does from now on, in a thread of its own, with ticks for when the other ranks of this
-    machine handed their requests in. Memory is bounded: what can't be written in time is left out.
+    """Writes what this rank does from now on to the file `path`, in a thread of its own.
 
-    name: of this rank's socket; the others are found by it.
+    Ticks show when the other ranks of this machine handed in their requests. Memory is bounded: what cannot be written
+    in time is left out. name: the name of this rank's socket, by which the others are found. mark_cycles: whether to
+    mark when each batch was issued. Raises OSError if the file cannot be made.
     """
 
     def __init__(self, path: str, observer: Observer, name: Name, mark_cycles: bool = False) -> None:
@@ -48,12 +52,12 @@ class Timeline:
         self._rows: dict[int, int] = {}
         self._batch = -1
         self._stream.write(self._head())
-        observer.look()  # what ended before is not part of it
+        observer.look()  # what ended before does not belong to the timeline
         observer.follow(self._news.append)
         self._thread: Periodic | None = Periodic(self._round, "paceline-timeline")
 
     def close(self) -> None:
-        """Write what there is and end the file."""
+        """Write what is left, and close the file."""
         if self._thread is None:
             return
         self._thread.close()
@@ -69,7 +73,7 @@ class Timeline:
             self._stream.close()
 
     def _round(self) -> float:
-        """Requests wait for a round, so that the others, for whom they may end later, have noted them too."""
+        """Write a round. Requests wait for one round, because they may end later on other ranks than here."""
         due = len(self._waiting)
         self._observer.look()
         while self._news:
@@ -111,7 +115,7 @@ class Timeline:
                 yield {"name": "CYCLE_START", "ph": "i", "s": "g", "pid": rank, "tid": 0, "ts": moment}
 
     def _ask(self, patience: float) -> None:
-        """Note when the others of this machine handed in what waits to be written."""
+        """Ask the other ranks of this machine when they handed in the requests that wait to be written."""
         names = [name for name in live.listening() if name.job == self._name.job and name.rank != self._name.rank]
         if not names:
             return

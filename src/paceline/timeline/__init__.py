@@ -4,23 +4,23 @@ from __future__ import annotations
 
 
 def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> None:
-    """Write the timeline of this job to `path` from now on. Every rank may call it; the first one writes.
+    """Write the timeline of this job to the file `path` from now on. Every rank may call this; rank 0 writes.
 
-    mark_cycles: also mark when each batch was issued. here: whether this rank writes, where that is not the first one.
-    One that is being written ends. Raises CommunicationError before this process has joined its job,
-    OSError if the file can't be made.
+    A timeline that is being written ends. mark_cycles: also mark when each batch was issued. here: whether this rank
+    writes; None: only rank 0 does. Raises CommunicationError before this process has joined its job, and OSError if the
+    file cannot be made.
     """
-    from paceline.errors import CommunicationError
+    from paceline.errors import refusal
     from paceline.runtime.process import running
 
     home = running()
     if home is None or home.monitor is None:
-        raise CommunicationError("a timeline begins when this process has joined its job")
+        raise refusal("a timeline begins when this process has joined its job")
     home.monitor.start_timeline(path, mark_cycles, here)
 
 
 def stop() -> None:
-    """Finish the timeline. Nothing happens where none is being written."""
+    """Finish the timeline; nothing happens if none is being written."""
     from paceline.runtime.process import running
 
     home = running()
