@@ -8,7 +8,7 @@ namespace paceline {
 
 namespace {
 
-// A mark: the round, the number of the description in the slot, the priority.
+// A mark holds the round, the number of the description in the slot, and the priority.
 constexpr std::int32_t kHighestPriority = (1 << 19) - 1;
 
 std::uint64_t mark_word(std::uint32_t round, std::uint32_t number, std::int32_t priority) {
@@ -21,7 +21,8 @@ std::uint32_t round_of(std::uint64_t mark) { return static_cast<std::uint32_t>(m
 std::uint32_t number_of(std::uint64_t mark) { return static_cast<std::uint32_t>(mark >> 20) & 0xfff; }
 std::int32_t priority_of(std::uint64_t mark) { return static_cast<std::int32_t>(mark & 0xfffff) - (1 << 19); }
 
-// Rank 0 does not hear who waits on other machines; and alone there is nobody to wake up.
+// Requests are held only on one machine, because rank 0 does not hear of waiting ranks on others, and only if there are
+// other ranks to wake up.
 bool is_one_machine(const Seat& seat) {
   return seat.size() > 1 && std::ranges::count(seat.machine_of, seat.machine_of[0]) == seat.size();
 }
@@ -87,7 +88,7 @@ void Board::wanted(const Request& request, double now) {
   settle();
 }
 
-// Every rank cuts by what the log said before the cut, so all come to the same batches.
+// Every rank cuts by what the log said before the cut, so all ranks make the same batches.
 void Board::tune(std::uint64_t fusion_bytes) {
   if (rank_ != 0)
     throw Failure(ErrorKind::invalid,
@@ -119,7 +120,7 @@ void Board::arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number)
   check(slot);
 }
 
-// Whether all ranks of this machine are ready in the slot, and what they have there.
+// Returns whether all ranks of this machine are ready in the slot, and reports what they have there.
 bool Board::gather(std::uint32_t slot, Report& report) const {
   const SlotState& state = dictionary_[slot];
   bool any = false;
@@ -129,13 +130,13 @@ bool Board::gather(std::uint32_t slot, Report& report) const {
     std::uint64_t mark = memory_.marked(slot, number);
     if (round_of(mark) != state.round) {
       if (!covers(memory_.joined(number), state.defined_at)) return false;
-      mark = memory_.marked(slot, number);  // it marked before it published that it had joined
+      mark = memory_.marked(slot, number);  // again: it may have marked before it published that it had joined
     }
     if (round_of(mark) != state.round) {
       if (report.absent < 0) report.absent = locals_[local];
       continue;
     }
-    if (state.description(number_of(mark)) == nullptr) return false;  // it will be when this rank has read on
+    if (state.description(number_of(mark)) == nullptr) return false;  // this rank must read on in the log first
     agree = agree && (!any || number_of(mark) == report.number);
     report.number = number_of(mark);
     report.priority = any ? std::max(report.priority, priority_of(mark)) : priority_of(mark);
@@ -187,7 +188,7 @@ bool Board::has(const Request& request) const {
   return slot != kNoSlot && dictionary_[slot].mine.get() == &request;
 }
 
-// Not in the header: where GCC 12 sees what is in an action, it warns of what else could have been.
+// This is not in the header: if GCC 12 sees what an action holds, it warns about the alternatives that it could hold.
 void Board::give(Action action) { actions_.push_back(std::move(action)); }
 
 void Board::give(std::vector<Issue>& batches) {

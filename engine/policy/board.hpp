@@ -1,21 +1,22 @@
-// The policy `board` (ours): no cycle and no synchronisation, only news.
+// The policy `board`, which is Paceline's own: it has no cycle and no synchronisation, only news.
 //
-// On one machine each rank marks in shared memory what it has handed in. Whoever makes the marks of a request complete
-// writes that into a log, which all ranks follow; what stands between two cuts of the log becomes batches, the same on
-// all ranks, and whoever is idle and sees requests that are not cut off yet writes a cut. So a request that somebody
-// waits for goes out at once, and what becomes ready while a batch is carried out goes out together. As long as nobody
-// on the machine waits, requests are gathered a little (see Holding), on a job of one machine.
+// On one machine each rank marks in shared memory what it has handed in. The rank that completes the marks of a request
+// writes that into a log, which all ranks follow. The requests between two cuts of the log become batches, the same on
+// all ranks. A rank that is idle and sees requests that are not cut off yet writes a cut. So a request that a caller
+// waits for goes out at once, and requests that become ready while a batch is carried out go out together. In a job of
+// one machine, requests are gathered for a short time as long as no caller waits (see Holding).
 //
-// Between machines, whoever makes a machine's marks complete sends one message to rank 0, which alone writes the log
+// Between machines, the rank that completes a machine's marks sends one message to rank 0. Rank 0 alone writes the log,
 // and sends what it writes to the lowest rank of every other machine, which puts it into that machine's log.
 //
-// What is known of names follows from the log, too: a description that is new is written into it, and gets a slot; when
-// all are in use, the one that was used least recently, even if it is marked: marks of a round that is over count for
-// nothing, and their ranks describe the request anew. A description that is not what the name last stood for is added
-// to the slot for the rest of the round; if the round ends with ranks that mark different ones, the request fails.
+// What ranks know of names follows from the log, too. A new description is written into it, and gets a slot. When all
+// slots are in use, it gets the one that was used least recently, even if that is marked: marks of a round that is over
+// do not count, and their ranks describe the request anew. If a description differs from what the name last stood for,
+// it is added to the slot for the rest of the round. If the round ends with ranks that mark different descriptions, the
+// request fails.
 //
-// A rank that has joined publishes up to where it has followed the log with all its requests marked: it counts as ready
-// in the slots defined before that place, whatever it has not marked there.
+// A rank that has joined publishes up to which place it has followed the log with all its requests marked. It counts as
+// ready in all slots defined before that place, even if it has not marked them.
 #pragma once
 
 #include <deque>
@@ -59,26 +60,26 @@ class Board : public Policy {
   std::vector<int> missing(const Request& request) const override;
 
  protected:
-  // For `graph`, which goes by the board for what it cannot do alone.
-  // An entry of the log that the board knows nothing of; a request's round is over; what was issued is cut off; all
-  // ranks have joined.
+  // `graph` overrides these, and uses the board for what it cannot do alone.
+  // They are called for an entry of the log that the board does not know; when a request's round is over; when issued
+  // requests are cut off; and when all ranks have joined.
   virtual void ordered(std::span<const std::uint64_t>) {}
   virtual void round_over(const RequestPtr&, bool /*failed*/) {}
   virtual void was_cut() {}
   virtual void all_have_joined() {}
-  // Whether this rank has requests that are not on the board: it has not joined as long as it does.
+  // Whether this rank has requests that are not on the board. As long as it has some, it has not joined.
   virtual bool holds_requests() const { return false; }
 
-  // At a place of the log, where nobody has joined: whether all ranks can come to rest there; that they did; or that
-  // they did not, as rank 0 had asked for with these words.
+  // They are called at a place of the log where no rank has joined. The first tells whether all ranks can come to rest
+  // there; the others hear that they did, or that they did not, with the words of rank 0, which had asked for it.
   virtual bool may_rest() const { return true; }
   virtual void came_to_rest() {}
   virtual void could_not_rest(const Words& /*words*/) {}
 
   // Brings an entry into the log of all.
   void order(std::span<const std::uint64_t> entry);
-  // Lets every rank forget what it has handed in under this name, at one place of the log; this rank's, if there is
-  // one.
+  // Makes every rank forget, at one place of the log, what it has handed in under this name; returns the request of
+  // this rank, if it has one.
   RequestPtr withdraw(std::string_view name);
   // Whether a request of this rank is on the board, or on its way there.
   bool has(const Request& request) const;
@@ -126,29 +127,29 @@ class Board : public Policy {
   BoardMemory& memory_;
   std::vector<int> locals_;  // the ranks of this machine, in the order of the group
   int size_ = 1;
-  int local_ = 0;  // this one's number among them
+  int local_ = 0;  // this rank's number among them
   int machines_ = 1;
-  std::vector<int> leaders_;  // the lowest rank of every other machine, on rank 0
+  std::vector<int> leaders_;  // on rank 0: the lowest rank of every other machine
 
   Dictionary dictionary_;
-  std::map<std::string_view, RequestPtr> unplaced_;  // handed in; their descriptions are on the way to the log
-  std::vector<RequestPtr> evicted_;                  // handed in; to be described anew
+  std::map<std::string_view, RequestPtr> unplaced_;  // requests whose descriptions are on the way to the log
+  std::vector<RequestPtr> evicted_;                  // requests that must be described anew
   std::uint32_t under_way_ = 0;
   Window window_;
   Holding holding_;
   std::uint64_t busy_ = 0;
 
-  std::uint64_t position_ = 0;  // in the log
+  std::uint64_t position_ = 0;  // up to where this rank has read the log
   std::size_t read_since_ring_ = 0;
   Words entry_;
   Words written_;
   std::vector<Issue> batches_;
-  std::deque<Words> owed_;  // to the log, which had no room
+  std::deque<Words> owed_;  // entries for which the log had no room
   bool following_ = false;
-  bool cutting_ = false;  // a cut of this rank is on its way
+  bool cutting_ = false;  // a cut of this rank is on its way to the log
 
   std::unique_ptr<Orderer> orderer_;
-  std::deque<std::pair<int, Words>> inbox_;  // for it
+  std::deque<std::pair<int, Words>> inbox_;  // entries for the orderer, and the ranks that sent them
 
   std::uint64_t epoch_ = 0;  // how often all ranks have joined
   bool joining_ = false;
@@ -156,13 +157,13 @@ class Board : public Policy {
   bool published_ = false;
   std::uint64_t told_full_ = 0;
   std::vector<std::uint32_t> fresh_;  // slots defined since the last publication
-  int joins_ = 0;                     // in the log, of this epoch
+  int joins_ = 0;                     // joins in the log since this epoch began
   int settles_ = 0;
   int last_joined_ = 0;
 
-  Words resting_;  // words of a rest, as far as they were read
+  Words resting_;  // the words of a rest that were read so far
   bool at_rest_ = false;
-  std::uint32_t rests_ = 0;  // so far; what was said before one of them does not count after it
+  std::uint32_t rests_ = 0;  // how often ranks have rested; what was said before a rest does not count after it
   std::optional<Rest> rested_;
   std::vector<RequestPtr> back_;
 

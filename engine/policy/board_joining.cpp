@@ -1,4 +1,4 @@
-// Ranks of a board that have joined: they count as ready, until all have.
+// Ranks of a board that have joined count as ready until all have joined.
 #include <limits>
 
 #include "policy/board.hpp"
@@ -7,7 +7,7 @@ namespace paceline {
 
 namespace {
 
-// A word of having joined: the epoch, from 1, and a position in the log.
+// The word of a rank that has joined holds the epoch, from 1, and a position in the log.
 constexpr unsigned kPositionBits = 40;
 
 }  // namespace
@@ -40,8 +40,8 @@ void Board::publish() {
   if (!alone()) tell_full();
 }
 
-// Once all ranks of this machine have joined, nobody will mark anything here. Rank 0 learns that, and before it what is
-// marked: what it does not hear of, there is not.
+// Once all ranks of this machine have joined, no rank marks anything here. Rank 0 learns that, and what is marked
+// before it: it takes everything else for not handed in.
 void Board::tell_full() {
   std::uint64_t position = std::numeric_limits<std::uint64_t>::max();
   for (int local = 0; local < static_cast<int>(locals_.size()); ++local) {

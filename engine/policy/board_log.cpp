@@ -1,4 +1,4 @@
-// The board's log: what ranks write there, and what follows from each entry, the same on all of them.
+// The board's log: what ranks write there, and what each entry leads to, the same on all ranks.
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +9,9 @@ namespace paceline {
 
 namespace {
 
-constexpr std::size_t kDescriptions = 4000;  // of one round, so that their numbers fit
+constexpr std::size_t kDescriptions = 4000;  // at most in one round, so that their numbers fit
 
-// Nothing comes of these before the next cut, so that nobody need be woken up for them.
+// These entries lead to nothing before the next cut, so no rank need be woken up for them.
 bool waits_for_cut(EntryKind kind) {
   return kind == EntryKind::issue || kind == EntryKind::fail || kind == EntryKind::tune;
 }
@@ -30,7 +30,8 @@ void Board::log(std::span<const std::uint64_t> entry) {
     owed_.emplace_back(entry.begin(), entry.end());
 }
 
-// Others need not wake up for what waits for a cut, nor for a description: who has handed in the same wrote it, too.
+// Other ranks need not wake up for an entry that waits for a cut, nor for a description: a rank that has handed in the
+// same request has written it, too.
 void Board::notify(EntryKind kind) {
   if (waits_for_cut(kind)) return;
   if ((kind == EntryKind::define || kind == EntryKind::join) && alone()) return;
@@ -65,7 +66,7 @@ void Board::settle() {
       more = true;
     }
   }
-  // Somebody may wait for room in the log.
+  // Another rank may wait for room in the log.
   if (read_since_ring_ < memory_.longest()) return;
   read_since_ring_ = 0;
   ring_ = true;
@@ -116,7 +117,7 @@ void Board::apply_define(std::span<const std::uint64_t> entry) {
     slot = placed.slot;
     if (placed.evicted) evicted_.push_back(placed.evicted);
     if (joining_) fresh_.push_back(slot);
-    // Whose request was evicted describes it anew; who has joined says that it knows this name.
+    // A rank whose request was evicted describes it anew; a rank that has joined says that it knows this name.
     if ((evicts || joins_ > 0) && head_of(entry[0]).number == static_cast<std::uint32_t>(rank_)) ring_ = true;
   } else if (SlotState& state = dictionary_[slot]; state.number_of(*request) < 0) {
     if (!state.others) state.others = std::make_unique<std::vector<RequestPtr>>();

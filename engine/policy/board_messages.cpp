@@ -1,4 +1,5 @@
-// Between the boards of several machines: to rank 0, which orders, and from it to the lowest rank of every machine.
+// Messages between the boards of several machines: they go to rank 0, which orders, and from it to the lowest rank of
+// every machine.
 #include <algorithm>
 #include <cstring>
 

@@ -24,9 +24,9 @@ void Board::apply_rest(std::span<const std::uint64_t> entry) {
   }
 }
 
-// What is ready everywhere goes out. Of everything else all ranks forget the marks; those that were not written yet
-// come too late, as they are of a round that is over, or of a join before this rest. So does what is still to be read,
-// written or sent.
+// Requests that are ready everywhere go out. All ranks forget the marks of all others. Marks that are written later
+// come too late, because they belong to a round that is over, or to a join before this rest. The same holds for entries
+// that are still to be read, written or sent.
 void Board::come_to_rest() {
   at_rest_ = true;
   ++rests_;

@@ -11,7 +11,7 @@ namespace paceline {
 
 namespace {
 
-// Inverted, so that AND finds out whether anybody is concerned.
+// These bits are inverted, so that AND finds out whether any rank sets one.
 enum StatusBit : std::uint8_t { shutting_down, uncached, invalid, status_bits };
 
 void set(std::vector<std::uint64_t>& words, std::size_t bit) { words[bit / 64] |= std::uint64_t{1} << bit % 64; }
@@ -144,7 +144,7 @@ void Cycle::outcome() {
       invalid_.push_back(static_cast<std::uint32_t>(bit));
       continue;
     }
-    // With those gone, the others move up.
+    // Once those are gone, the others move up.
     if (std::ranges::binary_search(hits_, static_cast<std::uint32_t>(bit)))
       hits.push_back(static_cast<std::uint32_t>(own.size()));
     own.push_back(std::move(own_[bit]));
@@ -155,7 +155,8 @@ void Cycle::outcome() {
   conclude();
 }
 
-// What all have is issued; what others do not have yet goes back into the queue; the rest goes to rank 0.
+// Requests that all ranks have are issued. Those that other ranks do not have yet go back into the queue, and the rest
+// goes to rank 0.
 void Cycle::conclude() {
   std::vector<RequestPtr> rest;
   for (RequestPtr& request : taken_) {
@@ -235,7 +236,7 @@ std::vector<int> Cycle::missing(const Request& request) const {
     for (int rank = 0; rank < size_; ++rank)
       if (rank != rank_ && is_missing(static_cast<std::size_t>(rank))) ranks.push_back(rank);
   };
-  // What the others have handed in since is in the lists that have not come.
+  // The lists that have not come hold what the other ranks have handed in since.
   if (phase_ == Phase::gathering) {
     add_if([&](std::size_t rank) { return lists_[rank].empty(); });
     return ranks;

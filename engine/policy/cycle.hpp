@@ -1,16 +1,16 @@
-// The polling policies: `cycle` (Horovod v0.16.3), `global_sleep` and `nonblocking` (its remedies GS and NBCS, from
-// "Load imbalance in data processing for large-scale deep learning", sections III-B and IV).
+// The polling policies: `cycle`, which is that of Horovod v0.16.3, and its remedies `global_sleep` (GS) and
+// `nonblocking` (NBCS), from "Load imbalance in data processing for large-scale deep learning", sections III-B and IV.
 //
-// Every cycle all ranks combine a vector of bits by AND: which requests of their response caches they have, and
-// inverted whether they have others, or some that changed. What all have is issued in the order of the bits. If anybody
-// has others, all send those to rank 0, which answers with what is ready everywhere. Between cycles ranks sleep for
-// what is left of the cycle's time.
+// In every cycle all ranks combine a vector of bits by AND. The bits say which requests of its response cache a rank
+// has, and, inverted, whether it has others, or some that changed. Requests that all ranks have are issued in the order
+// of the bits. If any rank has others, all ranks send theirs to rank 0, which answers with those that are ready
+// everywhere. Between cycles ranks sleep for what is left of the cycle's time.
 //
-// global_sleep: every `sleep_every` cycles all sleep for the least of their times.
-// nonblocking: the combination is only looked at once per cycle, and the cycle goes on sleeping if it is not there.
+// global_sleep: every `sleep_every` cycles all ranks sleep for the least of their times.
+// nonblocking: a rank looks at the combination only once per cycle, and goes on sleeping if it is not there.
 //
-// Joining, of which v0.16.3 knows nothing, works as in later versions: a rank that has joined has every bit. While any
-// has, a second vector tells which bits somebody wants.
+// Joining, which v0.16.3 does not have, works as in later versions: a rank that has joined sets every bit. While any
+// rank has joined, a second vector tells which bits other ranks want.
 #pragma once
 
 #include <deque>
@@ -52,20 +52,20 @@ class Cycle : public Policy {
 
  private:
   enum class Phase : std::uint8_t {
-    carrying_out,   // what the last cycle issued
-    measuring,      // global_sleep: the cycle is over now
-    agreeing,       // global_sleep: on the time to sleep
-    sleeping,       // until the next cycle
-    synchronising,  // bits
-    invalidating,   // the bits of requests that changed
-    gathering,      // rank 0: what is not in the cache
-    ordered,        // other ranks: the answer
+    carrying_out,   // the batches that the last cycle issued are carried out
+    measuring,      // global_sleep: the cycle is over, and its time is taken
+    agreeing,       // global_sleep: ranks agree on the time to sleep
+    sleeping,       // the rank sleeps until the next cycle
+    synchronising,  // ranks combine their bits
+    invalidating,   // ranks combine the bits of requests that changed
+    gathering,      // rank 0 waits for the requests that are not in caches
+    ordered,        // other ranks wait for its answer
   };
 
   // What rank 0 knows of a request that is not in the cache.
   struct Pending {
     std::vector<RequestPtr> descriptions;
-    std::vector<int> number;  // by rank: of its description, -1 if it has not handed it in
+    std::vector<int> number;  // by rank: the number of its description, -1 if it has not handed the request in
     int handed_in = 0;
     std::int32_t priority = 0;
   };
@@ -95,18 +95,18 @@ class Cycle : public Policy {
   ResponseCache cache_;
   Window window_;
   Phase phase_ = Phase::carrying_out;
-  double began_ = 0;  // the cycle, after its sleep
+  double began_ = 0;  // when the cycle began, after its sleep
   std::uint64_t busy_ = 0;
 
   std::vector<RequestPtr> queue_;
-  std::vector<RequestPtr> held_;                 // on rank 0, handed in after `rest`: they wait for what comes then
-  std::vector<RequestPtr> taken_;                // from it, by this cycle
-  std::map<std::string_view, RequestPtr> sent_;  // to rank 0, not issued yet
+  std::vector<RequestPtr> held_;                 // on rank 0: requests handed in after `rest`, for the next policy
+  std::vector<RequestPtr> taken_;                // the requests that this cycle has taken from the queue
+  std::map<std::string_view, RequestPtr> sent_;  // requests that rank 0 has been sent, and that are not issued yet
   std::vector<std::uint32_t> hits_;              // bits that all ranks have
-  std::vector<RequestPtr> own_;                  // by bit: handed in by this rank
+  std::vector<RequestPtr> own_;                  // by bit: the requests of this rank
   std::vector<std::uint32_t> invalid_;           // bits of requests that changed here
-  std::vector<std::uint64_t> given_;             // to the synchronisation under way
-  std::vector<std::uint64_t> outcome_;           // of it
+  std::vector<std::uint64_t> given_;             // what this rank gives to the synchronisation under way
+  std::vector<std::uint64_t> outcome_;           // the outcome of that
   bool has_outcome_ = false;
   bool uncached_ = false;
 
@@ -116,12 +116,12 @@ class Cycle : public Policy {
   int lists_missing_ = 0;
   Words order_;
 
-  bool wants_to_join_ = false;  // rank 0 was not told yet
-  std::vector<bool> joined_;    // as rank 0 has told everybody
+  bool wants_to_join_ = false;  // this rank wants to join, and has not told rank 0 yet
+  std::vector<bool> joined_;    // the ranks that have joined, as rank 0 has told all
   int joins_ = 0;
-  int joins_before_ = 0;  // when the cycle began
+  int joins_before_ = 0;  // how many ranks had joined when the cycle began
   int last_joined_ = 0;
-  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: not said yet
+  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: the words of a rest that it has yet to tell
   Words resting_;
   bool at_rest_ = false;
   std::optional<Rest> rested_;

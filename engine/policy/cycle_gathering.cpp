@@ -1,5 +1,5 @@
-// What ranks of a polling policy do not have in their caches: they tell rank 0, which answers with what is ready
-// everywhere.
+// Requests of a polling policy that ranks do not have in their caches: ranks tell rank 0 of them, which answers with
+// those that are ready everywhere.
 #include <algorithm>
 #include <cstring>
 #include <iterator>
@@ -10,7 +10,7 @@
 
 namespace paceline {
 
-// A list: for each request `define` with its priority; `join`; at last `cut`.
+// A list holds a `define` with its priority for each request, a `join` if the rank joins, and a `cut` at the end.
 void Cycle::gather() {
   Words list;
   for (RequestPtr& request : taken_) {
@@ -149,7 +149,7 @@ void Cycle::put_ready(const std::string& name) {
   pending_.erase(found);
 }
 
-// After this cycle ranks rest, if nobody has joined.
+// After this cycle ranks rest, if no rank has joined.
 void Cycle::put_rest() {
   if (!rest_words_) return;
   if (joins_ > 0) {

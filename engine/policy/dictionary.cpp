@@ -71,7 +71,7 @@ void Dictionary::leave(std::uint32_t slot) {
   const std::size_t mask = table_.size() - 1;
   std::size_t hole = home(slots_[slot].definition->name);
   while (table_[hole] != slot + 1) hole = (hole + 1) & mask;
-  // What comes after the hole moves into it, unless that lies before its home.
+  // An entry that comes after the hole moves into it, unless the hole lies before the place that its hash names.
   for (std::size_t at = (hole + 1) & mask; table_[at] != 0; at = (at + 1) & mask) {
     const std::size_t wanted = home(slots_[table_[at] - 1].definition->name);
     if (((at - wanted) & mask) < ((at - hole) & mask)) continue;

@@ -1,4 +1,5 @@
-// Which slot is which name, and what is known of it: a function of the log, the same on all ranks at one place of it.
+// Tells which slot has which name, and what is known of it. It is a function of the log: ranks at the same place in the
+// log know the same.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,18 @@ namespace paceline {
 inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 
 struct SlotState {
-  // What the name stood for last, and what else ranks have described it as in this round; ranks agree on the numbers.
+  // What the name stood for last, and the other descriptions that ranks have given in this round. Ranks agree on their
+  // numbers.
   RequestPtr definition;
   std::unique_ptr<std::vector<RequestPtr>> others;
-  std::uint32_t round = 1;       // that is going on
-  std::uint64_t defined_at = 0;  // place in the log
-  RequestPtr mine;               // handed in by this rank in this round
+  std::uint32_t round = 1;       // the round that is going on
+  std::uint64_t defined_at = 0;  // a place in the log
+  RequestPtr mine;               // the request that this rank has handed in in this round
   std::uint32_t claimed = 0;     // the last round that this rank found complete
   std::uint32_t older = kNoSlot;
   std::uint32_t newer = kNoSlot;
 
-  // The number of a description that agrees with `request`; -1 if there is none.
+  // Returns the number of a description that agrees with `request`, or -1 if there is none.
   int number_of(const Request& request) const;
   const RequestPtr* description(std::uint32_t number) const;
 };
@@ -38,14 +40,14 @@ class Dictionary {
   const SlotState& operator[](std::uint32_t slot) const { return slots_[slot]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(slots_.size()); }
 
-  // The slot for a new name: one never used, or else the one that was used least recently, in the next round, together
-  // with what it stood for before.
+  // Returns the slot for a new name: one that was never used, or else the one that was used least recently, which
+  // begins its next round, together with the request of its old name.
   struct Placed {
     std::uint32_t slot;
-    RequestPtr evicted;  // of this rank, handed in under the slot's old name
+    RequestPtr evicted;  // the request that this rank had handed in under the slot's old name
   };
   Placed define(RequestPtr definition, std::uint64_t position);
-  // A round is over, with this description.
+  // A round is over; ranks had this description.
   void finish(std::uint32_t slot, std::uint32_t number);
 
  private:

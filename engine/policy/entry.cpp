@@ -10,7 +10,7 @@ namespace paceline {
 
 namespace {
 
-// In `flags` of rest.
+// A flag of `rest`.
 constexpr std::uint8_t kLastPart = 1;
 
 }  // namespace

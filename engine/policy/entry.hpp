@@ -1,4 +1,5 @@
-// Entries of the board's log and of the messages between boards: words, the first of which says what and how many.
+// Entries of the board's log, and of the messages between boards. An entry is a row of words, the first of which says
+// what it is and how many words it has.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ namespace paceline {
 using Words = std::vector<std::uint64_t>;
 
 enum class EntryKind : std::uint8_t {
-  define = 1,  // a name and a description of it: text
+  define = 1,  // a name and a description of it, as text
   issue,       // a slot's round is over: all ranks have handed in its request
-  fail,        // the same, but they cannot be carried out: text
-  cut,         // what was issued since the last cut goes out now
+  fail,        // the same, but the request cannot be carried out: why, as text
+  cut,         // the requests issued since the last cut go out now
   join,        // a rank has joined
   settle,      // a rank that has joined has nothing under way
   joined,      // all ranks have joined and have nothing under way
@@ -27,13 +28,14 @@ enum class EntryKind : std::uint8_t {
   start,       // graph: a rank has taken an order
   started,     // graph: all ranks have taken it
   deviate,     // graph: a rank cannot go on in order
-  tune,        // from here on batches are of at most so many bytes
-  rest,        // here the policy comes to rest; what it is told for that, in parts
+  tune,        // from here on batches have at most so many bytes
+  rest,        // here the policy comes to rest; a part of the words that go with that
 };
 
 inline constexpr EntryKind kLastKind = EntryKind::rest;
 
-// First word: kind 8 bits, flags 8, words of the whole entry 16, number 32 (a slot, a rank, a machine).
+// The first word holds the kind in 8 bits, flags in 8, the number of words of the whole entry in 16, and a number in
+// 32, which is that of a slot, a rank or a machine.
 struct EntryHead {
   EntryKind kind = EntryKind::cut;
   std::uint8_t flags = 0;
@@ -51,28 +53,28 @@ inline EntryHead head_of(std::uint64_t word) {
           static_cast<std::uint16_t>(word >> 16), static_cast<std::uint32_t>(word >> 32)};
 }
 
-// Cuts the next entry off `words`; none if what is left is not one.
+// Cuts the next entry off `words`. Returns nothing if the rest is not an entry.
 std::optional<std::span<const std::uint64_t>> take_entry(std::span<const std::uint64_t>& words);
 
 inline constexpr std::size_t kLongestName = 2048;
 inline constexpr std::size_t kLongestText = 4096;
-// Words of the longest entry that goes into a log.
+// The words of the longest entry that goes into a log.
 inline constexpr std::size_t kLongestEntry = 16 + (kLongestName + kLongestText) / 8;
 
 // Text as words: its length in bytes, then the bytes.
 void put_text(Words& words, std::string_view text);
 std::optional<std::string> take_text(std::span<const std::uint64_t>& words);
 
-// A request's description: everything but its bytes and its priority, which ranks may differ in.
+// The description of a request: everything but its bytes and its priority, in which ranks may differ.
 void put_request(Words& words, const Request& request);
 std::optional<Request> take_request(std::span<const std::uint64_t>& words);
 
-// What a policy comes to rest with, as entries `rest` of at most `longest` words; `number` is in all of them.
+// Writes the words of a rest as entries `rest` of at most `longest` words, each of which carries `number`.
 std::vector<Words> rest_entries(std::span<const std::uint64_t> words, std::size_t longest, std::uint32_t number);
-// Gathers those; true with the last one.
+// Gathers these entries. Returns true with the last one.
 bool take_rest(Words& words, std::span<const std::uint64_t> entry);
 
-// The same of entries that were checked when they came in: a Failure (invalid) would be a mistake of ours.
+// Does the same with entries that were checked when they came in: a Failure (invalid) would be a defect of the policy.
 Request read_request(std::span<const std::uint64_t>& words);
 std::string read_text(std::span<const std::uint64_t>& words);
 

@@ -1,4 +1,4 @@
-// Which of the requests that are ready everywhere are carried out as one.
+// Decides which of the requests that are ready everywhere are carried out as one.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace paceline {
 
-// Greedy with look-ahead, as Horovod v0.16.3 does it: from the first request on, those of the same kind that still fit
-// join it; others are passed over while they, too, would have fitted. Every rank comes to the same batches.
-//   `requests` are taken in this order; `batch` gets each batch in turn.
+// It is greedy with look-ahead, as Horovod v0.16.3 is: starting from the first request, requests of the same kind that
+// still fit join it, and others are passed over as long as they, too, would have fitted. All ranks make the same
+// batches. It takes `requests` in this order, and gives each batch in turn to `batch`.
 void fuse(std::span<const RequestPtr> requests, std::uint64_t fusion_bytes,
           const std::function<void(std::vector<RequestPtr>)>& batch);
 

@@ -22,7 +22,7 @@ std::uint64_t digest_of(const std::vector<std::vector<std::string>>& buffers) {
   return digest;
 }
 
-// It goes by the board only in steps that are not as foreseen: nothing is held back there.
+// This policy goes by the board only in steps that are not as foreseen, and the board then holds nothing back.
 PolicyOptions at_once(PolicyOptions options) {
   options.cycle_seconds = 0;
   return options;
@@ -120,7 +120,7 @@ void Graph::join(double now) {
   settle();
 }
 
-// Nobody rests while a run is going on: first it is ended, as by a step that deviates.
+// Ranks cannot rest while a run is going on: it is ended first, in the same way as by a step that deviates.
 void Graph::rest(std::vector<std::uint64_t> words) {
   rest_words_ = std::move(words);
   retire();
@@ -135,7 +135,7 @@ void Graph::retire() {
   Board::rest(words);
 }
 
-// A new run has begun before that was read.
+// A new run has begun before this entry was read.
 void Graph::could_not_rest(const Words& words) {
   if (rank() == 0) rest(words);
 }

@@ -1,13 +1,15 @@
 // The policy `graph` (TOPO, of "Load imbalance in data processing for large-scale deep learning", section IV-D): the
 // order of requests and how they are fused is known beforehand, the same on all ranks.
 //
-// Buffer k is issued when this rank has handed in all of it and k-1 was issued; ranks do not speak to each other. What
-// the order does not name goes by the board. So does the first step, in which ranks find out whether they agree.
+// A rank issues buffer k when it has handed in all of it and has issued buffer k-1; ranks do not talk to each other.
+// Requests that the order does not name go by the board. So does the first step, in which ranks find out whether they
+// agree.
 //
-// A rank that cannot go on, because somebody waits and a buffer is not full, or a request is not what it was, says in
-// the board's log from which buffer on. It has given nothing to that buffer, so nobody has completed it or a later one:
-// those are taken back and negotiated on the board. Once the steps are complete again there, and every rank has issued
-// what came before the deviation, all begin a new run at the same place of the log, on a new channel.
+// A rank cannot go on if a caller waits while a buffer is not full, or if a request is not what it was. It then says in
+// the board's log from which buffer on it deviates. It has given nothing to that buffer, so no rank has completed that
+// or a later one: these buffers are taken back and negotiated on the board. Once the steps are complete again there,
+// and every rank has issued everything before the deviation, all begin a new run at the same place of the log, on a new
+// channel.
 #pragma once
 
 #include <limits>
@@ -47,19 +49,19 @@ class Graph : public Board {
 
  private:
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-  // What all ranks are counted for, in `flags` of start and started.
+  // The questions for which ranks are counted, as flags of `start` and `started`.
   enum Count : std::uint8_t { order_taken, run_drained };
-  // In `flags` of deviate: not because of what was handed in.
+  // A flag of `deviate`: the reason is not something that was handed in.
   static constexpr std::uint8_t kOnPurpose = 1;
 
-  // What the order says of a name, and what became of it.
+  // What the order says about a name, and what became of it.
   struct Place {
     std::uint32_t buffer = 0;
-    std::uint64_t negotiated = 0;  // times that the board issued it since the deviation, or since there is an order
-    RequestPtr known;              // the last that was issued
-    RequestPtr slot;               // handed in for the next buffer that it is in
-    std::uint64_t next = 0;        // number of that buffer in the run
-    RequestPtr issued;             // the last that was issued in the run
+    std::uint64_t negotiated = 0;  // how often the board issued it since the deviation, or since there is an order
+    RequestPtr known;              // the last request that was issued
+    RequestPtr slot;               // the request handed in for the next buffer that holds it
+    std::uint64_t next = 0;        // the number of that buffer in the run
+    RequestPtr issued;             // the last request that was issued in the run
   };
 
   Place* find(const std::string& name);
@@ -78,30 +80,30 @@ class Graph : public Board {
   std::uint64_t run_word() const { return std::uint64_t{rests()} << 32 | run_; }
 
   const std::uint64_t fusion_bytes_;
-  std::vector<std::vector<std::string>> waiting_order_;  // until all ranks have it
+  std::vector<std::vector<std::string>> waiting_order_;  // the new order, until all ranks have it
   bool starting_ = false;
-  std::vector<RequestPtr> held_;  // handed in until then
+  std::vector<RequestPtr> held_;  // requests handed in until then
   Tally tally_;
 
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::vector<Place> places_;
-  std::vector<std::vector<std::uint32_t>> buffers_;  // of places
-  std::vector<std::uint64_t> issues_before_;         // in a step, by buffer; at last those of a whole step
-  std::vector<std::uint32_t> full_;                  // by buffer: slots filled
+  std::vector<std::vector<std::uint32_t>> buffers_;  // the places in each buffer
+  std::vector<std::uint64_t> issues_before_;         // by buffer: the Issues of a step before it; at the end, of all
+  std::vector<std::uint32_t> full_;                  // by buffer: the slots that are filled
   std::uint32_t filled_ = 0;
 
-  std::uint32_t run_ = 0;     // the last one begun; its channel
-  bool running_ = false;      // nobody has deviated
+  std::uint32_t run_ = 0;     // the last run that has begun, which is also its channel
+  bool running_ = false;      // no rank has deviated
   std::uint64_t next_ = 0;    // the first buffer of the run that this rank has not issued
   std::uint64_t limit_ = 0;   // buffers from here on go by the board
-  bool deviating_ = false;    // this rank's word of it is on its way
-  bool told_drained_ = true;  // that this rank has issued what came before the limit
-  bool drained_ = true;       // all ranks have
+  bool deviating_ = false;    // this rank has said that it deviates, and the entry is on its way
+  bool told_drained_ = true;  // this rank has said that it has issued everything before the limit
+  bool drained_ = true;       // all ranks have issued everything before the limit
   bool negotiated_any_ = false;
   bool wants_to_join_ = false;
-  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: not said yet
+  std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: the words of a rest that it has yet to tell
   bool said_ = false;
-  std::vector<const Request*> awaited_;  // and not issued
+  std::vector<const Request*> awaited_;  // requests that a caller waits for, and that are not issued
   std::vector<RequestPtr> together_;
 };
 

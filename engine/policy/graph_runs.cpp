@@ -1,4 +1,4 @@
-// The runs of the policy `graph`: what begins one, what ends it, and what is taken back then.
+// The runs of the policy `graph`: what begins a run, what ends it, and what is taken back then.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// Says that this rank has issued nothing from `next_` on, and will not.
+// Says that this rank has issued nothing from `next_` on, and never will in this run.
 void Graph::deviate() {
   if (deviating_ || next_ >= limit_) return;
   deviating_ = true;
@@ -54,7 +54,7 @@ void Graph::tell_drained() {
   order({{pack({EntryKind::start, run_drained, 2, static_cast<std::uint32_t>(rank())}), run_}});
 }
 
-// There is nothing under way on any rank: steps are counted from here.
+// Nothing is under way on any rank, so steps are counted from here.
 void Graph::forget_run() {
   next_ = limit_ = 0;
   drained_ = told_drained_ = true;
@@ -62,7 +62,7 @@ void Graph::forget_run() {
   for (Place& place : places_) place.negotiated = 0;
 }
 
-// Whether all names were issued equally often since the last run began.
+// Returns whether all names were issued equally often since the last run began.
 bool Graph::complete_steps() const {
   const auto times = [&](const Place& place) {
     return limit_ / buffers_.size() + (place.buffer < limit_ % buffers_.size()) + place.negotiated;

@@ -1,12 +1,13 @@
-// What is ready everywhere while nobody waits for it is held back a little: every batch wakes up a thread of each rank,
-// which takes the core from those that compute, and many small ones cost more than they gain.
+// Requests that are ready everywhere are held back for a short time as long as no caller waits for them: every batch
+// wakes up a thread of each rank, which takes the core from threads that compute, and many small batches cost more than
+// they gain.
 //
-// It ends when a rank of the machine waits for a request, when there is enough for a batch that is worth it, or when
-// some time is over: any rank that hands in something notices that. Only if nobody does, the one that made the first
-// request of the window ready wakes up for it, as much later.
+// Holding ends when a rank of the machine waits for a request, when there is enough for a batch that is worth it, or
+// when some time is over, which any rank notices that hands in something. Only if no rank does, the one that made the
+// first request of the window ready wakes up for it, after as much time again.
 //
-// What is still held back when somebody begins to wait has its time all to itself. So it stays a small part of all that
-// has gone out since somebody waited last, and the more that is, the larger batches are.
+// When a caller begins to wait, nothing hides the time of the requests that are still held back. So they stay a small
+// part of all that has gone out since a caller waited last; the more that is, the larger batches are.
 #pragma once
 
 #include <optional>
@@ -19,16 +20,16 @@ namespace paceline {
 
 class Holding {
  public:
-  // `seconds`: how long at most; with 0 nothing is held back.
+  // Requests are held back for at most so many `seconds`; with 0 nothing is held back.
   Holding(double seconds, BoardMemory& memory) : seconds_(seconds), memory_(memory) {}
 
-  // What was last heard of the time.
+  // The latest time that it was told.
   void tell(double now) { now_ = now; }
   // A Sleep is over.
   void woke() { sleeps_ = false; }
-  // The window has its first request. `looks`: it was this rank that made it ready.
+  // The window has its first request. `looks` tells whether this rank has made it ready.
   void begin(bool looks);
-  // The window was cut; what was `issued` was in it.
+  // The window was cut, and these requests were `issued`.
   void end() { looks_ = false; }
   void issued(const Request& request) {
     gone_out_ += agreed_bytes(request);
@@ -37,12 +38,12 @@ class Holding {
   // A caller of this rank waits.
   void awaited(const Request& request);
 
-  // Nobody waits any more.
+  // No caller of this rank waits any more.
   void forget();
 
-  // Whether a window of so many bytes is held back.
+  // Returns whether a window of so many bytes is held back.
   bool holds(std::uint64_t bytes) const;
-  // Once for each Sleep that is needed: until when.
+  // Returns the end of each Sleep that is needed, once.
   std::optional<double> sleep();
 
  private:
@@ -55,8 +56,8 @@ class Holding {
   double due_ = 0;
   bool looks_ = false;
   bool sleeps_ = false;
-  std::uint64_t gone_out_ = 0;           // bytes, since a caller of this rank began to wait
-  std::vector<const Request*> awaited_;  // and not issued
+  std::uint64_t gone_out_ = 0;           // the bytes since a caller of this rank began to wait
+  std::vector<const Request*> awaited_;  // requests that a caller waits for, and that are not issued
 };
 
 }  // namespace paceline

@@ -19,7 +19,7 @@ void Orderer::take(int from, std::span<const std::uint64_t> entry, std::uint64_t
     case EntryKind::ready: return take_ready(from, entry);
     case EntryKind::define: return take_define(entry);
     case EntryKind::join:
-      // That there is one is all that others need to know.
+      // Other ranks need to know only that there is an error.
       if (std::ranges::find(has_joined_, true) == has_joined_.end()) log_(Words(entry.begin(), entry.end()));
       has_joined_[static_cast<std::size_t>(from)] = true;
       last_joined_ = from;

@@ -1,4 +1,4 @@
-// Rank 0 of several machines: it hears which machine has what ready, and writes the log for all of them.
+// The part of rank 0 in a job of several machines: it hears which machine has what ready, and writes the log for all.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@ namespace paceline {
 
 class Orderer {
  public:
-  // `log` brings an entry into the log of every machine. The dictionary is rank 0's and holds all that is in the log
-  // whenever `take` is called.
+  // `log` brings an entry into the log of every machine. The dictionary is rank 0's, and knows the whole log whenever
+  // `take` is called.
   Orderer(const Seat& seat, const Dictionary& dictionary, std::function<void(const Words&)> log);
 
-  // An entry from a rank, checked by `Board::receive`; `epoch`: how often all ranks have joined.
+  // Takes an entry from a rank, which `Board::receive` has checked; `epoch` is how often all ranks have joined.
   void take(int from, std::span<const std::uint64_t> entry, std::uint64_t epoch);
 
-  // The ranks of the machines that have not reported on this slot.
+  // Returns the ranks of the machines that have not reported on this slot.
   std::vector<int> missing(std::uint32_t slot) const;
 
  private:
   struct Gathering {
     std::uint32_t round = 0;
-    std::vector<std::pair<int, Report>> reports;  // with their machines
+    std::vector<std::pair<int, Report>> reports;  // and the machines that they come from
     std::vector<bool> reported;                   // by machine
   };
 
@@ -45,9 +45,9 @@ class Orderer {
   const Dictionary& dictionary_;
   const std::function<void(const Words&)> log_;
   std::vector<int> machine_of_;
-  std::vector<std::vector<int>> ranks_of_;  // each machine's
+  std::vector<std::vector<int>> ranks_of_;  // by machine
   std::vector<Gathering> gatherings_;       // by slot
-  std::vector<std::uint64_t> full_at_;      // a machine whose ranks have all joined has nothing in slots defined before
+  std::vector<std::uint64_t> full_at_;      // by machine: it has nothing in slots defined before, as all have joined
   std::vector<bool> has_joined_;
   int last_joined_ = 0;
   int settled_ = 0;

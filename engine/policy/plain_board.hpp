@@ -10,7 +10,7 @@ namespace paceline {
 
 class PlainBoard : public BoardMemory {
  public:
-  // `words`: how much of the log there may be that not all ranks have read.
+  // The log has room for so many `words` that not all ranks have read.
   PlainBoard(int ranks, std::uint32_t slots, std::size_t words)
       : slots_(slots), words_(words), joined_(static_cast<std::size_t>(ranks)), read_(joined_.size()) {}
 

@@ -164,7 +164,7 @@ void PolicyWorld::act(int number, Action action) {
     rank.words = std::move(synchronise->words);
     rank.combine = synchronise->combine;
     rank.gave = true;
-    // Its part is in; with the last one the outcome is there for all.
+    // This rank gives its part. Once the last rank has, the outcome is there for all.
     if (!std::ranges::all_of(ranks_, [&](const Rank& one) { return one.gave && one.outcomes == outcomes_.size(); }))
       return;
     std::vector<std::uint64_t> outcome = ranks_[0].words;
@@ -203,7 +203,7 @@ std::string text_of(const std::vector<RequestPtr>& requests, const std::string& 
   return text + error;
 }
 
-// Whether two ranks may issue these as the same: an error is told, but not about the same description.
+// Returns whether two ranks may issue these as the same. If they fail, ranks may have different descriptions.
 bool same(const PolicyWorld::Batch& one, const Issue& other) {
   if (one.error != other.error || one.requests.size() != other.requests.size()) return false;
   for (std::size_t i = 0; i < one.requests.size(); ++i)
@@ -234,7 +234,7 @@ void PolicyWorld::issue(int number, Issue issue) {
   if (!issue.error.empty()) {
     for (const RequestPtr& request : issue.requests) settle_request(number, request, issue.error);
     rank.issued[issue.channel].push_back({std::move(issue.requests), std::move(issue.error), issue.revocable});
-    // Nothing is carried out, so it is over on its own.
+    // Nothing is carried out, so it is over at once.
     auto& batches = rank.issued[issue.channel];
     if (rank.finished[issue.channel] + 1 == batches.size()) ++rank.finished[issue.channel];
     return;

@@ -1,5 +1,5 @@
-// Ranks of a job that live in one thread, each with its own policy: what happens next is chosen from outside, one event
-// at a time. For tests, and for whoever wants to watch a policy.
+// Ranks of a job that live in one thread, each with its own policy. The caller chooses what happens next, one event at
+// a time. It serves tests, and anyone who wants to watch a policy.
 #pragma once
 
 #include <deque>
@@ -18,11 +18,11 @@ namespace paceline {
 // Something that can happen to `rank`.
 struct WorldEvent {
   enum class Kind : std::uint8_t {
-    deliver,      // the oldest message from `from`
-    look,         // somebody has rung
+    deliver,      // the oldest message from `from` arrives
+    look,         // another rank has rung
     wake,         // it has slept long enough
-    synchronise,  // the outcome of what all ranks have given
-    finish,       // the oldest batch of channel `from` that it has not finished
+    synchronise,  // it hears the outcome of what all ranks have given
+    finish,       // it finishes the oldest batch of channel `from`
   };
   Kind kind = Kind::look;
   int rank = 0;
@@ -41,18 +41,18 @@ class PolicyWorld {
   struct Rank {
     std::unique_ptr<Policy> policy;
     std::map<std::uint32_t, std::vector<Batch>> issued;        // by channel
-    std::map<std::uint32_t, std::size_t> finished;             // of those
-    std::map<std::uint32_t, std::uint64_t> cancelled;          // from which number on
+    std::map<std::uint32_t, std::size_t> finished;             // by channel: how many of those
+    std::map<std::uint32_t, std::uint64_t> cancelled;          // by channel: from which number on
     std::map<std::string, RequestPtr, std::less<>> under_way;  // handed in and not over
-    std::vector<std::pair<RequestPtr, std::string>> over;      // with their errors, empty if there is none
+    std::vector<std::pair<RequestPtr, std::string>> over;      // with their errors, empty if there was none
     std::vector<int> joins;                                    // the ranks that were last
     std::vector<std::string> said;
-    std::deque<RequestPtr> waiting;  // handed in again before they were over
+    std::deque<RequestPtr> waiting;  // requests whose names were handed in again before they were over
     bool joining = false;
     bool rung = false;
     bool sleeping = false;
-    bool gave = false;         // its part of a synchronisation
-    std::size_t outcomes = 0;  // of synchronisations that it was told
+    bool gave = false;         // it has given its part of a synchronisation
+    std::size_t outcomes = 0;  // how many outcomes of synchronisations it was told
     double now = 0;
     double until = 0;
     std::vector<std::uint64_t> words;
@@ -77,13 +77,13 @@ class PolicyWorld {
   void tune(int rank, std::uint64_t fusion_bytes);
   void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
 
-  // What can happen by itself, and letting it happen. What users do and what happens throw std::logic_error if a policy
-  // breaks its word: a rank issues what another has not issued in its place; or what it has not handed in, though it
-  // has not joined; or takes back what was done.
+  // Return the events that can happen by themselves, and let one happen. These and the calls of users throw
+  // std::logic_error if a policy breaks its contract: a rank issues something else than another rank in the same place,
+  // or a request that it has not handed in although it has not joined, or takes back a batch that was done.
   std::vector<WorldEvent> events() const;
   void happen(const WorldEvent& event);
 
-  // Throws std::logic_error if anything was handed in and is not over, or issued and is not done.
+  // Throws std::logic_error if a request was handed in and is not over, or a batch was issued and is not done.
   void check_over() const;
 
  private:

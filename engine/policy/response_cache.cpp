@@ -10,7 +10,7 @@ ResponseCache::Found ResponseCache::find(const Request& request, std::uint32_t& 
   return entry.description.get() == &request || entry.description->agrees_with(request) ? Found::hit : Found::invalid;
 }
 
-// Takes these out of the order, into `moved_`.
+// Takes these bits out of the order, into `moved_`.
 void ResponseCache::move_out(const std::vector<std::uint32_t>& bits) {
   moved_.clear();
   std::size_t kept = 0;

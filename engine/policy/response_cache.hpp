@@ -1,7 +1,7 @@
 // Horovod's response cache (v0.16.3): requests that need no description, because all ranks know them by a bit.
 //
-// Bit 0 is what was used least recently. All ranks change their caches in the same order, so that a bit means the same
-// on all of them.
+// Bit 0 stands for the request that was used least recently. All ranks change their caches in the same order, so that a
+// bit means the same on all of them.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +27,15 @@ class ResponseCache {
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t bits() const { return static_cast<std::uint32_t>(order_.size()); }
-  // Whether the request is there as it was; `bit`, unless it is a miss.
+  // Returns whether the request is there as it was, and sets `bit` unless it is a miss.
   Found find(const Request& request, std::uint32_t& bit) const;
   const Entry& at(std::uint32_t bit) const { return entries_[order_[bit]]; }
 
-  // These bits were used, in ascending order: they become the highest.
+  // These bits, in ascending order, were used: they become the highest ones.
   void use(const std::vector<std::uint32_t>& bits);
-  // The highest bit is given to this request; if there is no room, the lowest is given up.
+  // Gives the highest bit to this request. If there is no room, the request with the lowest bit is dropped.
   void put(RequestPtr description, std::int32_t priority);
-  // Ascending.
+  // The bits are in ascending order.
   void erase(const std::vector<std::uint32_t>& bits);
 
  private:
@@ -44,7 +44,7 @@ class ResponseCache {
 
   const std::uint32_t capacity_;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> order_;  // by bit: indices of entries
+  std::vector<std::uint32_t> order_;  // by bit: the index of its entry
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> moved_;
   std::unordered_map<std::string_view, std::uint32_t> by_name_;

@@ -39,8 +39,8 @@ SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
   cells_ = reinterpret_cast<Cell*>(at);
 }
 
-// Marks, claims and words of joining are sequentially consistent: who stores its own and then looks at the others' must
-// see theirs, or they see its.
+// Marks, claims and words of joining are sequentially consistent: if a rank stores its own and then looks at those of
+// the others, it sees theirs, or they see its own.
 void SharedBoard::mark(std::uint32_t slot, int rank, std::uint64_t word) {
   slots_[slot * stride_ + 1 + static_cast<std::size_t>(rank)].store(word);
 }
@@ -60,7 +60,7 @@ void SharedBoard::join(int rank, std::uint64_t word) { lines_[rank].joined.store
 
 std::uint64_t SharedBoard::joined(int rank) const { return lines_[rank].joined.load(); }
 
-// A store and then a look at something else, on both sides: only fences keep them in this order.
+// Both sides store something and then look at something else: only fences keep these two in order.
 void SharedBoard::want(bool begins) {
   wanted_->fetch_add(begins ? 1 : ~std::uint64_t{0});
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -72,7 +72,7 @@ bool SharedBoard::wanted() const {
 }
 
 bool SharedBoard::has_room(std::uint64_t end) {
-  // Signed: `end` may be old, and others may have read beyond it.
+  // The difference is signed, because `end` may be old, and other ranks may have read beyond it.
   const auto fits = [&] { return static_cast<std::int64_t>(end - all_have_read_) <= std::int64_t{shape_.words}; };
   if (fits()) return true;
   const std::span<const Line> lines(lines_, static_cast<std::size_t>(shape_.ranks));
@@ -86,7 +86,7 @@ bool SharedBoard::append(std::span<const std::uint64_t> entry) {
   do {
     if (!has_room(begin + entry.size())) return false;
   } while (!tail_->compare_exchange_weak(begin, begin + entry.size()));
-  // The first word is the last to be stored: who sees it sees them all.
+  // The first word is stored last, so that a rank that sees it sees all words.
   for (std::size_t i = entry.size(); i-- > 0;) {
     Cell& to = cell(begin + i);
     to.word.store(entry[i], std::memory_order_relaxed);

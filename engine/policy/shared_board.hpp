@@ -1,4 +1,5 @@
-// A board in memory that processes share: atomics only, no locks, so that nobody waits for a process that was killed.
+// A board in memory that processes share. It uses atomics and no locks, so that no rank waits for a process that was
+// killed.
 #pragma once
 
 #include <atomic>
@@ -8,19 +9,19 @@
 
 namespace paceline {
 
-// The same on all ranks of a machine.
+// The shape is the same on all ranks of a machine.
 struct BoardShape {
   int ranks = 1;
-  std::uint32_t slots = 4096;      // names that are known at a time
-  std::uint32_t words = 1U << 15;  // of the log; a power of two
+  std::uint32_t slots = 4096;      // the names that are known at a time
+  std::uint32_t words = 1U << 15;  // the words of the log; a power of two
 
   std::size_t bytes() const;
 };
 
 class SharedBoard : public BoardMemory {
  public:
-  // `memory`: `shape.bytes()` bytes, on a cache line, zero before the first rank comes; each process may have them at
-  // an address of its own. Throws Failure (invalid) if they do not fit.
+  // `memory` holds `shape.bytes()` bytes, begins on a cache line, and is zero before the first rank comes. Each process
+  // may have it at an address of its own. Throws Failure (invalid) if it does not fit the shape.
   SharedBoard(std::span<std::byte> memory, const BoardShape& shape);
 
   int ranks() const override { return shape_.ranks; }
@@ -42,12 +43,12 @@ class SharedBoard : public BoardMemory {
   static_assert(Atom::is_always_lock_free && sizeof(Atom) == 8);
 
   struct Cell {
-    Atom stamp;  // 1 + the position that the word was written for
+    Atom stamp;  // 1 + the position for which the word was written
     Atom word;
   };
   struct alignas(64) Line {
     Atom joined;
-    Atom position;  // in the log: what lies before it, this rank will not read again
+    Atom position;  // this rank will not read again what lies before this position of the log
   };
 
   Atom& claimed(std::uint32_t slot) const { return slots_[slot * stride_]; }
@@ -55,13 +56,13 @@ class SharedBoard : public BoardMemory {
   bool has_room(std::uint64_t end);
 
   const BoardShape shape_;
-  const std::size_t stride_;  // words of a slot: who claimed it, a mark of each rank, padding
+  const std::size_t stride_;  // the words of a slot: the claimed round, a mark of each rank, and padding
   Atom* tail_;
   Atom* wanted_;  // on the tail's cache line
   Line* lines_;
   Atom* slots_;
   Cell* cells_;
-  std::uint64_t all_have_read_ = 0;  // when last looked
+  std::uint64_t all_have_read_ = 0;  // the position before which all ranks had read, at the last look
 };
 
 }  // namespace paceline

@@ -21,7 +21,7 @@ PolicyOptions yielding(PolicyOptions options) {
   return options;
 }
 
-// The policy's number, then, for each buffer, how many names, and these.
+// The words are the policy's number and then, for each buffer, the number of its names and the names.
 Words written(std::size_t policy, const std::vector<std::vector<std::string>>& buffers) {
   Words words{policy};
   for (const auto& buffer : buffers) {
@@ -98,7 +98,7 @@ void Switching::synchronised(std::span<const std::uint64_t> words, double now) {
   active().synchronised(words, now);
 }
 
-// Who asked to be woken up may not be in use any more.
+// The policy that asked to be woken up may not be in use any more.
 void Switching::wake(double now) {
   now_ = now;
   if (std::exchange(sleeps_, false)) active().wake(now);
@@ -172,7 +172,7 @@ void Switching::switch_to(std::span<const std::uint64_t> words) {
   if (words.size() > 1) now_in_use.set_order(buffers_of(words.subspan(1)));
   for (const RequestPtr& request : back) now_in_use.submit(request, now_);
   if (joining_) now_in_use.join(now_);
-  // What else is in there was over before that was said of it.
+  // Requests of `before` that are not in `back` are over.
   for (const auto before = std::exchange(attended_, {}); const RequestPtr& request : back)
     if (const auto found = before.find(request.get()); found != before.end())
       attend(*request, attended_[found->first] = found->second);

@@ -1,11 +1,11 @@
-// The policy `switching`: one of several at a time, all ranks the same, in turn as rank 0 chooses while requests are
-// handed in. For tuning.
+// The policy `switching`, which serves tuning: it uses one of several policies at a time, the same on all ranks. Rank 0
+// chooses which, while requests are handed in.
 //
-// The policy in use comes to rest at one moment, the same on all ranks between two batches (see Policy::rest); what was
-// handed in to it and not issued is handed in to the next one. So no request is lost or issued twice, and batches come
-// in the same order everywhere, whatever ranks were doing. Messages say how many policies their sender has had: what
-// comes from a rank that is ahead waits; what comes from one that was behind when it sent it is about requests that all
-// have taken back since.
+// The policy in use comes to rest at one moment, the same on all ranks, between two batches (see Policy::rest).
+// Requests that were handed in to it and not issued are handed in to the next policy. So no request is lost or issued
+// twice, and batches come in the same order everywhere, whatever ranks were doing. Messages say how many policies their
+// sender has had. A message from a rank that is ahead waits. A message from a rank that was behind when it sent it is
+// about requests that all ranks have taken back since, and is dropped.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ namespace paceline {
 
 class Switching : public Policy {
  public:
-  // board, which it begins with; graph; and cycle, which waits yielding.
+  // The policies are board, with which it begins, graph, and cycle, which yields while it waits.
   static constexpr std::array<const char*, 3> kNames = {"board", "graph", "cycle"};
 
   Switching(const PolicyOptions& options, const Seat& seat, BoardMemory& board, BoardMemory& graph);
@@ -47,7 +47,7 @@ class Switching : public Policy {
   bool polls() const override { return active().polls(); }
   Counters counters() const override;
 
-  // It switches for itself alone.
+  // No other policy takes over from this one.
   void rest(std::vector<std::uint64_t>) override {}
   std::optional<Rest> rested() override { return std::nullopt; }
   std::vector<RequestPtr> take_back() override { return {}; }
@@ -66,15 +66,15 @@ class Switching : public Policy {
   std::array<std::unique_ptr<Policy>, kNames.size()> policies_;
   std::size_t active_ = 0;
   std::uint64_t switches_ = 0;
-  bool asked_ = false;  // on rank 0: for a switch that has not come yet
+  bool asked_ = false;  // on rank 0: it has asked for a switch that has not come yet
   bool refused_ = false;
 
   double now_ = 0;
   std::uint64_t busy_ = 0;
   bool sleeps_ = false;
   bool joining_ = false;
-  std::unordered_map<const Request*, Attention> attended_;  // and not issued
-  // From ranks that are ahead, by how many switches they have had.
+  std::unordered_map<const Request*, Attention> attended_;  // requests that callers wait for, and that are not issued
+  // Messages from ranks that are ahead, by how many switches their senders have had.
   std::map<std::uint64_t, std::vector<std::pair<int, std::vector<std::byte>>>> early_;
 };
 

@@ -1,4 +1,4 @@
-// Counts ranks until all have said the same, for two questions at a time.
+// Counts the ranks that have answered a question, for two questions at a time, until all have.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 namespace paceline {
 
 struct Tally {
-  // A rank has said `number` about `question`; true if it is the last of `size`. Then `differed` says whether all said
-  // the same, and counting begins anew.
+  // A rank has answered `question` with `number`. Returns true for the last of `size` ranks: then `differed` says
+  // whether answers differed, and counting begins anew.
   bool take(std::uint8_t question, std::uint64_t number, int size) {
     Counted& counted = questions[question & 1];
     if (counted.ranks > 0 && counted.number != number) counted.differ = true;

@@ -1,4 +1,4 @@
-// What becomes of a request that all ranks have handed in: it is issued, or it fails with one sentence.
+// Decides what becomes of a request that all ranks have handed in: it is issued, or it fails with one sentence.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@ namespace paceline {
 struct Report {
   std::uint32_t slot = 0;
   std::uint32_t round = 0;
-  std::int32_t priority = 0;                                // the highest
-  std::uint32_t number = 0;                                 // of the description
-  int absent = -1;                                          // a rank that has joined instead
-  std::vector<std::pair<int, std::uint32_t>> disagreement;  // if there is one: ranks and their descriptions' numbers
+  std::int32_t priority = 0;  // the highest one
+  std::uint32_t number = 0;   // the number of the description
+  int absent = -1;            // a rank that has joined instead, or -1
+  std::vector<std::pair<int, std::uint32_t>>
+      disagreement;  // ranks and the numbers of their descriptions, if they differ
 };
 
-// The entry `issue` or `fail` for a slot's round.
-//   `sides`: ranks and the numbers of their descriptions; looked at only if there is more than one number.
+// Returns the entry `issue` or `fail` for a slot's round. `sides` are ranks and the numbers of their descriptions, and
+// matter only if there is more than one number.
 void put_verdict(Words& words, const SlotState& slot, const Report& all,
                  std::span<const std::pair<int, std::uint32_t>> sides);
 
-// As an entry `ready`, and back; it was checked by `is_report`.
+// Write a report as an entry `ready`, and read one that `is_report` has checked.
 void put_report(Words& words, const Report& report);
 bool is_report(std::span<const std::uint64_t> entry);
 Report report_of(std::span<const std::uint64_t> entry);

@@ -14,11 +14,11 @@ class Window {
  public:
   explicit Window(std::uint64_t fusion_bytes) : fusion_bytes_(fusion_bytes) {}
 
-  // `error`: what it fails with; empty if it does not.
+  // `error` is what the request fails with, or empty.
   void add(RequestPtr request, std::int32_t priority, std::string error);
 
-  // Whether there is anything to cut, this request in particular, and how many bytes: bundles that are not complete
-  // wait on.
+  // Tell whether there is anything to cut, whether this request is, and how many bytes there are. Bundles that are not
+  // complete do not count: they wait on.
   bool empty() const { return items_.empty(); }
   bool has(const Request& request) const;
   std::uint64_t bytes() const { return bytes_; }
@@ -26,11 +26,11 @@ class Window {
   // Gives back the bundles that are not complete, and forgets them.
   std::vector<RequestPtr> take_back();
 
-  // From here on batches are of at most so many bytes.
+  // From here on batches have at most so many bytes.
   void set_fusion_bytes(std::uint64_t fusion_bytes) { fusion_bytes_ = fusion_bytes; }
   std::uint64_t fusion_bytes() const { return fusion_bytes_; }
 
-  // Everything as batches: failures first, then by priority, in the order of adding where that is equal.
+  // Returns everything as batches: failures first, then by priority, and in the order of adding if that is equal.
   void cut(std::vector<Issue>& batches);
 
  private:
@@ -44,7 +44,7 @@ class Window {
 
   std::uint64_t fusion_bytes_;
   std::vector<Item> items_;
-  std::map<std::uint64_t, std::vector<Item>> bundles_;  // that miss members
+  std::map<std::uint64_t, std::vector<Item>> bundles_;  // the bundles that miss members
   std::vector<RequestPtr> order_;
   std::uint64_t bytes_ = 0;
 };
