@@ -1,4 +1,4 @@
-"""Arrays in memory that the other ranks of this machine see: collectives on them need no copy."""
+"""Arrays in memory that the other ranks of this machine see, so that collectives on them need no copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.runtime.process import runtime
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> AnyArray:
-    """An uninitialised NumPy array in this process's arena, given back with its last reference.
+    """An uninitialised NumPy array in this process's arena; its memory is given back with the last reference to it.
 
     An `all_reduce` whose buffer lies in an arena on every rank combines it in place, without a copy. May be called
     before `paceline.init`. Raises ValueError for a negative length, MemoryError if the arena has no room.

@@ -1,4 +1,4 @@
-"""What this process does when it ends."""
+"""Registers what this process does when it ends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 from multiprocessing import process
 
 _WITHOUT_ATEXIT = ("fork", "forkserver")
-"""Children that multiprocessing starts so end without atexit's handlers, only with its own."""
+"""The start methods of multiprocessing whose children run its own handlers at their end, and not those of atexit."""
 
 
 def register(function: Callable[[], object]) -> Callable[[], None]:
-    """Call `function` when this process ends, the last registered first. Returns what takes that back."""
+    """Call `function` when this process ends, the last registered one first. Returns what takes this back."""
     if getattr(process.current_process(), "_start_method", None) in _WITHOUT_ATEXIT:
         from multiprocessing.util import Finalize
 

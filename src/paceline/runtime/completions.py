@@ -1,4 +1,4 @@
-"""Who wants to hear that an operation has finished."""
+"""Callbacks for operations that finish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger("paceline")
 class Completions:
     """Brings together operations that finish and callbacks that wait for them, whichever comes first.
 
-    Each operation is registered once and reported once.
+    Each operation is registered once and reported once. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Completions:
         self._over = False
 
     def register(self, operation: int, callback: Callable[[], None]) -> None:
-        """Call back when `operation` is reported; at once if it has been, or if nothing will be reported any more."""
+        """Call `callback` when `operation` is reported; at once if it was, or if nothing will be reported any more."""
         with self._lock:
             if operation not in self._reported and not self._over:
                 self._waiting[operation] = callback
@@ -31,7 +31,7 @@ class Completions:
         _call(callback)
 
     def report(self, operations: Iterable[int]) -> None:
-        """These have finished; their callbacks run here, or in `register` if that comes later."""
+        """Note that these operations have finished. Their callbacks run here, or in `register` if that comes later."""
         for operation in operations:
             with self._lock:
                 callback = self._waiting.pop(operation, None)
@@ -41,7 +41,7 @@ class Completions:
                 _call(callback)
 
     def finish_all(self) -> None:
-        """Nothing will be reported any more: call everybody who still waits."""
+        """Run all callbacks that still wait, because nothing will be reported any more."""
         with self._lock:
             self._over = True
             waiting, self._waiting = self._waiting, {}

@@ -1,4 +1,4 @@
-"""What the other ranks on this machine leave one of its CPUs: its parts of them, and how long it may spin."""
+"""How the ranks of a machine share its CPUs: which parts of them a rank gets, and how long it may spin."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from paceline.settings.settings import Settings
 
 
 def divide_cores(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> Partition:
-    """The CPUs of this rank's engine, input workers and compute; threads that compute are moved to theirs.
+    """Divide this rank's CPUs among its engine, input workers and compute, and move the threads that compute.
 
-    Raises ValueError for CPUs that were asked for and that this rank may not use.
+    me: this rank among `members`. mine: the CPUs that it may use. Raises ValueError if the settings name CPUs that this
+    rank may not use.
     """
     if settings.cores.mode == "off":
         return UNDIVIDED
@@ -26,10 +27,10 @@ def divide_cores(members: Sequence[Member], me: Member, mine: budget.CpuBudget, 
 
 
 def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> int | None:
-    """The CPU that this rank returns to while it waits in small operations; None: any will do.
+    """The CPU that this rank returns to while it waits in small operations; None if any will do.
 
-    Containers of one kernel count as machines, and the first rank of each, which speaks for the others, has most to do:
-    CPUs are dealt to all first ranks, then to all second ones, and so on.
+    Containers on one kernel count as machines. The first rank of each machine speaks for the others and so has most to
+    do; therefore CPUs are dealt to all first ranks, then to all second ones, and so on.
     """
     met: Counter[str] = Counter()
     turn: dict[Member, int] = {}
@@ -40,14 +41,14 @@ def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings
 
 
 def spin_budget(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> budget.SpinBudget:
-    """How long this rank's engine spins, and why."""
+    """How many microseconds this rank's engine spins, and why."""
     others = [member.affinity for member in members if member.kernel == me.kernel and member.rank != me.rank]
     unseen = (settings.local_size or 1) - 1 - len(others)  # this group may be a part of the job
     return budget.spin_budget(mine, others + [me.affinity] * unseen, settings.spin_us)
 
 
 def _on_kernel(members: Sequence[Member], me: Member, settings: Settings) -> tuple[list[frozenset[int]], int]:
-    """The affinities of all ranks on this kernel, and which of them is this one."""
+    """The affinities of all ranks on this kernel, and the position of this rank among them."""
     here = [member for member in members if member.kernel == me.kernel]
     if (settings.local_size or 0) > len(here):  # this group is a part of the job
         return [me.affinity] * (settings.local_size or 1), settings.local_rank or 0

@@ -12,12 +12,12 @@ from paceline.runtime.completions import Completions
 
 
 class EngineThread:
-    """Serves `engine` on a thread of its own, on the CPUs `cpus` (none: wherever the process runs), until `close`."""
+    """Serves `engine` until `close`, in a thread of its own on the CPUs `cpus` (empty: those of the process)."""
 
     def __init__(self, engine: Engine, cpus: tuple[int, ...]) -> None:
         self.engine = engine
         self.links: dict[str, int] = {}
-        """The engine's handle of each process that there is a link to."""
+        """The engine's handle of the link to each process, by the process's name."""
         self._cpus = cpus
         self._completions = Completions()
         self._thread = threading.Thread(target=self._serve, name="paceline-serve", daemon=True)
@@ -29,11 +29,11 @@ class EngineThread:
             self.links[members[rank].process] = _hand_over(self.engine, link, str(members[rank]))
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
-        """See `Runtime.notify`."""
+        """Call `callback` once when this NOTIFY operation has finished; see `Runtime.notify`."""
         self._completions.register(operation, callback)
 
     def close(self) -> None:
-        """Say goodbye to the peers, end the thread, and call back whoever still waits."""
+        """Say goodbye to the peers, end the thread, and run the callbacks of operations that are not over."""
         self.links.clear()
         self.engine.close()
         if self._thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""Operations under way that nobody holds any more."""
+"""Operations under way to which the program holds no reference any more."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from paceline.group.host import Ending
 
 
 class InFlight:
-    """Until such an operation is over the engine uses its memory: here it lives on. Threads may share this."""
+    """Keeps abandoned operations alive until they are over, as the engine still uses their buffers. Thread-safe."""
 
     def __init__(self) -> None:
         self._operations: list[Ending] = []
 
     def add(self, operation: Ending) -> None:
-        """Keep it while it is under way. What has ended meanwhile is let go."""
+        """Keep an operation while it is under way, and release those that have ended meanwhile."""
         for one in list(self._operations):
             if one.done():
-                with contextlib.suppress(ValueError):  # another thread was quicker
+                with contextlib.suppress(ValueError):  # another thread has removed it
                     self._operations.remove(one)
         if not operation.done():
             self._operations.append(operation)

@@ -1,4 +1,4 @@
-"""How a rank without a framework joins its job."""
+"""Joins a rank to its job without a framework."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from paceline.settings.settings import Settings
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
     """Join this process to its job; returns the group of all ranks.
 
-    Who this rank is comes from the launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) unless
-    `rank` and `size` are given. timeout: seconds for the meeting and then for every collective; see `Limits` for what
-    holds without it. Raises ConfigurationError for arguments or an environment
-    that make no sense, RendezvousError if the ranks cannot meet.
+    The launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) says which rank this is, unless `rank`
+    and `size` are given. timeout: the seconds for the meeting and then for every collective; None: see `Limits`. Raises
+    ConfigurationError if the arguments or the environment make no sense, and RendezvousError if the ranks cannot meet.
     """
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
@@ -35,7 +34,7 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
 
 
 def join(store: OwnStore, settings: Settings, timeout: float | None = None) -> Group:
-    """As `init`, through a store that is closed afterwards."""
+    """Join as `init` does, but through `store`, which is closed afterwards."""
     home = runtime()
     limits = Limits.of(settings, timeout)
     try:

@@ -1,4 +1,4 @@
-"""What the runtime needs of the module `paceline._engine`, so that a test can give it something else."""
+"""What the runtime needs of the module `paceline._engine`; a test can give it something else."""
 
 from __future__ import annotations
 

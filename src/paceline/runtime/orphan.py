@@ -1,4 +1,4 @@
-"""A rank whose torchrun is killed ends too, as one of `paceline run` does."""
+"""Ends a rank whose torchrun was killed, as ranks of `paceline run` end with it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from paceline.settings.settings import Settings
 
 
 def end_with_torchrun(settings: Settings) -> None:
-    """Ask the kernel for SIGTERM, which is how torchrun itself ends ranks, when torchrun dies.
+    """Ask the kernel to send SIGTERM, by which torchrun itself ends ranks, when torchrun dies.
 
-    Only in the process that torchrun started: it leads the session that torchrun makes for each rank. A rank that a
-    script of the user's starts has that script for a parent.
+    This is done only in the process that torchrun started, which leads the session that torchrun makes for each rank.
+    A rank that a script of the user starts has that script as its parent.
     """
     if settings.launcher == "torchrun" and os.getsid(0) == os.getpid():
         die_with_parent(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Where the ranks of this job sit in its network: as a file says, or as they found each other."""
+"""Places the ranks of a job in its network, as a topology file says or as they found each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paceline.topology.prune import prune
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The topology file that PACELINE_TOPOLOGY names, or why there is no topology in it."""
+    """The topology file that PACELINE_TOPOLOGY names, or the problem with it."""
 
     path: str
     topology: Topology | None = None
@@ -24,14 +24,14 @@ class Given:
 
     @property
     def word(self) -> str:
-        """What the other ranks hear of it: equal for equal topologies, or the problem after an exclamation mark."""
+        """What other ranks hear of it: a digest, equal for equal topologies, or "!" and the problem."""
         if self.topology is None:
             return f"!{self.problem}"
         return hashlib.sha256(repr(self.topology).encode()).hexdigest()
 
 
 def given(path: str | None) -> Given | None:
-    """Read it. A problem is for the meeting to report, so that all ranks hear of it."""
+    """Read the file at `path`; None without one. The meeting reports a problem, so that all ranks hear of it."""
     if path is None:
         return None
     from paceline.topology import TopologyError, read
@@ -43,7 +43,11 @@ def given(path: str | None) -> Given | None:
 
 
 class Placements:
-    """The network of a job, and which place in it every process has. Raises RendezvousError if these cannot be."""
+    """The network of a job, and the place of every process in it.
+
+    file: the topology file, None without one. members: the ranks of the job. Raises RendezvousError if the file has a
+    problem or does not fit these ranks.
+    """
 
     def __init__(self, file: Given | None, members: Sequence[Member]) -> None:
         if file is None:
@@ -53,16 +57,16 @@ class Placements:
         else:
             found = _fitted(file.path, file.topology, members)
         self.known = file is not None
-        """Whether somebody said what the links are."""
+        """Whether a file describes the links."""
         self.learn(_on_cpus(found, members), members)
 
     def learn(self, found: Placement, members: Sequence[Member]) -> None:
-        """The network of the job, whose ranks are `members`, is this."""
+        """Take `found` for the network of the job, whose ranks are `members`."""
         self._topology = found.topology
         self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
 
     def of(self, members: Sequence[Member]) -> Placement:
-        """The part of the network that these sit in; of strangers to the job, what they know of each other."""
+        """The part of the network with these ranks; for processes from outside the job, what they found."""
         if any(member.process not in self._place for member in members):
             return _on_cpus(discover(_facts(members)), members)
         places = [self._place[member.process] for member in members]
@@ -77,7 +81,7 @@ def _facts(members: Sequence[Member]) -> list[RankFacts]:
 
 
 def _on_cpus(placement: Placement, members: Sequence[Member]) -> Placement:
-    """With the CPUs that the members have on each machine."""
+    """The placement, with the CPUs that the members have on each machine."""
     cpus: dict[str, frozenset[int]] = {}
     for member in members:
         cpus[member.kernel] = cpus.get(member.kernel, frozenset()) | member.affinity
@@ -86,7 +90,7 @@ def _on_cpus(placement: Placement, members: Sequence[Member]) -> Placement:
     def told(node: Node) -> Node:
         if node.kind != "machine":
             return replace(node, children=tuple(map(told, node.children)))
-        first, *_ = islice(ranks, node.size)  # who share its memory share its CPUs
+        first, *_ = islice(ranks, node.size)  # ranks that share its memory share its CPUs
         kernel = members[first].kernel
         return replace(node, cpus=Cpus(kernel, len(cpus[kernel])))
 
@@ -94,7 +98,7 @@ def _on_cpus(placement: Placement, members: Sequence[Member]) -> Placement:
 
 
 def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placement:
-    """By the machines' names if they are those of the hosts, else in the order of ranks."""
+    """The place of each rank, by the names of machines if they are those of the hosts, else in the order of ranks."""
     file = f"PACELINE_TOPOLOGY={path}"
     if topology.world != len(members):
         raise RendezvousError(f"{file} describes {topology.world} ranks, but {len(members)} have met")

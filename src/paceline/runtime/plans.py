@@ -1,4 +1,4 @@
-"""The plans of a group in the engine's form, and a word in the log on what was chosen and why."""
+"""Makes the plans of a group in the engine's form, and logs which were chosen and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.topology.judge import MOST_NAMES, binding
 log = logging.getLogger("paceline.plan")
 
 _LARGE = 32 << 20
-"""Bytes of a buffer that is large anywhere."""
+"""Bytes of a buffer that counts as large on every network."""
 
 
 def plans(
@@ -22,11 +22,12 @@ def plans(
 ) -> dict[str, list[PlanEntry]]:
     """Every plan that a group on `topology` needs, by collective; the arguments are those of `choose`.
 
-    "all_reduce" is the reduce-scatter half, mirrored by the engine; in "all_gather", of the same form, rank i
-    owns block i; "broadcast" is to be read backwards from rank 0. From another root, where there are entries for
-    "turned_broadcast", the data climb one's tree from that root, then go down the rest of it; elsewhere ranks count on.
+    "all_reduce" holds the reduce-scatter half, which the engine mirrors. "all_gather" has the same form, and rank i
+    owns block i. "broadcast" is to be read backwards from rank 0. For another root, if there are entries for
+    "turned_broadcast", the data climb their tree from that root and then go down the rest of it; otherwise ranks are
+    counted from the root on.
     """
-    # Not cached: the engine takes it over when a group is made, and a ring of 64 ranks weighs 0.5 MB.
+    # The result is not cached: the engine takes it over when a group is made, and a ring of 64 ranks takes 0.5 MB.
     chosen = {collective: choose(collective, topology, ranks, algorithm) for collective in COLLECTIVES}
     for collective, choices in chosen.items():
         for choice in choices:
@@ -35,10 +36,10 @@ def plans(
 
 
 def tell(topology: Topology, news: str, algorithm: str | None) -> None:
-    """Log which all-reduce serves large buffers and what binds: a warning where a link is slower than others, or than
-    its interface says, for nobody may know of it.
+    """Log which all-reduce serves large buffers, and which links limit it.
 
-    news: links that are not what they were taken for, in words. algorithm: the one that was asked for.
+    It is a warning if a link is slower than others, or than its interface says, because perhaps nobody knows of that.
+    news: the links that are not what they were taken for, in words. algorithm: the one that was asked for, if any.
     """
     binds = binding(topology)
     if not binds and not news and not log.isEnabledFor(logging.INFO):

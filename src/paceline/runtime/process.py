@@ -1,4 +1,4 @@
-"""This process's runtime: made on first use, closed at exit, not inherited by a fork."""
+"""The runtime of this process: made on first use, closed at exit, and not inherited by a fork."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger("paceline")
 
 
 class _Current:
-    """Where `runtime()` keeps this process's runtime. A forked child forgets it, and leaves its sockets alone."""
+    """Holds the runtime of this process. A forked child forgets it and leaves its sockets alone."""
 
     def __init__(self) -> None:
         self.runtime: Runtime | None = None
-        self.inherited: list[Runtime] = []  # kept, so that no destructor speaks to the parent's peers
+        self.inherited: list[Runtime] = []  # kept alive, so that no destructor talks to the parent's peers
         self.let_go: Callable[[], None] = lambda: None
         self.lock = threading.Lock()
         os.register_at_fork(after_in_child=self.forget)
@@ -37,7 +37,11 @@ _current = _Current()
 
 
 def runtime() -> Runtime:
-    """This process's runtime, made on first use from the environment and closed at exit."""
+    """The runtime of this process, made on first use from the environment and closed at exit.
+
+    Raises ConfigurationError for an environment that makes no sense, and CommunicationError where this process gets no
+    shared memory.
+    """
     with _current.lock:
         if _current.runtime is None or not _current.runtime.usable:
             from paceline import _engine
@@ -46,7 +50,7 @@ def runtime() -> Runtime:
             settings = Settings.from_environment()
             set_up_logging(settings)
             end_with_torchrun(settings)
-            _current.let_go()  # else the one before would be kept, and its arena with it
+            _current.let_go()  # otherwise the runtime before this one would stay alive, with its arena
             made = Runtime(settings, _engine, plans)
             _current.let_go = at_exit.register(made.close)
             _current.runtime = made
@@ -54,7 +58,7 @@ def runtime() -> Runtime:
 
 
 def running() -> Runtime | None:
-    """This process's runtime, if there is one that can be used."""
+    """The runtime of this process if there is one that can be used, else None."""
     with _current.lock:
         return _current.runtime if _current.runtime is not None and _current.runtime.usable else None
 

@@ -1,7 +1,7 @@
 """The PyTorch face: `torch.distributed.init_process_group("paceline")`, and tensors that collectives need not copy.
 
-Importing this package registers the backend. Where the package is installed nobody needs to import it,
-because torch finds the name by itself (entry points `torch.distributed.backends` and `torch.backends`).
+Importing this package registers the backend. A program need not import it if Paceline is installed, because torch finds
+the name by itself (entry points `torch.distributed.backends` and `torch.backends`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # Imported when asked for: torch imports this package while it is being imported itself.
+    # They are imported when they are asked for, because torch imports this package while it is being imported itself.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""CUDA tensors: handed to an inner NCCL group, made when the first one comes."""
+"""Hands CUDA tensors to an inner NCCL group, which is made when the first one comes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.torch.opaque import opaque
 
 @opaque
 class Accelerator:
-    """A Python process group stands for all devices, so it finds the others' backend itself."""
+    """Finds the backend of devices that Paceline does not serve: a Python process group stands for all devices."""
 
     _store: dist.Store
     _rank: int

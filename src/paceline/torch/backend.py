@@ -31,7 +31,7 @@ from paceline.version import VERSION
 _log = logging.getLogger("paceline")
 _announced = False
 _alive: set[PacelineProcessGroup] = set()
-"""Groups from their making to their shutdown: what torch wraps for debugging, it keeps only the C++ half of."""
+"""Groups from their making to their shutdown; of a group that torch wraps for debugging, it keeps only the C++ half."""
 
 
 @opaque
@@ -78,7 +78,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     # -- life -------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Leave the group. Nothing can be started on it afterwards."""
+        """Leave the group; no operation can be started on it afterwards."""
         if self._open:
             self._open = False
             _alive.discard(self)
@@ -90,7 +90,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             self._inner.shutdown()
 
     def abort(self) -> None:
-        """Make every unfinished and later operation raise, here and on all other members."""
+        """Make every unfinished and later operation raise `Aborted`, here and on all other members."""
         for group in (self._group, self._second):
             if group is not None:
                 group.abort(f"rank {self._rank} called abort")
@@ -115,7 +115,10 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         group_desc: str | None = None,
         device_types: object = None,
     ) -> PacelineProcessGroup | None:
-        """A group of some of this group's ranks, None on the others. Every member of this group must call it."""
+        """A group of the ranks `new_ranks` of this group; None on the others. Every member of this group must call it.
+
+        Raises RendezvousError if the members do not meet in time.
+        """
         self._splits += 1
         name = group_name or f"{self._name}:split:{self._splits}"
         if self._rank not in new_ranks:
@@ -130,10 +133,10 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     splitGroup = split_group
 
     def eager_connect_single_device(self, device: object = None) -> None:
-        """Nothing to do: the ranks have met already."""
+        """Do nothing, because the ranks have met already."""
 
     def perform_nocolor_split(self, device: object = None) -> None:
-        """Nothing to do: only the members of a new group take part in making it."""
+        """Do nothing, because only the members of a new group take part in making it."""
 
     def _callback_group(self) -> _engine.Group:
         if self._second is None:
@@ -181,7 +184,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     getSequenceNumberForGroup = _get_sequence_number_for_group
 
     def _set_sequence_number_for_group(self) -> None:
-        """Nothing to do: the engine counts from the group's making."""
+        """Do nothing, because the engine counts from the making of the group."""
 
     @property
     def options(self) -> c10d.Backend.Options:
@@ -200,14 +203,14 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
 
 def _place(store: dist.Store) -> str:
-    """Where torch's store is, if it is at a place."""
+    """The place of torch's store, in words; "" if it has no address."""
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     return f"torch's store, {TcpAddress(store.host, store.port)}" if isinstance(store, dist.TCPStore) else ""
 
 
 def _announce(home: Runtime, channel: int, place: str) -> None:
-    """Once in a process: what runs here, and whether strangers could join."""
+    """Log once in a process what runs here, and warn if strangers could join."""
     global _announced
     if _announced:
         return

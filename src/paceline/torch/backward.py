@@ -1,4 +1,4 @@
-"""Waiting at the end of a backward pass, where DDP's reducer waits for futures in C++ and nobody sees it."""
+"""Waits at the end of a backward pass, where DDP's reducer waits for futures in C++ and no other part sees it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from paceline.observe.outside import OutsideWaits
 
 
 class BackwardWaits:
-    """Tells `outside` of the time from the end of a backward pass until the futures that were taken in it are complete.
+    """Counts in `outside` the time from the end of a backward pass until the futures taken during it are complete.
 
-    DDP asks for a future of each bucket during the pass, and waits for them in a callback at its end. Thread-safe.
+    DDP asks for a future of each bucket during the pass, and waits for them in a callback at the end. Thread-safe.
     """
 
     def __init__(self, outside: OutsideWaits) -> None:
@@ -24,7 +24,10 @@ class BackwardWaits:
         self._waiting = False
 
     def begin(self) -> bool:
-        """Somebody takes the future of an operation under way. If this is true, `end` is called once that is over."""
+        """Note that the future of an operation under way was taken.
+
+        Returns whether that happened in a backward pass; then `end` must be called once the operation is over.
+        """
         running = torch._C._current_graph_task_id()
         if running < 0:
             return False
@@ -33,12 +36,12 @@ class BackwardWaits:
             first = running != self._pass
             self._pass = running
             self._stop()  # the thread computes again
-        if first:  # before DDP asks for its own callback, so that this one comes first
+        if first:  # DDP asks for its own callback later, so this one runs first
             Variable._execution_engine.queue_callback(self._computed)
         return True
 
     def end(self) -> None:
-        """One of these operations is over."""
+        """Note that one of these operations is over."""
         with self._lock:
             self._left -= 1
             if not self._left:

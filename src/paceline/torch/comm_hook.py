@@ -1,4 +1,4 @@
-"""DistributedDataParallel's own buckets, moved into the arena."""
+"""Moves DistributedDataParallel's own buckets into the arena."""
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def _lies_in(gradient: Tensor, buffer: Tensor) -> bool:
 
 
 def _move(buffer: Tensor, gradients: Sequence[Tensor]) -> None:
-    # DDP's bucket and its views are these very tensors: what is done to them here, its reducer sees.
+    # DDP's bucket and its views are these very tensors, so its reducer sees what is done to them here.
     begin, width = buffer.data_ptr(), buffer.element_size()
     memory = empty(buffer.numel(), dtype=buffer.dtype).copy_(buffer)
     for gradient in gradients:

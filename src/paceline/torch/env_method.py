@@ -1,7 +1,7 @@
-"""How a process group's ranks meet by `env://`, torch's default, and by `tcp://`.
+"""Makes the store through which the ranks of a process group meet by `env://`, torch's default, and by `tcp://`.
 
-By `env://` torch's own handler knows RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT only, and raises when one of them is
-missing: here also what mpirun, mpiexec and srun say in their own words counts.
+torch's own handler of `env://` knows only RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and raises if one of them is
+missing. The handler here also understands the variables of mpirun, mpiexec and srun.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Handler(Protocol):
 
 
 def extend() -> None:
-    """Put these handlers before torch's own. Does nothing where they are, or where torch has changed."""
+    """Put the handlers of this module before torch's own. Does nothing if they are there, or if torch has changed."""
     module = importlib.import_module("torch.distributed.rendezvous")  # torch.distributed hides it behind a function
     handlers: dict[str, Handler] = getattr(module, "_rendezvous_handlers", {})
     for scheme in ("env", "tcp"):
@@ -65,7 +65,7 @@ def _handler(
 
 
 def _ours() -> bool:
-    """Whether the `init_process_group` that asks is for this backend: torch does not tell its handlers."""
+    """Whether the call of `init_process_group` is for this backend; torch does not tell its handlers."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "init_process_group":
         frame = frame.f_back  # type: ignore[assignment]
@@ -81,7 +81,7 @@ def _seconds(settings: Settings, timeout: timedelta, ours: bool) -> float:
 
 
 def _told_otherwise() -> Settings | None:
-    """What another launcher than torch's says; None where it says nothing, or what torch should complain about."""
+    """The settings of a launcher that is not torch's; None if there is none, or if torch should complain about it."""
     try:
         settings = Settings.from_environment()
     except ConfigurationError:
@@ -90,7 +90,7 @@ def _told_otherwise() -> Settings | None:
 
 
 def _known(url: str, settings: Settings) -> tuple[TcpAddress, int, int] | None:
-    """Where the store is, and who this rank is; None where torch should complain."""
+    """The address of the store, this rank, and the number of ranks; None if torch should complain."""
     parts = urlsplit(url)
     asked = {name: values[0] for name, values in parse_qs(parts.query).items()}
     host, port = settings.master_address, settings.master_port
@@ -118,7 +118,7 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
     from paceline.rendezvous.store_server import bind_addresses
 
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
-    board = open_store(settings, deadline.seconds)  # raises where nothing says where rank 0 is
+    board = open_store(settings, deadline.seconds)  # raises if nothing says where rank 0 is
     store: dist.Store | None = None
     place: dict[str, str | int] = {"host": socket.gethostname()}
     try:

@@ -1,8 +1,8 @@
-"""torch's store at an address that all ranks know, made without a silent wait.
+"""Makes torch's store at an address that all ranks know, without a silent wait.
 
 torch's own handlers let rank 0 wait in the store's constructor until all ranks have come, and the others until rank 0
-listens, and neither says a word. Here rank 0 goes on, so that the ranks meet in `paceline.rendezvous`, which names who
-is missing, and the others say what keeps them from rank 0.
+listens; neither says a word meanwhile. Here rank 0 goes on, so that the ranks meet in `paceline.rendezvous`, which
+names the missing ranks, and the others say what keeps them from rank 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from paceline.rendezvous.reminder import Reminder
 
 
 def store_at(place: TcpAddress, rank: int, size: int, seconds: float, stall: float | None) -> dist.Store:
-    """Rank 0 serves it, the others are its clients. Raises RendezvousError after `seconds`. stall: see `Reminder`."""
+    """The store at `place`, which rank 0 serves to the others.
+
+    Raises RendezvousError if it cannot be reached within `seconds`. stall: the seconds of `Reminder`.
+    """
     deadline, reminder = Deadline(seconds), Reminder(stall)
     if rank == 0:
         wait_for_name(place.host, deadline, reminder)
@@ -38,5 +41,5 @@ def store_at(place: TcpAddress, rank: int, size: int, seconds: float, stall: flo
 
 
 def _hang_up(sock: socket.socket) -> Conversation[None]:
-    """Somebody listens: that is all there was to know."""
+    """Say nothing: it is enough to know that a process listens."""
     yield from ()

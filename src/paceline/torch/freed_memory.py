@@ -1,4 +1,4 @@
-"""glibc keeps what backward frees. Elsewhere nothing is done."""
+"""Lets glibc keep the memory that backward frees. With another C library nothing is done."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import ctypes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_MMAP_THRESHOLD = 32 << 20
+"""Bytes: the most that glibc accepts."""
 _LARGEST_INT = 2**31 - 1
 _MOST_BUFFERS = 4096
+"""Buffers that are remembered."""
 
 _kept = 0
 
 
 def keep_freed_memory(more: int) -> None:
-    """Let malloc keep up to `more` bytes at its end, and what it was let before: it belongs to the whole process.
+    """Let malloc keep `more` further bytes of freed memory, for the whole process.
 
-    It would give them back to the system and fault them in again. Where gradients are freed as soon as they were moved,
-    backward would do so with each large one, at twice the cost of moving it (measured on ResNet-18).
+    Otherwise it would give them back to the system and fault them in again. If gradients are freed as soon as they were
+    moved, backward would do so with each large one, at twice the cost of moving it (measured on ResNet-18).
     """
     global _kept
     _kept = min(_kept + more, _LARGEST_INT)
@@ -27,16 +29,16 @@ def keep_freed_memory(more: int) -> None:
 
 
 class Returning:
-    """Large buffers that are reduced again and again, as DDP's buckets are: as much is freed in every step."""
+    """Notes large buffers that are reduced again and again, as DDP's buckets are: every step frees as much memory."""
 
     LEAST = 1 << 20
-    """Bytes from which on a buffer is large."""
+    """Bytes of the smallest buffer that counts as large."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], bool] = {}
 
     def note(self, address: int, nbytes: int) -> None:
-        """Let malloc keep as much as this buffer takes when it is seen here for the second time."""
+        """Let malloc keep as much as this buffer takes, once it is seen for the second time."""
         buffer = address, nbytes
         if buffer in self._seen:
             if not self._seen[buffer]:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Callbacks(local):
-    """Of this thread: how many callbacks of collectives' futures run within one another."""
+    """How many callbacks of collectives' futures run within one another in this thread."""
 
     depth = 0
 
@@ -29,7 +29,7 @@ callbacks = _Callbacks()
 
 @contextmanager
 def running_callbacks() -> Iterator[None]:
-    """What is called inside is called by callbacks."""
+    """Count everything that is called inside this context as called by a callback."""
     callbacks.depth += 1
     try:
         yield
@@ -40,7 +40,7 @@ def running_callbacks() -> Iterator[None]:
 class CollectiveFuture(Future[T]):
     """A torch future that knows when its callbacks run, also if it was completed before they were added.
 
-    outside: where waits for it in Python are counted, if it is not complete from the beginning.
+    outside: counts the waits for it in Python; None if it is complete from the beginning.
     """
 
     def __init__(self, outside: OutsideWaits | None = None) -> None:
@@ -60,7 +60,7 @@ class CollectiveFuture(Future[T]):
             self.set_result(value)
 
     def fail(self, error: Exception, results: Sequence[Tensor] = ()) -> None:
-        """`results`: what it would have been."""
+        """Fail with `error`. results: the tensors that the value would have held."""
         self._set_unwrap_func(_raise_failure)
         self.complete(_Failure(error, results))  # type: ignore[arg-type]  # whoever reads it raises
 
@@ -92,10 +92,10 @@ class CollectiveFuture(Future[T]):
 
 
 class _Failure:
-    """The result that never came. C++ readers of a future see only values, so reading this one raises.
+    """The value of a future that failed. Readers in C++ see only values, so reading this one raises the error.
 
-    DDP's reducer, which finds the tensors in a value by pickling it at the end of `backward`, keeps the words of an
-    error, not its class. It gets the tensors, whatever is in them, and `backward` then raises the error itself.
+    DDP's reducer finds the tensors in a value by pickling it at the end of `backward`, and keeps only the words of an
+    error, not its class. It is given the tensors, whatever they hold, and `backward` then raises the error itself.
     """
 
     def __init__(self, error: Exception, results: Sequence[Tensor]) -> None:
@@ -119,7 +119,7 @@ def _in_backward() -> bool:
 
 
 def _at_its_end(callback: Callable[[], None]) -> None:
-    """Call this at the end of the backward pass that this thread is in; what it raises, `backward` raises."""
+    """Call `callback` at the end of the backward pass that this thread is in; `backward` raises what it raises."""
     Variable._execution_engine.queue_callback(callback)
 
 

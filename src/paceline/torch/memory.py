@@ -1,4 +1,4 @@
-"""Tensors in memory that the other ranks of this machine see: collectives on them need no copy."""
+"""Tensors in memory that the other ranks of this machine see, so that collectives on them need no copy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.runtime.process import runtime
 
 
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-    """An uninitialised CPU tensor in this process's arena, given back with its last reference.
+    """An uninitialised CPU tensor in this process's arena; its memory is given back with the last reference to it.
 
     Sizes and the default of `dtype` are those of `torch.empty`. An `all_reduce` whose tensor, or a contiguous view of
     it, lies in an arena on every rank combines it in place, without a copy. May be called before

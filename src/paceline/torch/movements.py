@@ -1,4 +1,4 @@
-"""Collectives and messages that only move elements. Dtypes that the engine does not know move as bytes."""
+"""Collectives and messages that only move elements. Elements of dtypes that the engine does not have move as bytes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Movements(Starting):
         return work
 
     def monitored_barrier(self, timeout: object = None, wait_all_ranks: bool = False) -> None:
-        """A barrier. Who is missing is named by every operation's error, so it has nothing to add."""
+        """Do a barrier; the error of every operation names the missing ranks, so there is nothing to add."""
         limit = timeout if isinstance(timeout, timedelta) else checks.timeout_of(timeout)
         self.barrier().wait(limit or timedelta(0))
 

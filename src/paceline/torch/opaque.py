@@ -1,4 +1,4 @@
-"""Keeps torch.compile out of the backend, which C++ calls amid compiled code, where Dynamo watches all frames."""
+"""Keeps torch.compile out of the backend, which C++ calls amid compiled code, where Dynamo sees all frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SKIP = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._
 
 
 def opaque(cls: T) -> T:
-    """Run the methods of `cls`, and all that they call, without Dynamo. Costs nothing when they are called."""
+    """Run the methods of `cls`, and everything that they call, without Dynamo; it costs nothing at a call."""
     for member in vars(cls).values():
         if isinstance(member, types.FunctionType):
             eval_frame.set_code_exec_strategy(member.__code__, _SKIP)

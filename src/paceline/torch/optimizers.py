@@ -1,4 +1,4 @@
-"""Every step of a torch optimizer, told to the runtime: it is what users call a training step."""
+"""Tells the runtime of every step of a torch optimizer, which is what users call a training step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _counted = ContextVar("_counted", default=True)
 
 @cache
 def follow_optimizers() -> None:
-    """From now on the runtime of this process knows when an optimizer steps. May be called any number of times.
+    """Tell the runtime of this process from now on when an optimizer steps. May be called any number of times.
 
-    Steps that torch.compile has compiled are not seen: the clock has no place in their graphs.
+    Steps that torch.compile has compiled are not seen, because the clock has no place in their graphs.
     """
-    under_way: set[int] = set()  # a class of the user's may call the step of its base, which has hooks too
+    under_way: set[int] = set()  # a user's class may call the step of its base class, which has hooks, too
 
     def begins(optimizer: torch.optim.Optimizer, *_: object) -> None:
         if not torch.compiler.is_compiling() and _counted.get():

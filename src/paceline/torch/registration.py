@@ -1,4 +1,4 @@
-"""How torch learns the name "paceline". Cheap and never failing: torch calls it while it is being imported."""
+"""Tells torch the name "paceline". It is cheap and never fails, because torch calls it while it is being imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All-reduce of sparse tensors: gather everybody's indices and values, then add up what has one place."""
+"""All-reduces sparse tensors: gathers the indices and values of all ranks, then adds up the values of each place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from paceline.torch.work import CompletedWork
 
 
 def all_reduce(group: dist.ProcessGroup, tensor: Tensor, reduce_op: Reduction) -> dist.Work:
-    """Replace the COO `tensor` by the coalesced sum over the ranks. Runs to its end before it returns."""
+    """Replace the COO `tensor` by the coalesced sum over the ranks, before it returns.
+
+    Raises ValueError for another reduction than SUM, or if the ranks' shapes differ.
+    """
     if hash(reduce_op) != hash(dist.ReduceOp.SUM):
         raise ValueError("paceline reduces sparse tensors with SUM only")
     mine = tensor.coalesce()
@@ -34,7 +37,7 @@ def all_reduce(group: dist.ProcessGroup, tensor: Tensor, reduce_op: Reduction) -
 
 
 def _gather(group: dist.ProcessGroup, tensor: Tensor, rows: list[int] | None = None) -> list[Tensor]:
-    """Everybody's `tensor`; `rows` says how long each rank's first dimension is, if they differ."""
+    """The `tensor` of every rank. rows: the length of each rank's first dimension; None if they are equal."""
     lengths = rows if rows is not None else [tensor.shape[0]] * group.size()
     outputs = [tensor.new_empty((length, *tensor.shape[1:])) for length in lengths]
     group.allgather([outputs], [tensor.contiguous()]).wait()

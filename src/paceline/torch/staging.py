@@ -11,9 +11,9 @@ from torch import Tensor
 from paceline.torch.tables import BYTES, DTYPES
 
 Copies: TypeAlias = list[tuple[Tensor, Tensor]]
-"""(where the result belongs, where the engine puts it)"""
+"""Pairs of a tensor that a result belongs in, and the tensor that the engine puts it in."""
 Span: TypeAlias = tuple[int, int]
-"""(address, count of elements)"""
+"""The address and the number of elements of memory."""
 NOTHING: Span = (0, 0)
 
 
@@ -30,7 +30,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def plain_output(tensor: Tensor, copies: Copies) -> Tensor:
-    """Memory for a result that belongs into `tensor`: its own, or other memory, noted in `copies`."""
+    """Memory for a result that belongs in `tensor`: its own, or other memory, which is noted in `copies`."""
     if is_plain(tensor):
         return tensor
     memory = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
@@ -39,25 +39,28 @@ def plain_output(tensor: Tensor, copies: Copies) -> Tensor:
 
 
 def copy_back(copies: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Bring results from staging memory to where they belong."""
+    """Copy results from staging memory to where they belong."""
     for target, source in copies:
         target.data.copy_(source)
 
 
 def code_of(dtype: torch.dtype) -> int:
-    """The engine's dtype for moving (not reducing) elements: unknown ones move as bytes."""
+    """The engine's number of the dtype as which elements move, which is bytes for a dtype that it does not have."""
     return DTYPES.get(dtype, BYTES)
 
 
 def span(tensor: Tensor) -> Span:
-    """Where a plain tensor lies, counted in elements of `code_of(tensor.dtype)`."""
+    """The memory of a plain tensor, in elements of the dtype `code_of(tensor.dtype)`."""
     if tensor.dtype in DTYPES:
         return tensor.data_ptr(), tensor.numel()
     return tensor.data_ptr(), tensor.nbytes
 
 
 def slices(tensor: Tensor, sizes: Sequence[int]) -> list[Span]:
-    """A plain tensor cut along its first dimension: one span per size."""
+    """The memory of the parts of a plain tensor, which is cut along its first dimension.
+
+    sizes: the number of rows of each part.
+    """
     address, count = span(tensor)
     rows = tensor.shape[0] if tensor.dim() else 1
     per_row = count // rows if rows else 0
@@ -71,7 +74,7 @@ def slices(tensor: Tensor, sizes: Sequence[int]) -> list[Span]:
 
 
 def adjacent(tensors: Sequence[Tensor]) -> bool:
-    """Whether plain tensors of equal size lie one behind the other, as if they were one."""
+    """Whether plain tensors are of equal size and lie one behind the other, as if they were one."""
     first = tensors[0]
     size, start = first.nbytes, first.data_ptr()
     return all(t.nbytes == size and t.data_ptr() == start + i * size for i, t in enumerate(tensors))

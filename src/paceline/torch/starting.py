@@ -1,4 +1,4 @@
-"""How an engine call becomes torch's Work: at once, in flight, or gathered in a coalescing window."""
+"""Turns a call of the engine into torch's Work: at once, in flight, or gathered in a coalescing window."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ZERO = timedelta(0)
 
 @opaque
 class Starting(Accelerator):
-    """What all collectives share."""
+    """Starts operations for all collectives."""
 
     _group: _engine.Group
     _rank: int
@@ -34,7 +34,7 @@ class Starting(Accelerator):
     _backward: BackwardWaits
 
     def _blocks(self, options: object) -> TypeGuard[checks.Options]:
-        """Whether nearly nothing is asked for: to be over on return, in the group itself and within its timeout."""
+        """Whether the call only has to be over on return, in the group itself and within the group's timeout."""
         return (
             not getattr(options, "asyncOp", True)
             and options.timeout <= _ZERO  # type: ignore[attr-defined]  # what has asyncOp has a timeout
@@ -78,13 +78,13 @@ class Starting(Accelerator):
         raise NotImplementedError
 
     def _together(self, works: Sequence[dist.Work]) -> dist.Work:
-        """Several works as one."""
+        """One work for several."""
         if all(work is DONE for work in works):
             return DONE
         return works[0] if len(works) == 1 else WorkGroup(works)
 
     def _start_coalescing(self, device: object = None) -> None:
-        """From here to `_end_coalescing` nothing blocks: operations are only started."""
+        """Only start operations, without blocking, until `_end_coalescing`."""
         self._window = []
 
     def _end_coalescing(self, device: object = None) -> dist.Work:

@@ -1,4 +1,4 @@
-"""torch's dtypes and reductions as the engine's integers, looked up once."""
+"""The engine's numbers of torch's dtypes and reductions, looked up once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.torch.checks import Reduction
 DTYPES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _engine.DTYPES.items()}
 BYTES: int = DTYPES[torch.uint8]
 
-# hash() of a ReduceOp is its enumerator: the one way to it that costs no conversion to a Python enum.
+# hash() of a ReduceOp is its enumerator; no other way to it saves the conversion to a Python enum.
 _ENUMERATORS = {hash(getattr(ReduceOp, name)): code for name, code in _engine.OPS.items()}
 OPS: tuple[int, ...] = tuple(_ENUMERATORS[index] for index in range(len(_ENUMERATORS)))
 PREMUL_SUM: int = hash(ReduceOp.PREMUL_SUM)
@@ -22,7 +22,7 @@ _LINEAR = {hash(op) for op in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PREMUL_SUM)}
 
 
 def reduction(reduce_op: Reduction) -> tuple[int, float]:
-    """The engine's operation and factor for a `ReduceOp`. The factor is 1 for all but PREMUL_SUM."""
+    """The engine's number and the factor of a `ReduceOp`; the factor is 1 for all but PREMUL_SUM."""
     index = hash(reduce_op)
     if index != PREMUL_SUM:
         return OPS[index], 1.0
@@ -31,7 +31,10 @@ def reduction(reduce_op: Reduction) -> tuple[int, float]:
 
 
 def reducible(tensor: torch.Tensor, reduce_op: Reduction) -> torch.Tensor:
-    """A plain `tensor` as something that the engine can reduce: complex numbers as pairs of real ones."""
+    """A plain `tensor` in a form that the engine can reduce: complex numbers become pairs of real ones.
+
+    Raises TypeError for a dtype that the engine cannot reduce in this way.
+    """
     if tensor.dtype in DTYPES:
         return tensor
     if not tensor.is_complex():

@@ -1,4 +1,4 @@
-"""Which limits hold in a process group of torch's."""
+"""The limits that hold in a process group of torch."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from paceline.settings.settings import Settings
 
 
 def limits(settings: Settings, timeout: timedelta) -> Limits:
-    """timeout: as torch hands it on, which is its own half hour where the script names none."""
+    """The limits for a group. timeout: as torch hands it on, which is its own 30 minutes if the script names none."""
     return Limits.of(settings, None if timeout == dist.default_pg_timeout else timeout.total_seconds())

@@ -1,4 +1,4 @@
-"""What a collective returns: an object to wait for, with a future of the result tensors."""
+"""The objects that collectives return, to wait for, with a future of the result tensors."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class CompletedWork(dist.Work):
 
 
 DONE = CompletedWork()
-"""What every blocking call returns: nobody asks it for results, and making one costs as much as a message."""
+"""The work of every blocking call: nobody asks it for results, and making one costs as much as a message."""
 
 
 @opaque
 class PendingWork(dist.Work):
-    """An engine operation in flight. It keeps the tensors alive, and the runtime keeps it alive, until the end."""
+    """An operation of the engine in flight. It keeps its tensors alive to the end, and the runtime keeps it alive."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class PendingWork(dist.Work):
         super().__init__()
         self.operation = operation
         self._backward = backward
-        self._awaited = False  # by whoever takes the future in a backward pass
+        self._awaited = False  # whether the future was taken in a backward pass
         self._results = list(results)
         self._copies = copies
         self._keep: object = keep
@@ -86,7 +86,10 @@ class PendingWork(dist.Work):
         self._lock = Lock()
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
-        """Progress the operation in this thread until it is done. Raises what went wrong, now and ever after."""
+        """Make progress in this thread until the operation is over, and return True.
+
+        Raises PeerLost, Mismatch, Timeout or Aborted if it failed, at this and every later call.
+        """
         if not self._finished:
             try:
                 self.operation.wait(timeout.total_seconds() if timeout > _GROUP_TIMEOUT else -1.0)
@@ -127,7 +130,7 @@ class PendingWork(dist.Work):
     _source_rank = source_rank
 
     def get_future(self) -> Future[list[Tensor]]:
-        """A future of the result tensors. It is completed with or without anybody waiting."""
+        """A future of the result tensors, which is completed whether or not anybody waits."""
         with self._lock:
             settle = self._future is None and self._finished
             if self._future is None:
@@ -139,7 +142,9 @@ class PendingWork(dist.Work):
         return future
 
     def finish(self, *_: object) -> None:
-        """Take over the ended operation's result. Called by whoever learns first: a waiter or the runtime."""
+        """Take over the result of the operation, which is over. The first that learns of it calls this: a waiter or the
+        runtime.
+        """
         with self._lock:
             if self._finished:
                 return
@@ -166,7 +171,7 @@ class PendingWork(dist.Work):
 
 @opaque
 class WorkGroup(dist.Work):
-    """Several works waited for as one."""
+    """Several works that are waited for as one."""
 
     def __init__(self, works: Sequence[dist.Work]) -> None:
         super().__init__()
