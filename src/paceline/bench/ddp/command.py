@@ -31,14 +31,16 @@ def command(
     ] = 300.0,
     json_file: JSON = None,
 ) -> None:
-    """Train ResNet-18 on random 64×64 images: alone, with DDP over nothing, Gloo and Paceline, in the arena, and FSDP2.
+    """Train ResNet-18 on random 64×64 images: alone, with DDP, in the arena, with sharded optimizers, and with FSDP2.
 
     Each method has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others
     are idle. "alone" uses neither DDP nor any exchange; "silent" is DDP with a backend that does nothing; "arena_hook"
-    is DDP with Paceline's communication hook; "gradient_buckets" is Paceline without DDP; "fsdp_…" is FSDP2, with every
-    residual block sharded, over Gloo and Paceline. The gradients are checked first. "exposed" is how much longer a step
-    takes than that of "silent": communication that nothing hides. "to silent" and "to alone" are medians and quartiles
-    over the rounds of the ratio of the rates in a round.
+    is DDP with Paceline's communication hook; "gradient_buckets" is Paceline without DDP; "zero_…" is DDP with torch's
+    ZeroRedundancyOptimizer, over Gloo and Paceline; "sharded_optimizer" is Paceline's, without DDP; "fsdp_…" is FSDP2,
+    with every residual block sharded, over Gloo and Paceline. The gradients are checked first. "exposed" is how much
+    longer a step takes than that of "silent": communication that nothing hides. "to silent" and "to alone" are medians
+    and quartiles over the rounds of the ratio of the rates in a round. "state" is the memory of the optimizer's state
+    on the rank that has the most.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench ddp`) the first machine's command measures, with
     ranks on all machines as the file says, and the commands of the others end at once.
@@ -75,7 +77,17 @@ def command(
 def table(rows: list[Row]) -> Table:
     """Return a table with a row for each training method."""
     words = ("system", "path")
-    titles = ("images/s", "quartiles", "step(ms)", "exposed(ms)", "cpu(ms)", "to silent", "to alone", "#wrong")
+    titles = (
+        "images/s",
+        "quartiles",
+        "step(ms)",
+        "exposed(ms)",
+        "cpu(ms)",
+        "to silent",
+        "to alone",
+        "state(MB)",
+        "#wrong",
+    )
     result = columns(*words, *titles, left=words)
     for row in rows:
         result.add_row(
@@ -88,6 +100,7 @@ def table(rows: list[Row]) -> Table:
             f"{row.cpu_us / 1e3:.1f}",
             f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
             f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",
+            f"{row.state_bytes / 1e6:.1f}",
             wrong(row.wrong),
         )
     return result

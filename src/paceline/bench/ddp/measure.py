@@ -18,6 +18,9 @@ METHODS = {
     "paceline": "ddp",
     "arena_hook": "ddp",
     "gradient_buckets": "arena",
+    "zero_gloo": "zero",
+    "zero_paceline": "zero",
+    "sharded_optimizer": "arena",
     "fsdp_gloo": "fsdp",
     "fsdp_paceline": "fsdp",
 }
@@ -34,13 +37,15 @@ PIXELS = 64
 class Row(row.Row):
     """One training method. q1, q3: quartiles of the figure before.
 
-    bytes: the bytes of gradients per step and rank. time_us: median over the rounds of the slowest rank's mean step.
-    cpu_us: the CPU time of all ranks' processes together, per step. exposed_us: median over the rounds of the step's
-    time less that of the silent DDP, which is communication that is not hidden. images_per_second: of all ranks
-    together. to_silent, to_alone: medians over the rounds of this rate over that of the silent DDP, and over that
-    without DDP. wrong: parameters, over all ranks, whose gradient was wrong before the timing.
+    bytes: the bytes of gradients per step and rank. state_bytes: of the optimizer's state, on the rank with the most.
+    time_us: median over the rounds of the slowest rank's mean step. cpu_us: the CPU time of all ranks' processes
+    together, per step. exposed_us: median over the rounds of the step's time less that of the silent DDP, which is
+    communication that is not hidden. images_per_second: of all ranks together. to_silent, to_alone: medians over the
+    rounds of this rate over that of the silent DDP, and over that without DDP. wrong: parameters, over all ranks, whose
+    gradient was wrong before the timing.
     """
 
+    state_bytes: int
     time_us_q1: float
     time_us_q3: float
     exposed_us: float
@@ -57,13 +62,14 @@ class Row(row.Row):
 
 @dataclass
 class Rates:
-    """The measured step times of one method: seconds and CPU seconds of a step, one of each per round."""
+    """What was measured of one method: seconds and CPU seconds of a step, one of each per round; bytes of its state."""
 
     session: Session
     bytes: int
     wrong: int
     times: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    state_bytes: int = 0
 
 
 def system(method: str, batch: int) -> System:
@@ -85,6 +91,7 @@ def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable
             replies = rates.session.ask(do="train", steps=steps)
             rates.times.append(max(reply["seconds"] for reply in replies) / steps)
             rates.cpu.append(sum(reply["cpu_seconds"] for reply in replies) / steps)
+            rates.state_bytes = max(reply["state_bytes"] for reply in replies)
     return found
 
 
@@ -108,6 +115,7 @@ def _row(rates: Rates, alone: list[float], silent: list[float], batch: int, step
         bytes=rates.bytes,
         ranks=ranks,
         buffer=rates.session.system.buffer,
+        state_bytes=rates.state_bytes,
         time_us=round(middle * 1e6, 1),
         time_us_q1=round(first * 1e6, 1),
         time_us_q3=round(third * 1e6, 1),

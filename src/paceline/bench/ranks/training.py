@@ -12,9 +12,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import SGD, Optimizer
 
 from .models.resnet import Residual, resnet
 from .silent import SilentProcessGroup
@@ -22,70 +24,106 @@ from .wire import Message
 
 _CLASSES = 1000
 _SEED = 1
+_RATE, _MOMENTUM = 0.01, 0.9
+
+Trained = tuple[nn.Module, Optimizer]
 
 
-def _alone(module: nn.Module) -> nn.Module:
-    return module
+def _sgd(module: nn.Module, fused: bool = True) -> Trained:
+    return module, SGD(module.parameters(), _RATE, momentum=_MOMENTUM, fused=fused)
 
 
-def _silent(module: nn.Module) -> nn.Module:
-    group = SilentProcessGroup(dist.get_rank(), dist.get_world_size())
-    return DistributedDataParallel(module, process_group=group)
+def _zero(module: nn.Module, group: dist.ProcessGroup) -> Trained:
+    model = DistributedDataParallel(module, process_group=group)
+    return model, ZeroRedundancyOptimizer(
+        model.parameters(), SGD, group, parameters_as_bucket_view=True, lr=_RATE, momentum=_MOMENTUM, fused=True
+    )
 
 
-def _gloo(module: nn.Module) -> nn.Module:
-    return DistributedDataParallel(module)
-
-
-def _paceline(module: nn.Module) -> nn.Module:
+def _paceline_group() -> dist.ProcessGroup:
     importlib.import_module("paceline.torch")
-    return DistributedDataParallel(module, process_group=dist.new_group(backend="paceline"))
+    group: dist.ProcessGroup = dist.new_group(backend="paceline")
+    return group
 
 
-def _arena_hook(module: nn.Module) -> nn.Module:
+def _alone(module: nn.Module) -> Trained:
+    return _sgd(module)
+
+
+def _silent(module: nn.Module) -> Trained:
+    group = SilentProcessGroup(dist.get_rank(), dist.get_world_size())
+    return _sgd(DistributedDataParallel(module, process_group=group))
+
+
+def _gloo(module: nn.Module) -> Trained:
+    return _sgd(DistributedDataParallel(module))
+
+
+def _paceline(module: nn.Module) -> Trained:
+    return _sgd(DistributedDataParallel(module, process_group=_paceline_group()))
+
+
+def _arena_hook(module: nn.Module) -> Trained:
     paceline = importlib.import_module("paceline.torch")
-    group = dist.new_group(backend="paceline")
+    group = _paceline_group()
     model = DistributedDataParallel(module, process_group=group, gradient_as_bucket_view=True)
     model.register_comm_hook(group, paceline.arena_hook)
-    return model
+    return _sgd(model)
 
 
-def _gradient_buckets(module: nn.Module) -> nn.Module:
+def _gradient_buckets(module: nn.Module) -> Trained:
     paceline = importlib.import_module("paceline.torch")
-    paceline.GradientBuckets(module, dist.new_group(backend="paceline"))
-    return module
+    paceline.GradientBuckets(module, _paceline_group())
+    return _sgd(module)
 
 
-def _sharded(module: nn.Module, group: dist.ProcessGroup) -> nn.Module:
+def _zero_gloo(module: nn.Module) -> Trained:
+    return _zero(module, dist.new_group(backend="gloo"))
+
+
+def _zero_paceline(module: nn.Module) -> Trained:
+    return _zero(module, _paceline_group())
+
+
+def _sharded_optimizer(module: nn.Module) -> Trained:
+    paceline = importlib.import_module("paceline.torch")
+    group, options = _paceline_group(), {"lr": _RATE, "momentum": _MOMENTUM, "fused": True}
+    return module, paceline.ShardedOptimizer(module.parameters(), SGD, group, **options)
+
+
+def _fsdp(module: nn.Module, group: dist.ProcessGroup) -> Trained:
     mesh = DeviceMesh.from_group(group, "cpu")
     for block in module:  # type: ignore[attr-defined]
         if isinstance(block, Residual):
             fully_shard(block, mesh=mesh)
     fully_shard(module, mesh=mesh)
-    return module
+    return _sgd(module, fused=False)  # torch has no fused SGD for sharded parameters
 
 
-def _fsdp_gloo(module: nn.Module) -> nn.Module:
-    return _sharded(module, dist.new_group(backend="gloo"))
+def _fsdp_gloo(module: nn.Module) -> Trained:
+    return _fsdp(module, dist.new_group(backend="gloo"))
 
 
-def _fsdp_paceline(module: nn.Module) -> nn.Module:
-    importlib.import_module("paceline.torch")
-    return _sharded(module, dist.new_group(backend="paceline"))
+def _fsdp_paceline(module: nn.Module) -> Trained:
+    return _fsdp(module, _paceline_group())
 
 
-METHODS: dict[str, Callable[[nn.Module], nn.Module]] = {
+METHODS: dict[str, Callable[[nn.Module], Trained]] = {
     "alone": _alone,
     "silent": _silent,
     "gloo": _gloo,
     "paceline": _paceline,
     "arena_hook": _arena_hook,
     "gradient_buckets": _gradient_buckets,
+    "zero_gloo": _zero_gloo,
+    "zero_paceline": _zero_paceline,
+    "sharded_optimizer": _sharded_optimizer,
     "fsdp_gloo": _fsdp_gloo,
     "fsdp_paceline": _fsdp_paceline,
 }
-"""For each method the function that returns the module to train. A new method needs a line here and in
-ddp/measure.py.
+"""For each method the function that returns the module to train and its optimizer.
+
+A new method needs a line here and in ddp/measure.py.
 """
 
 
@@ -108,10 +146,8 @@ class Training:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._method = options["method"]
         self.about = f"{self._method} with torch {torch.__version__}"
-        self._module = METHODS[self._method](network())
+        self._module, self._optimizer = METHODS[self._method](network())
         self._parameters = list(self._module.parameters())
-        fused = not isinstance(self._parameters[0], DTensor)  # torch has no fused SGD for sharded parameters
-        self._optimizer = torch.optim.SGD(self._parameters, 0.01, momentum=0.9, fused=fused)
         random = torch.Generator().manual_seed(100 + self.rank)
         batch, pixels = int(options["batch"]), int(options["pixels"])
         self._images = torch.randn(batch, 3, pixels, pixels, generator=random)
@@ -127,7 +163,7 @@ class Training:
             dist.all_reduce(local)
         if self._method != "alone":
             local /= self.size
-        found = self._gradients(self._module)
+        found = self._subtracted() if self._method == "sharded_optimizer" else self._gradients(self._module)
         wrong, begin = 0, 0
         for parameter in self._parameters:
             part = slice(begin, begin + parameter.numel())
@@ -137,13 +173,14 @@ class Training:
         return {"wrong": wrong, "bytes": 4 * begin}
 
     def do_train(self, steps: int) -> Message:
-        """Make one untimed step and `steps` timed ones; return wall and CPU seconds of this process."""
+        """Make one untimed step and `steps` timed ones; return this rank's wall and CPU seconds, and bytes of state."""
         self._step()
         dist.barrier()
         cpu, begin = time.process_time(), time.perf_counter()
         for _ in range(steps):
             self._step()
-        return {"seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+        return {"seconds": seconds, "cpu_seconds": cpu_seconds, "state_bytes": self._state_bytes()}
 
     def close(self) -> None:
         """Leave the process group."""
@@ -153,6 +190,25 @@ class Training:
         self._optimizer.zero_grad()
         self._backward(self._module)
         self._optimizer.step()
+
+    def _subtracted(self) -> Tensor:
+        """What a first step of rate 1 subtracts from the parameters: gradients that are whole nowhere."""
+        before = [parameter.detach().clone() for parameter in self._parameters]
+        (group,) = self._optimizer.param_groups
+        group["lr"] = 1.0
+        self._step()
+        group["lr"] = _RATE
+        pairs = list(zip(before, self._parameters, strict=True))
+        found = torch.cat([(old - new.detach()).flatten() for old, new in pairs])
+        with torch.no_grad():
+            for old, new in pairs:
+                new.copy_(old)
+        return found
+
+    def _state_bytes(self) -> int:
+        optimizer = getattr(self._optimizer, "local", getattr(self._optimizer, "optim", self._optimizer))
+        tensors = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+        return sum((tensor.to_local() if isinstance(tensor, DTensor) else tensor).nbytes for tensor in tensors)
 
     def _gradients(self, module: nn.Module) -> Tensor:
         module.zero_grad()
