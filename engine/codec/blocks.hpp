@@ -12,32 +12,10 @@
 
 #include "codec/codec.hpp"
 #include "codec/kernels.hpp"
-#include "kernel/half.hpp"
+#include "codec/vectors.hpp"
 
 namespace paceline {
 namespace {
-
-inline Lanes load(const std::byte* from) {
-  Lanes value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-inline float load_one(const std::byte* from) {
-  float value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
-
-// Where decoded float32 go.
-struct Store {
-  static void put(std::byte* out, Lanes value) { std::memcpy(out, &value, sizeof value); }
-  static void put(std::byte* out, float value) { std::memcpy(out, &value, sizeof value); }
-};
-struct Add {
-  static void put(std::byte* out, Lanes value) { Store::put(out, load(out) + value); }
-  static void put(std::byte* out, float value) { Store::put(out, load_one(out) + value); }
-};
 
 inline std::size_t block_at(std::size_t first, std::size_t elements) {
   return elements - first < kCodecBlock ? elements - first : kCodecBlock;

@@ -45,6 +45,7 @@ NB_MODULE(_engine, m) {
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_measure(m);
+  bind_codec(m);
   bind_arena(m);
   bind_group(m);
   bind_coordinator(m);

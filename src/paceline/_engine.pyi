@@ -10,6 +10,9 @@ DTYPES: dict[str, int]
 OPS: dict[str, int]
 SIZES: list[int]
 """Bytes of an element, by dtype."""
+CODECS: dict[str, int]
+CODEC_BLOCK: int
+"""Elements that are encoded together, and apart from all others."""
 BLOCKING: int
 ASYNC: int
 NOTIFY: int
@@ -59,6 +62,32 @@ def time_reduce(dtype: int, op: int, divisor: float, out: int, a: int, b: int, c
 
 def time_add(out: int, a: int, b: int, count: int, calls: int) -> int:
     """Nanoseconds of `calls` plain float32 additions, the yardstick of `time_reduce`."""
+
+def encodes(codec: int, dtype: int) -> bool: ...
+def encoded_bound(codec: int, dtype: int, elements: int) -> int:
+    """Bytes that encoded elements take at the most. Raises ValueError if the codec does not take the dtype, as all
+    functions here do that take both."""
+
+def encode(codec: int, dtype: int, in_: int, elements: int, out: int) -> int:
+    """Encode to `out`, where `encoded_bound` bytes fit, and return the bytes written."""
+
+def encode_with_residual(codec: int, in_: int, residual: int, elements: int, out: int) -> int:
+    """Encode float32 `in_` + `residual`, and leave in `residual` what that lost."""
+
+def decode(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int) -> bool:
+    """Decode exactly `elements`; False if `bytes` bytes at `in_` are no encoding of so many."""
+
+def decode_and_add(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int) -> bool:
+    """The same, but add to what `out` holds."""
+
+def time_encode(codec: int, dtype: int, in_: int, elements: int, out: int, calls: int) -> int:
+    """Nanoseconds of `calls` calls of `encode`."""
+
+def time_decode(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int, calls: int) -> int:
+    """Nanoseconds of `calls` calls of `decode`; -1 if one of them fails."""
+
+def time_copy(in_: int, out: int, bytes: int, calls: int) -> int:
+    """Nanoseconds of `calls` calls of memcpy, the yardstick of `time_encode` and `time_decode`."""
 
 class Operation:
     @property

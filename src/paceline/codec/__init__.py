@@ -1,0 +1,1 @@
+"""Codecs: fewer bytes for a tensor on its way between machines."""
