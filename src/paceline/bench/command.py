@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from paceline.bench import collectives
+from paceline.bench.codecs.command import command as codecs
 from paceline.bench.coordination.command import command as coordination
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
@@ -17,6 +18,7 @@ command = typer.Typer(no_args_is_help=True, add_completion=False)
 for _name in collectives.COLLECTIVES:
     command.command(_name, short_help="Measure Paceline and its peers.")(collectives.command)
 command.command("reductions", short_help="Measure the kernels that combine data, and what memory allows.")(reductions)
+command.command("codecs", short_help="Measure the codecs, and a copy beside them.")(codecs)
 command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
