@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paceline.errors import CommunicationError
 from paceline.horovod.channel import Channel
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from paceline.coordinate import Request
     from paceline.horovod.adasum_exchange import Course
 
+T = TypeVar("T", covariant=True)
+
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Generic[T]):
     """The requests in flight that make up one call.
 
     finish: returns the call's result once all requests are done. keep: the buffers that the requests use.
@@ -27,7 +29,7 @@ class Pending:
     channel: Channel
     names: Sequence[str]
     requests: Sequence[Request | Course]
-    finish: Callable[[], Any]
+    finish: Callable[[], T]
     keep: object = None
 
     def done(self) -> bool:
@@ -37,7 +39,7 @@ class Pending:
         self.channel.forget(self.names, self.requests)
         return True
 
-    def result(self) -> Any:
+    def result(self) -> T:
         """Wait for all requests and return the call's result. Raises HorovodInternalError if a request failed."""
         try:
             for request in self.requests:
@@ -54,10 +56,10 @@ class Handles:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, Pending[object]] = {}
         self._lock = threading.Lock()
 
-    def add(self, pending: Pending) -> int:
+    def add(self, pending: Pending[T]) -> int:
         """Register a call and return its handle."""
         with self._lock:
             handle = next(self._numbers)
@@ -74,7 +76,7 @@ class Handles:
             raise ValueError(f"Handle {handle} was not created or has been cleared.")
         return pending.done()
 
-    def synchronize(self, handle: int) -> Any:
+    def synchronize(self, handle: int) -> object:
         """Wait for the call and return its result. Returns None if the handle is unknown or was synchronized before.
 
         Raises HorovodInternalError if the call failed.

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -256,7 +256,7 @@ def _part(world: Group, comm: Sequence[int]) -> Group:
     return group
 
 
-def _connect(group: Group) -> Any:
+def _connect(group: Group) -> Coordinator:
     from paceline.coordinate import coordinator
 
     return coordinator(group)

@@ -14,7 +14,6 @@ import json
 import queue
 import socket
 from collections.abc import Sequence
-from typing import Any
 
 from paceline.errors import RendezvousError
 from paceline.horovod.driver.messages import Asked, Synced
@@ -93,12 +92,12 @@ class DriverStore(SharedStore):
         else:
             super().set(key, value)
 
-    def write(self, key: str, value: dict[str, Any]) -> None:
+    def write(self, key: str, value: dict[str, object]) -> None:
         """Set a key to a JSON object, for the workers to read."""
         super().set(key, json.dumps(value).encode())
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
     if type(value) is int and 0 <= value < 1 << 31:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,7 +75,11 @@ class _Allgather(torch.autograd.Function):
 
 
 def _start(
-    tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, result: Any, grouped: bool = False
+    tensors: Sequence[Tensor],
+    name: str | None,
+    process_set: ProcessSet,
+    result: Callable[[list[tuple[Tensor, list[int]]]], object],
+    grouped: bool = False,
 ) -> int:
     """Start the call. `result` makes its result from a list of pairs: gathered rows, number of rows of each rank."""
     if not tensors:
@@ -92,7 +96,7 @@ def _start(
 
     requests = channel.start(names, lambda: map(request, names, memories, tensors))
 
-    def finish() -> Any:
+    def finish() -> object:
         pairs = zip(requests, tensors, strict=True)
         return result([from_rows(request.output, request.counts, tensor) for request, tensor in pairs])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ def start(
         lambda: [_request(channel.coordinator, *pair, call, bundle) for pair in zip(names, memories, strict=True)],
     )
 
-    def finish() -> Any:
+    def finish() -> Tensor | list[Tensor]:
         triples = zip(requests, memories, tensors, strict=True)
         results = [_result(request, memory, tensor, call) for request, memory, tensor in triples]
         return results if grouped else results[0]

@@ -149,7 +149,7 @@ def _start(
 
     requests = channel.start(names, lambda: map(request, names, memories, parts, counts))
 
-    def finish() -> Any:
+    def finish() -> Tensor | list[Tensor]:
         scaled = [part if part.is_floating_point() else scale(part, postscale) for part in parts]
         results = [part.to(tensor.device) for part, tensor in zip(scaled, tensors, strict=True)]
         return results if grouped else results[0]

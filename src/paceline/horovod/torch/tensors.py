@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from paceline._engine import ArenaBuffer
 from paceline.coordinate import Span
 from paceline.torch.staging import code_of, is_plain, span
 from paceline.torch.tables import DTYPES
@@ -88,7 +88,7 @@ def row_width(tensor: Tensor) -> int:
     return max(tensor.shape[1:].numel(), 1) * unit(tensor)
 
 
-def from_rows(output: Any, counts: Sequence[int], like: Tensor) -> tuple[Tensor, list[int]]:
+def from_rows(output: ArenaBuffer | None, counts: Sequence[int], like: Tensor) -> tuple[Tensor, list[int]]:
     """Return the rows that a collective of `rows_in_host` received, and the number of rows from each rank.
 
     output: the received memory. counts: the number of elements of the span from each rank. like: a tensor whose dtype,
@@ -99,5 +99,6 @@ def from_rows(output: Any, counts: Sequence[int], like: Tensor) -> tuple[Tensor,
     shape = torch.Size((sum(rows), *like.shape[1:]))
     if not shape.numel():
         return like.new_empty(shape), rows
+    assert output is not None
     flat = torch.frombuffer(output, dtype=like.dtype, count=sum(counts) // unit(like))
     return flat.view(shape).to(like.device), rows
