@@ -36,7 +36,7 @@ SETTLING = 0.3
 # ---- A whole network, for `paceline check` and after a change: links ----
 
 MOST_ROUNDS = 63
-"""Rounds of pairs: enough for 64 machines to meet all others. Of more machines, each meets this many others."""
+"""Rounds of pairs: enough for 64 machines to meet all others. With more machines, each meets this many others."""
 ROUNDS_AGAIN = 6
 """Rounds in which slow pairs are measured again."""
 BETWEEN_SECONDS, AGAIN_SECONDS = 18.0, 5.0

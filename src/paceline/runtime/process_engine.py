@@ -29,34 +29,30 @@ class ProcessEngine:
 
     def __init__(self, native: EngineModule, memory: SharedMemory, cpus: budget.CpuBudget, settings: Settings) -> None:
         self._native, self._memory, self._cpus, self._settings = native, memory, cpus, settings
-        self._thread: EngineThread | None = None
+        self.thread: EngineThread | None = None
+        """The engine's thread; None before the first group."""
         self.spin: budget.SpinBudget | None = None
         """How long the engine spins, and why; None before the first group."""
         self.partition: Partition | None = None
         """The CPUs of engine, input workers and compute, and why; None before the first group."""
 
     @property
-    def thread(self) -> EngineThread | None:
-        """The engine's thread; None before the first group."""
-        return self._thread
-
-    @property
     def native(self) -> Engine:
         """The C++ engine, once there is one."""
-        assert self._thread is not None, "there is no engine before the first group"
-        return self._thread.engine
+        assert self.thread is not None, "there is no engine before the first group"
+        return self.thread.engine
 
     @property
     def linked(self) -> Collection[str]:
         """The names of the processes that this one has links to."""
-        return self._thread.links if self._thread is not None else ()
+        return self.thread.links if self.thread is not None else ()
 
     def link(self, meeting: Meeting, rank: int) -> Membership:
         """Take over the new links of a meeting; return who is in the group that met."""
-        if self._thread is None:
-            self._thread = self._start(meeting.members, rank)
-        self._thread.adopt(meeting.members, meeting.links)
-        handles = self._thread.links
+        if self.thread is None:
+            self.thread = self._start(meeting.members, rank)
+        self.thread.adopt(meeting.members, meeting.links)
+        handles = self.thread.links
         return Membership(
             rank,
             meeting.members,
@@ -65,16 +61,16 @@ class ProcessEngine:
 
     def events(self, after: int = 0) -> Sequence[Row]:
         """This process's last operations with ids above `after`, oldest first; see `paceline.trace.event`."""
-        return self._thread.engine.events(after) if self._thread is not None else []
+        return self.thread.engine.events(after) if self.thread is not None else []
 
     def exposed_ns(self) -> int:
         """The nanoseconds that callers have waited in the engine so far."""
-        return self._thread.engine.exposed_ns() if self._thread is not None else 0
+        return self.thread.engine.exposed_ns() if self.thread is not None else 0
 
     def close(self) -> None:
         """Say goodbye to the peers, end the thread, and give the threads that compute their CPUs back."""
-        if self._thread is not None:
-            self._thread.close()
+        if self.thread is not None:
+            self.thread.close()
         if self.partition is not None:
             pinning.release_compute(self.partition, self._cpus.affinity)
 

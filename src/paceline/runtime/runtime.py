@@ -128,8 +128,9 @@ class Runtime:
         It runs on the engine's thread, or right here if the operation has been reported already.
         """
         self._check()
-        assert self._engine.thread is not None
-        self._engine.thread.notify(operation, callback)
+        thread = self._engine.thread
+        assert thread is not None
+        thread.notify(operation, callback)
 
     def dropped(self, operation: Ending) -> None:
         """Keep an operation that nobody holds any more, and what it uses, alive until it is over."""

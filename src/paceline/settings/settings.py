@@ -151,7 +151,7 @@ class Settings:
         metrics = value_of(lambda text: parsers.metrics_address(text, ports), "PACELINE_METRICS")
         token = value_of(parsers.token, "PACELINE_METRICS_TOKEN")
         if metrics is not None and token is None:
-            raise ConfigurationError("PACELINE_METRICS needs PACELINE_METRICS_TOKEN, which whoever asks has to send")
+            raise ConfigurationError("PACELINE_METRICS needs PACELINE_METRICS_TOKEN, which every scraper has to send")
         return cls(
             rank=view.rank,
             size=view.size,
