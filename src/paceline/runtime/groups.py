@@ -1,4 +1,4 @@
-"""The groups of a process: who is in each, where in the network they are, and which plans serve them."""
+"""The groups of a process: the members of each, their place in the network, and the plans that serve them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from paceline.adapt.replanner import Measure, Replanner
 
 Failing = Callable[[CommunicationError, str, bool], None]
-"""`failed(error, culprit, alone)`: called before `error` is raised. culprit: what peers call whom to blame, or empty.
-alone: whether the group goes on."""
+"""`failed(error, culprit, alone)` is called before `error` is raised. culprit: what peers call the rank to blame,
+"" if it is not a single one. alone: whether the group goes on."""
 
 
 class Groups:
-    """Of one process; `plans` makes their plans where nobody says otherwise. Not thread-safe."""
+    """The groups of one process. plans: makes the plans of those for which nobody says otherwise. Not thread-safe."""
 
     def __init__(self, settings: Settings, plans: Plans) -> None:
         self.plans = plans
@@ -40,11 +40,11 @@ class Groups:
 
     @property
     def network(self) -> str:
-        """What other ranks hear of the topology file that this process was given; empty if it was given none."""
+        """What other ranks hear of the topology file that this process was given; "" if it was given none."""
         return self._given.word if self._given is not None else ""
 
     def check(self, members: Sequence[Member]) -> None:
-        """Raises RendezvousError if these cannot be the ranks of the job, whose first group they would be."""
+        """Check the members of what would be the first group. Raises RendezvousError if they cannot be the job."""
         if self._placements is None:
             Placements(self._given, members)
 
@@ -57,7 +57,7 @@ class Groups:
         plans: Plans | None,
         failed: Failing,
     ) -> _engine.Group:
-        """The native group. plans: what makes its plans, None for the usual. failed: see `Failing`.
+        """Make a native group. plans: makes its plans, None for the usual ones. failed: see `Failing`.
 
         Raises RendezvousError if it is the first group and these cannot be the ranks of the job.
         """
@@ -72,11 +72,10 @@ class Groups:
         return group
 
     def survey(self, native: _engine.Group, measure: Measure, new: bool) -> None:
-        """Measure the network of the job where nobody has said what it is, see `Replanner`, and plan for it; this group
-        and those that follow know it from now on. Rank 0 says what was chosen.
+        """Measure the network of the job if no file describes it, and plan for what was found; rank 0 logs the choice.
 
-        Collective, right after a group between machines was made. new: it is the first one of this process. Where it is
-        not the first one of all, nothing is measured.
+        This group and all later ones know the result. Collective, right after a group between machines was made. new:
+        whether it is the first group of this process; nothing is measured unless it is the first one on all ranks.
         """
         membership = self.membership(native.channel)
         assert self._placements is not None
@@ -90,22 +89,22 @@ class Groups:
                 self._placements.learn(here, membership.members)
                 native.set_plans(self._planned(native, membership, here))
         if new and membership.rank == 0:
-            said = any(member.speed for member in membership.members)  # else nobody took a link for anything
+            said = any(member.speed for member in membership.members)  # otherwise no link was taken for anything
             tell(here.topology, news if said else "", self._algorithm)
 
     def membership(self, channel: int) -> Membership:
-        """Who is in the group with this channel. CommunicationError if there is none."""
+        """Who is in the group with this channel. Raises CommunicationError if there is none."""
         try:
             return self._memberships[channel]
         except KeyError:
             raise refusal(f"this process has no group with channel {channel}") from None
 
     def forget(self, channel: int) -> None:
-        """The group with this channel was closed."""
+        """Forget the group with this channel, which was closed."""
         self._memberships.pop(channel, None)
 
     def clear(self) -> None:
-        """All groups were closed."""
+        """Forget all groups, which were closed."""
         self._memberships.clear()
 
     def replanner(self, native: _engine.Group, measure: Measure) -> Replanner | None:
@@ -123,14 +122,14 @@ class Groups:
         return Replanner(native, self._placements.of(membership.members), measure, plan)
 
     def _planned(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
-        """Plans for a group whose network was measured, and the pace of its streams."""
+        """Make plans for a group whose network was measured, and set the pace of its streams."""
         entries = self.plans(found.topology, found.ranks, None)
         native.set_pace(stream_rate(found, entries, membership.rank))
         return entries
 
 
 def _everywhere(native: _engine.Group, mine: bool) -> bool:
-    """Whether it is so on all ranks."""
+    """Whether `mine` is true on all ranks."""
     word = np.array([float(mine)])
     dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
     native.all_reduce(word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)

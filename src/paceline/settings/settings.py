@@ -37,21 +37,27 @@ class Settings:
     """
 
     rank: int = 0
+    """The number of this rank in the job."""
     size: int = 1
+    """The number of ranks in the job."""
     local_rank: int = 0
+    """The number of this rank among those that the launcher started on this machine."""
     local_size: int | None = 1
-    """Ranks that the launcher says it started on this machine; None where it does not say."""
+    """The number of ranks that the launcher says it started on this machine; None if it does not say."""
     launcher: str = "none"
+    """The launcher that started this rank, by its command; "none" without one."""
     rank_variable: str | None = None
-    """The variable that told the rank: what every rank's environment has and the launcher's own has not."""
+    """The variable that told the rank; every rank's environment has it, and the launcher's own has not."""
     master_address: str | None = None
+    """The host or address of rank 0; None if nothing says it."""
     master_port: int | None = None
+    """The port at which ranks meet; None if nothing says it."""
     master_port_taken: bool = False
-    """The launcher itself listens on `master_port`, as torchrun's agent does."""
+    """Whether the launcher itself listens on `master_port`, as torchrun's agent does."""
     store_ports: tuple[int, ...] = ()
-    """Where rank 0 may listen for the raw face's store, in the order to try."""
+    """The ports on which rank 0 may listen for the raw face's store, in the order in which to try them."""
     job: str = ""
-    """The job's identity, equal on all its ranks; empty where the launcher gives none."""
+    """The job's identity, equal on all its ranks; "" if the launcher gives none."""
     secret: bytes | None = None
     """PACELINE_SECRET: random text, the same on all ranks; connections prove that they know it. Default: `paceline run`
     makes one where it starts all ranks, else rank 0 does."""
@@ -86,7 +92,7 @@ class Settings:
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""
     thread_count: str | None = None
-    """What OMP_NUM_THREADS says."""
+    """The number of threads that OMP_NUM_THREADS asks for, as it is written."""
     bound_by: str | None = None
     """The variable by which the user told OpenMP where its threads run."""
     start_timeout: float | None = None
@@ -106,11 +112,11 @@ class Settings:
     """PACELINE_AUTOTUNE: 1: the first steps find out whether another policy is faster, unless PACELINE_POLICY names
     one, and whether fewer bytes together are, unless PACELINE_FUSION_BYTES says how many. Default: 0."""
     autotune_log: str | None = None
-    """The file for what was tried."""
+    """The CSV file for what tuning tried (HOROVOD_AUTOTUNE_LOG); None for no file."""
     timeline: str | None = None
     """PACELINE_TIMELINE: the file that rank 0 writes the timeline of named tensors to, from `hvd.init()` on."""
     timeline_marks: bool | None = None
-    """Whether it marks when each batch was issued."""
+    """Whether the timeline marks when each batch was issued (HOROVOD_TIMELINE_MARK_CYCLES)."""
     report: str | None = None
     """PACELINE_REPORT: where the first rank leaves the figures of the run when it ends: a JSON file, or `-` for tables
     on stderr."""
@@ -123,7 +129,7 @@ class Settings:
     elastic: parsers.ElasticSeat | None = None
     """PACELINE_ELASTIC: set by the launcher of an elastic job: where its driver listens, and which worker this is."""
     elastic_timeout: float | None = None
-    """For the launcher of an elastic job: seconds that a round waits for ranks and hosts."""
+    """The seconds that a round of an elastic job waits for ranks and hosts (HOROVOD_ELASTIC_TIMEOUT)."""
 
     @property
     def one_machine(self) -> bool:
