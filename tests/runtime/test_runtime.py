@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -225,6 +226,26 @@ def test_a_group_that_fails_can_be_tried_again(runtimes: list[Runtime]) -> None:
     with pytest.raises(RendezvousError, match="1/3 joined"):
         runtimes[0].group(MemoryStore(), 0, 3, 0.05)
     group_of_all(runtimes)
+
+
+def test_a_failed_meeting_says_which_ranks_of_the_job_it_is_about(runtimes: list[Runtime]) -> None:
+    with pytest.raises(RendezvousError) as caught:
+        runtimes[0].group(MemoryStore(), 0, 3, 0.05)
+    assert caught.value.group == (0, 1, 2)
+    group_of_all(runtimes)
+    with pytest.raises(RendezvousError, match="missing rank 1 ") as caught:
+        runtimes[2].group(MemoryStore(), 0, 2, 0.05)
+    error = caught.value
+    assert (error.rank, error.group) == (None, None)  # rank 1 of that group may be any of the job
+
+
+def test_what_this_process_may_not_do_is_its_own_fault(runtimes: list[Runtime]) -> None:
+    group_of_all(runtimes)
+    runtimes[1].close()
+    with pytest.raises(CommunicationError) as caught:
+        runtimes[1].group(None, 0, 1, 1.0)
+    error = caught.value
+    assert (error.rank, error.host, error.pid) == (1, socket.gethostname(), os.getpid())
 
 
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ Tensors: TypeAlias = Tensor | Sequence[Tensor]
 """One tensor, as `[tensor]` or `tensor`."""
 Rows: TypeAlias = Sequence[Tensor] | Sequence[Sequence[Tensor]]
 """One list of tensors, as `[list]` or `list`."""
-Reduction: TypeAlias = ReduceOp | ReduceOp.RedOpType
+Reduction: TypeAlias = "ReduceOp | ReduceOp.RedOpType"
+"""A reduction of torch: with a factor, or one of its names."""
 
 _ZERO = timedelta(0)
 
