@@ -15,7 +15,22 @@ class HostUpdateResult(IntFlag):
 
 
 class HorovodInternalError(RuntimeError):
-    """A collective failed on this rank and on the others. `__cause__` is Paceline's own error."""
+    """A collective failed on this rank and on the others. `__cause__` is Paceline's own error.
+
+    Its fields are those of the cause; each is None if nobody knows it.
+    """
+
+    rank: int | None
+    host: str | None
+    pid: int | None
+    operation: str | None
+    tensor: str | None
+    group: tuple[int, ...] | None
+
+    def __getattr__(self, name: str) -> object:
+        if name in HorovodInternalError.__annotations__:
+            return getattr(self.__cause__, name, None)
+        raise AttributeError(f"HorovodInternalError has no attribute {name!r}")
 
 
 class HostsUpdatedInterrupt(RuntimeError):
