@@ -12,11 +12,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import default_collate
 
 from paceline.torch.data import layout
 from paceline.torch.data.pool import Pool
 from paceline.torch.data.shares import Shares, cuts, split
 from paceline.torch.data.slots import Slots
+from paceline.torch.data.source import _collate
 
 TORCH = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 NUMPY = ["float32", "float64", "int32", "uint8", "bool"]
@@ -111,7 +113,7 @@ def garble(value: Any, chance: Any) -> None:
     [
         ([torch.ones(2), "name"], r"batch\[1\] is of type str"),
         ({"a": torch.ones(2), "b": torch.ones(3)}, r"batch\['b'\] has 3 samples and batch\['a'\] has 2"),
-        ([torch.ones(2), torch.tensor(1)], r"batch\[1\] is a .* shape \(\)"),
+        ([torch.ones(2), torch.tensor(1)], r"batch\[1\] is a tensor of shape \(\)"),
         ([torch.ones(2).to_sparse()], "sparse"),
         ([np.array(["a", "b"])], "array of dtype <U1"),
         ([], "no tensor"),
@@ -183,3 +185,12 @@ def test_slots_hold_any_batch_and_give_their_memory_back() -> None:
         here.close()
         if there is not None:
             there.close()
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+def test_samples_that_lie_apart_are_stacked_in_place(dtype: torch.dtype) -> None:
+    samples = [(torch.randint(0, 100, (2, 3)).to(dtype), {"label": index}) for index in range(5)]
+    planned, tensors = layout.plan(_collate(samples))
+    memory = np.empty(planned.nbytes, np.uint8)
+    layout.write(planned, tensors, memory)
+    same(layout.view(planned, memory, 0, 5), default_collate(samples), slice(None))

@@ -7,6 +7,7 @@ import typer
 from paceline.bench import collectives
 from paceline.bench.codecs.command import command as codecs
 from paceline.bench.coordination.command import command as coordination
+from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
@@ -21,6 +22,7 @@ command.command("reductions", short_help="Measure the kernels that combine data,
 command.command("codecs", short_help="Measure the codecs, and a copy beside them.")(codecs)
 command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
+command.command("data", short_help="Measure what it costs a training to get its batches to the ranks.")(data)
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
 command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,14 @@ class Layout:
     tree: Any
 
 
-def plan(batch: Any) -> tuple[Layout, list[Tensor]]:
+@dataclass(frozen=True)
+class Stack:
+    """A tensor of a batch whose samples lie apart yet: dense CPU tensors of one shape and dtype."""
+
+    samples: Sequence[Tensor]
+
+
+def plan(batch: Any) -> tuple[Layout, list[Tensor | Stack]]:
     """Return the layout of a batch and its tensors in the order of their offsets; arrays come as tensors.
 
     Raises TypeError for what a batch cannot hold, and ValueError if tensors differ in their first dimension.
@@ -57,11 +64,11 @@ def plan(batch: Any) -> tuple[Layout, list[Tensor]]:
         raise TypeError("the batch has no tensor")
     if len(tensors) > _MAX_LEAVES:
         raise TypeError(f"the batch has {len(tensors)} tensors; a shared batch has at most {_MAX_LEAVES}")
-    rows = len(tensors[0])
-    for tensor, place in zip(tensors, planner.places, strict=True):
-        if len(tensor) != rows:
+    rows = planner.rows[0]
+    for count, place in zip(planner.rows, planner.places, strict=True):
+        if count != rows:
             raise ValueError(
-                f"{place} has {len(tensor)} samples and {planner.places[0]} has {rows}: a batch is cut along the first "
+                f"{place} has {count} samples and {planner.places[0]} has {rows}: a batch is cut along the first "
                 "dimension of all its tensors, which must be equal"
             )
     if planner.end > MAX_BYTES:
@@ -73,7 +80,8 @@ class _Planner:
     """Collects the tensors of a batch. (A recursive closure would be a cycle, which keeps their memory for a while.)"""
 
     def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
+        self.tensors: list[Tensor | Stack] = []
+        self.rows: list[int] = []
         self.places: list[str] = []
         self.end = 0
 
@@ -83,6 +91,9 @@ class _Planner:
             raise TypeError(f"the batch is nested more than {_MAX_DEPTH} deep")
         if isinstance(value, Tensor):
             return self._leaf("tensor", value, place)
+        if isinstance(value, Stack):
+            self._check(value.samples[0], place)
+            return self._add("tensor", value, value.samples[0], len(value.samples), place)
         if isinstance(value, np.ndarray):
             if value.dtype.name not in _DTYPES or not value.ndim:
                 raise TypeError(f"{place} is an array of dtype {value.dtype} and shape {value.shape}; {_HOLDS}")
@@ -95,21 +106,31 @@ class _Planner:
         raise TypeError(f"{place} is of type {type(value).__name__}; {_HOLDS}")
 
     def _leaf(self, kind: str, tensor: Tensor, place: str) -> dict[str, Any]:
-        if tensor.dtype not in _NAMES or not tensor.is_cpu or tensor.layout != torch.strided or not tensor.dim():
-            raise TypeError(
-                f"{place} is a {tensor.layout} tensor of dtype {tensor.dtype} and shape {tuple(tensor.shape)} on "
-                f"{tensor.device}; {_HOLDS}"
-            )
-        self.tensors.append(tensor.detach())
+        self._check(tensor, place)
+        if not tensor.dim():
+            raise TypeError(f"{place} is a tensor of shape (); {_HOLDS}")
+        return self._add(kind, tensor.detach(), tensor.new_empty(tensor.shape[1:]), len(tensor), place)
+
+    def _check(self, tensor: Tensor, place: str) -> None:
+        if tensor.dtype not in _NAMES or not tensor.is_cpu or tensor.layout != torch.strided:
+            raise TypeError(f"{place} is a {tensor.layout} tensor of dtype {tensor.dtype} on {tensor.device}; {_HOLDS}")
+
+    def _add(self, kind: str, value: Tensor | Stack, sample: Tensor, rows: int, place: str) -> dict[str, Any]:
+        self.tensors.append(value)
+        self.rows.append(rows)
         self.places.append(place)
-        offset, self.end = self.end, -(-(self.end + tensor.nbytes) // _LINE) * _LINE
-        return {kind: [_NAMES[tensor.dtype], list(tensor.shape[1:]), offset]}
+        offset, self.end = self.end, -(-(self.end + rows * sample.nbytes) // _LINE) * _LINE
+        return {kind: [_NAMES[sample.dtype], list(sample.shape), offset]}
 
 
-def write(layout: Layout, tensors: list[Tensor], memory: NDArray[np.uint8]) -> None:
-    """Copy the tensors of `plan` into memory, uint8[at least layout.nbytes]."""
+def write(layout: Layout, tensors: list[Tensor | Stack], memory: NDArray[np.uint8]) -> None:
+    """Copy the tensors of `plan` into memory, uint8[at least layout.nbytes]. RuntimeError: samples differ in shape."""
     for tensor, (_, name, shape, offset) in zip(tensors, _leaves(layout.tree), strict=True):
-        _tensor(memory, _DTYPES[name], (layout.rows, *shape), offset).copy_(tensor)
+        target = _tensor(memory, _DTYPES[name], (layout.rows, *shape), offset)
+        if isinstance(tensor, Stack):
+            torch.stack([one.detach() for one in tensor.samples], out=target)
+        else:
+            target.copy_(tensor)
 
 
 def view(layout: Layout, memory: NDArray[np.uint8], begin: int, end: int) -> Any:

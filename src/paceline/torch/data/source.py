@@ -12,7 +12,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from torch.utils.data import BatchSampler, DataLoader, default_collate
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from paceline.torch.data import layout
 from paceline.torch.data.layout import Layout
@@ -94,7 +96,7 @@ class FromDataset:
         order: Iterable[Any],
         batch_size: int,
         drop_last: bool,
-        collate: Callable[[list[Any]], Any] | None,
+        collate_fn: Callable[[list[Any]], Any] | None,
         options: dict[str, Any],
         division: Division,
         shares: Shares,
@@ -105,7 +107,7 @@ class FromDataset:
         self._division, self._shares, self._pool = division, shares, pool
         self._cuts: deque[dict[int, Cut]] = deque()
         self._loader: DataLoader[Any] = DataLoader(
-            Writer(dataset, collate or default_collate, slots),  # type: ignore[arg-type]
+            Writer(dataset, collate_fn or _collate, slots),  # type: ignore[arg-type]
             batch_sampler=self,  # type: ignore[arg-type]
             collate_fn=_unchanged,
             **options,
@@ -168,6 +170,18 @@ class FromIterable:
                 yield Written(slot, planned, found, time.monotonic_ns() - begun)
                 number += 1
             begun = time.monotonic_ns()
+
+
+def _stack(samples: Sequence[Tensor], *, collate_fn_map: object = None) -> layout.Stack:
+    return layout.Stack(samples)
+
+
+_COLLATE = {**default_collate_fn_map, Tensor: _stack}
+
+
+def _collate(samples: list[Any]) -> Any:
+    """As torch's default_collate, but samples are stacked where the batch will be, and not in /dev/shm before."""
+    return collate(samples, collate_fn_map=_COLLATE)
 
 
 def _unchanged(value: Any) -> Any:

@@ -9,7 +9,7 @@ from torch import nn
 
 from .googlenet import googlenet
 from .inception import inception_v3
-from .plain import alexnet, vgg16
+from .plain import alexnet, vgg
 from .resnet import BLOCKS, resnet
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -17,7 +17,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "AlexNet": alexnet,
     "GoogLeNet": googlenet,
     "Inception-v3": inception_v3,
-    "VGG16": vgg16,
+    "VGG16": partial(vgg, 16),
 }
 """For each name, a function that makes a new network of 1000 classes."""
 

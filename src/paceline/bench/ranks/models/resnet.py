@@ -40,15 +40,19 @@ class Residual(nn.Module):
         return relu(added)
 
 
-def resnet(layers: int, classes: int = 1000) -> nn.Module:
-    """Return a network of `layers` layers, a key of BLOCKS: float32 [n, 3, h, w] to one score per class."""
+def resnet(layers: int, classes: int = 1000, narrower: int = 1) -> nn.Module:
+    """Return a network of `layers` layers, a key of BLOCKS: float32 [n, 3, h, w] to one score per class.
+
+    narrower: the divisor of all numbers of channels.
+    """
     bottleneck = layers >= _BOTTLENECKS_FROM
-    inputs = _WIDTHS[0]
+    widths = [width // narrower for width in _WIDTHS]
+    inputs = widths[0]
     blocks: list[nn.Module] = []
-    for width, times in zip(_WIDTHS, BLOCKS[layers], strict=True):
+    for width, times in zip(widths, BLOCKS[layers], strict=True):
         for number in range(times):
-            blocks.append(Residual(inputs, width, 2 if number == 0 and width != _WIDTHS[0] else 1, bottleneck))
+            blocks.append(Residual(inputs, width, 2 if number == 0 and width != widths[0] else 1, bottleneck))
             inputs = width * (_EXPANSION if bottleneck else 1)
     return nn.Sequential(
-        convolution(3, _WIDTHS[0], 7, 2, 3), nn.MaxPool2d(3, 2, padding=1), *blocks, *scores(inputs, classes)
+        convolution(3, widths[0], 7, 2, 3), nn.MaxPool2d(3, 2, padding=1), *blocks, *scores(inputs, classes)
     )
