@@ -1,17 +1,20 @@
 #include "progress/engine.hpp"
 
-#include <system_error>
+#include <algorithm>
 #include <thread>
 
-#include "calibration/constants.hpp"
-#include "link/shm.hpp"
 #include "link/tcp.hpp"
 #include "progress/fork.hpp"
+#include "progress/times.hpp"
 
 namespace paceline {
 namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{1} << 20;  // bytes of scratch memory that all links and operations share
+
+Failure failure_of(const Operation& operation) {
+  return Failure(operation.error(), operation.description(), operation.tensor());
+}
 
 }  // namespace
 
@@ -19,12 +22,9 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
                std::function<bool()> interrupted, int home)
     : arena_(std::move(arena)),
       description_(std::move(description)),
-      interrupted_(std::move(interrupted)),
-      caller_budget_{.spin = spin, .yield = calibration::kYield, .longest = calibration::kLongestYield},
-      bulk_budget_{.spin = spin, .yield = calibration::kYield},
-      server_budget_{.yield = calibration::kYield},
-      placement_(home),
-      workspace_(kWorkspace) {
+      workspace_(kWorkspace),
+      waiting_(lock_, sleepers_, parking_, loop_, operations_, guests_, failures_, spin, description_,
+               std::move(interrupted), home) {
   track_for_fork(this);
 }
 
@@ -33,54 +33,167 @@ Engine::~Engine() {
   untrack_for_fork(this);
 }
 
-int Engine::add_peer(std::unique_ptr<Link> link, std::string description) {
-  const int handle = link->peer();
-  constexpr std::uint32_t kInterest = EPOLLIN | EPOLLRDHUP;
-  if (!wakeups_.add(link->descriptor(), static_cast<std::uint64_t>(handle), kInterest))
-    throw std::system_error(errno, std::generic_category(), "cannot listen to " + description);
-  peers_.add(std::move(link), std::move(description)).interest = kInterest;
-  return handle;
+Sleepers::Lock Engine::enter() {
+  auto lock = lock_.take();
+  // What the caller changes may leave an operation with acknowledgements alone to wait for, and peers do not ring for
+  // these yet.
+  if (sleepers_.parked() == Parked::for_news) {
+    sleepers_.set_parked(Parked::for_everything);
+    loop_.poll_links();
+  }
+  return lock;
+}
+
+void Engine::check_open() const {
+  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+}
+
+void Engine::check_open(const Group& group, const Fingerprint& what) const {
+  check_open();
+  if (!group.error) return;
+  const std::string asked = describe(what, group.sequence());
+  throw Failure({group.error.kind, asked + " cannot start: " + group.error.message, group.error.culprit}, asked);
 }
 
 int Engine::add_tcp_peer(Descriptor socket, std::string description) {
-  auto lock = enter();
-  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  const auto lock = enter();
+  check_open();
   const int handle = peers_.next_handle();
-  return add_peer(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)), std::move(description));
+  return sockets_.add(std::make_unique<TcpLink>(handle, std::move(socket), std::span(workspace_)),
+                      std::move(description));
 }
 
 int Engine::add_shm_peer(ShmPeer reach, std::string description) {
-  auto lock = enter();
-  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+  const auto lock = enter();
+  check_open();
   const int handle = peers_.next_handle();
-  return add_peer(std::make_unique<ShmLink>(handle, std::move(reach), *arena_), std::move(description));
+  return sockets_.add(std::make_unique<ShmLink>(handle, std::move(reach), *arena_), std::move(description));
 }
 
-std::vector<Event> Engine::events(std::uint64_t after) {
-  auto lock = enter();
-  return events_.snapshot(after, last_id_);
+std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                         std::chrono::duration<double> timeout, Plans plans) {
+  const auto lock = enter();
+  return make_group(channel, rank, peers, timeout, std::move(plans));
 }
 
-std::vector<MethodTuner::Size> Engine::methods(const Group& group) {
-  auto lock = enter();
-  return group.method_tuner.sizes();
+std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                          std::chrono::duration<double> timeout, Plans plans) {
+  check_open();
+  auto group = groups_.make(channel, rank, peers, timeout, std::move(plans));
+  delivery_.deliver_early();
+  failures_.fail_if_dead(*group);
+  return group;
 }
 
-std::chrono::nanoseconds Engine::exposed() {
+void Engine::remove_group(Group& group) {
+  const auto lock = enter();
+  groups_.drop(group);
+}
+
+void Engine::set_plans(Group& group, Plans plans) {
+  const auto lock = enter();
+  groups_.set_plans(group, std::move(plans));
+}
+
+void Engine::set_pace(Group& group, double bytes_per_second) {
+  const auto lock = enter();
+  groups_.set_pace(group, bytes_per_second);
+}
+
+void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
+  const auto lock = enter();
+  group.timeout = timeout;
+}
+
+std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,
+                                          std::size_t bytes, Mode mode) {
+  Operation& op = *operation;
+  const Event& event = operations_.open_event(group, op, bytes);
+  const bool alone = operations_.empty() && mode == Mode::blocking && !peers_.any_lost();
+  op.start(group, workspace_);
+  if (alone && !op.needs_links() && waiting_.finish_quickly(op)) {
+    waiting_.callers().add(std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns)));
+    if (op.state() == Operation::State::failed) throw failure_of(op);
+    return nullptr;
+  }
+  op.started = op.probed = Clock::now();
+  op.deadline = op.started + on_clock(group.timeout);
+  operations_.add(operation);
+  if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
+      !wrong.empty()) {
+    failures_.fail(group, {ErrorKind::mismatch, wrong});
+  }
+  if (peers_.any_lost()) failures_.fail_if_absent(op);
+  if (mode == Mode::blocking) {
+    waiting_.wait(lock, op);
+    if (op.state() == Operation::State::failed) throw failure_of(op);
+    return nullptr;
+  }
+  if (mode != Mode::inside && waiting_.is_idle()) {
+    // The thread that moves operations on sleeps. Let peers wake it, or wake it now if there is something to do.
+    sleepers_.let_peers_wake();
+    const bool moved = loop_.poll_links();
+    parking_.leave_to_server(moved || op.has_work() || op.trouble() || op.over());
+  }
+  return operation;
+}
+
+// The caller goes its own way. Peers may sleep, and so may the server: one of them does the rest.
+void Engine::step_now(Operation& operation) {
+  sleepers_.let_peers_wake();
+  loop_.step(operation);
+  if (operation.over()) operations_.retire();
+  if (sleepers_.listening()) sleepers_.wakeups().set_alarm(operation.wake);
+  parking_.leave_to_server(operation.has_work() || operation.trouble());
+}
+
+void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
   auto lock = enter();
-  return callers_.exposed();
+  if (timeout.count() >= 0) {
+    operation.deadline = std::min(operation.deadline, Clock::now() + on_clock(timeout));
+  }
+  if (!operation.over()) operation.awaited();
+  waiting_.wait(lock, operation);
+  if (operation.state() == Operation::State::failed) throw failure_of(operation);
+}
+
+bool Engine::is_over(Operation& operation) {
+  const auto lock = enter();
+  return operation.over();
+}
+
+std::vector<std::uint64_t> Engine::serve() {
+  auto lock = enter();
+  waiting_.serve(lock, closed_);
+  if (closed_) return {};
+  return operations_.take_finished();
+}
+
+void Engine::abort(Group& group, const std::string& reason) {
+  const auto lock = enter();
+  if (closed_) return;
+  failures_.fail(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason, description_});
+  operations_.retire();
 }
 
 void Engine::close() {
-  auto lock = enter();
+  const auto lock = enter();
   if (closed_) return;
-  while (!guests_.empty()) guests_.back()->leave();
-  for (const auto& operation : active_) operation->fail({ErrorKind::aborted, "the engine was closed"});
-  retire();
+  guests_.send_away();
+  operations_.fail_all({ErrorKind::aborted, "the engine was closed"});
   closed_ = true;
+  say_goodbye();
+  groups_.clear();
+  peers_.clear();
+  delivery_.forget_early();
+  operations_.take_finished();
+  sleepers_.wake_server();
+}
+
+void Engine::say_goodbye() {
   Header goodbye;
   goodbye.frame = Frame::goodbye;
-  const Error& error = first_error_.error();
+  const Error& error = failures_.first();
   const std::string before = error ? encoded(error) : std::string();
   goodbye.length = before.size();
   for (auto& peer : peers_)
@@ -90,23 +203,41 @@ void Engine::close() {
     while (!peer->lost && !peer->link->flush() && Clock::now() < deadline) std::this_thread::yield();
   for (auto& peer : peers_)
     if (!peer->lost) peer->link->hang_up();
-  for (auto& [channel, group] : groups_) {
-    if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
-    group->matcher.clear();
-    if (group->segment != nullptr) group->segment->depart();
-    group->segment.reset();
-  }
-  departed_segments_.clear();
-  groups_.clear();
-  peers_.clear();
-  orphans_.clear();
-  finished_.clear();
-  wake_server();
+}
+
+std::vector<Event> Engine::events(std::uint64_t after) {
+  const auto lock = enter();
+  return operations_.events(after);
+}
+
+std::vector<MethodTuner::Size> Engine::methods(const Group& group) {
+  const auto lock = enter();
+  return group.method_tuner.sizes();
+}
+
+std::chrono::nanoseconds Engine::exposed() {
+  const auto lock = enter();
+  return waiting_.callers().exposed();
+}
+
+std::vector<Wait> Engine::waits() {
+  const auto lock = enter();
+  return waits_.list();
+}
+
+void Engine::annotate(std::uint64_t operation, std::string words) {
+  const auto lock = enter();
+  waits_.annotate(operation, std::move(words));
+}
+
+void Engine::tell_line(std::string_view line) {
+  const auto lock = enter();
+  if (operations_.empty()) whereabouts_.tell_line(line);
 }
 
 void Engine::forget_after_fork() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
-  wakeups_.close();
+  sleepers_.wakeups().close();
 }
 
 }  // namespace paceline

@@ -1,21 +1,15 @@
-// Groups: made over the links that there are, and closed.
+#include "progress/groups.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "progress/engine.hpp"
+#include "progress/operation_pool.hpp"
 
 namespace paceline {
 
-std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
-                                         std::chrono::duration<double> timeout, Plans plans) {
-  const auto lock = enter();
-  return make_group(channel, rank, peers, timeout, std::move(plans));
-}
-
-std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
-                                          std::chrono::duration<double> timeout, Plans plans) {
-  if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
+std::shared_ptr<Group> Groups::make(std::uint64_t channel, int rank, const std::vector<int>& peers,
+                                    std::chrono::duration<double> timeout, Plans plans) {
   if (groups_.contains(channel)) throw Failure(ErrorKind::invalid, "this channel is already in use");
   auto group = std::make_shared<Group>();
   group->pool = std::make_shared<OperationPool>();
@@ -41,41 +35,18 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
   }
   group->link_name = any_shm && any_tcp ? "mixed" : any_tcp ? "tcp" : any_shm ? "shm" : "self";
   if (any_shm) share_segment(*group, std::move(machine));
-  adopt(*group, std::move(plans));
+  set_plans(*group, std::move(plans));
   groups_[channel] = group;
-  // What has come for this group before it was made here.
-  std::vector<std::unique_ptr<Arrival>> waiting;
-  std::swap(waiting, orphans_);
-  for (auto& arrival : waiting) deliver(std::move(arrival));
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    if (static_cast<int>(i) == rank) continue;
-    const Peer& peer = peers_[peers[i]];
-    if (peer.lost && !peer.left) fail_group(*group, gone(*group, static_cast<int>(i), ""));
-  }
   return group;
-}
-
-void Engine::adopt(Group& group, Plans plans) {
-  group.plans = std::move(plans);
-  for (auto& [collective, list] : group.plans)
-    for (Plan& plan : list) {
-      plan.algorithm = events_.keep(plan.name);
-      plan.leader = group.segment != nullptr ? leader_of(plan, group.segment->members()) : -1;
-    }
-}
-
-void Engine::set_plans(Group& group, Plans plans) {
-  auto lock = enter();
-  adopt(group, std::move(plans));
 }
 
 // Other ranks may hear of the segment before they make the group themselves. No epoch begins before all have heard from
 // all.
-void Engine::share_segment(Group& group, std::vector<int> machine) {
+void Groups::share_segment(Group& group, std::vector<int> machine) {
   std::erase_if(departed_segments_, [](const auto& segment) { return segment->abandoned(); });
   std::ranges::sort(machine);
   const auto place = std::ranges::find(machine, group.rank) - machine.begin();
-  group.segment = std::make_unique<SharedSegment>(*arena_, static_cast<int>(place), std::move(machine));
+  group.segment = std::make_unique<SharedSegment>(arena_, static_cast<int>(place), std::move(machine));
   Header hello;
   hello.frame = Frame::hello;
   hello.channel = group.channel;
@@ -86,16 +57,9 @@ void Engine::share_segment(Group& group, std::vector<int> machine) {
   }
 }
 
-void Engine::remove_group(Group& group) {
-  const auto lock = enter();
-  drop_group(group);
-}
-
-void Engine::drop_group(Group& group) {
+void Groups::drop(Group& group) {
   if (!groups_.contains(group.channel)) return;
-  for (const auto& operation : active_)
-    if (operation->group == &group) operation->fail({ErrorKind::aborted, "its group was closed"});
-  retire();
+  operations_.fail_all({ErrorKind::aborted, "its group was closed"}, &group);
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
   if (group.segment != nullptr) {
@@ -107,21 +71,46 @@ void Engine::drop_group(Group& group) {
   if (group.pace != 0) pace_links(group);
 }
 
-void Engine::abort(Group& group, const std::string& reason) {
-  auto lock = enter();
-  if (closed_) return;
-  fail_group(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason, description_});
-  retire();
+void Groups::clear() {
+  for (auto& [channel, group] : groups_) {
+    if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
+    group->matcher.clear();
+    if (group->segment != nullptr) group->segment->depart();
+    group->segment.reset();
+  }
+  departed_segments_.clear();
+  groups_.clear();
 }
 
-void Engine::set_pace(Group& group, double bytes_per_second) {
-  auto lock = enter();
+const std::shared_ptr<Group>& Groups::find(std::uint64_t channel) const {
+  static const std::shared_ptr<Group> none;
+  const auto found = groups_.find(channel);
+  return found == groups_.end() ? none : found->second;
+}
+
+std::vector<std::shared_ptr<Group>> Groups::all() const {
+  std::vector<std::shared_ptr<Group>> groups;
+  groups.reserve(groups_.size());
+  for (const auto& [channel, group] : groups_) groups.push_back(group);
+  return groups;
+}
+
+void Groups::set_plans(Group& group, Plans plans) {
+  group.plans = std::move(plans);
+  for (auto& [collective, list] : group.plans)
+    for (Plan& plan : list) {
+      plan.algorithm = operations_.events().keep(plan.name);
+      plan.leader = group.segment != nullptr ? leader_of(plan, group.segment->members()) : -1;
+    }
+}
+
+void Groups::set_pace(Group& group, double bytes_per_second) {
   group.pace = std::isfinite(bytes_per_second) ? bytes_per_second : 0;
   pace_links(group);
 }
 
-// Groups may go over the same link, and which of them does so next is not known.
-void Engine::pace_links(const Group& of) {
+// Several groups may use the same link, and nobody knows which of them uses it next.
+void Groups::pace_links(const Group& of) {
   for (const Member& member : of.members) {
     if (member.link == nullptr) continue;
     double least = std::numeric_limits<double>::infinity();
@@ -133,11 +122,6 @@ void Engine::pace_links(const Group& of) {
     }
     member.link->set_pace(least, most);
   }
-}
-
-void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
-  auto lock = enter();
-  group.timeout = timeout;
 }
 
 }  // namespace paceline

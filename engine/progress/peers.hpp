@@ -23,6 +23,16 @@ struct Peer {
   Header last_seen;        // the last message of an operation
   std::string line;        // where it said that its program was, in printable ASCII; empty if it has not
   Clock::time_point told;  // when it said that
+
+  // Notes the header of a message of an operation.
+  void saw(const Header& header) {
+    last_seen = header;
+    seen = true;
+  }
+  // The operation that it was last heard of in, or empty.
+  std::string last_operation() const {
+    return seen ? describe(last_seen.fingerprint(), last_seen.sequence) : std::string();
+  }
 };
 
 class Peers {
@@ -44,6 +54,11 @@ class Peers {
   bool has(int handle) const { return handle >= 0 && handle < next_handle(); }
   Peer& operator[](int handle) { return *peers_[static_cast<std::size_t>(handle)]; }
   const Peer& operator[](int handle) const { return *peers_[static_cast<std::size_t>(handle)]; }
+  void lose(int handle) {
+    (*this)[handle].lost = true;
+    any_lost_ = true;
+  }
+  bool any_lost() const { return any_lost_; }
   // The handle is a member's, or negative where the member is this process.
   bool reaches(int handle) const { return handle >= 0 && !(*this)[handle].lost; }
 
@@ -56,6 +71,7 @@ class Peers {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Link*> shm_links_;
   std::vector<Link*> tcp_links_;
+  bool any_lost_ = false;
 };
 
 }  // namespace paceline

@@ -1,0 +1,66 @@
+#include "progress/active_operations.hpp"
+
+namespace paceline {
+
+void ActiveOperations::number(Group& group, Operation& operation, const Fingerprint& what) {
+  operation.what = what;
+  operation.id = next_id();
+  operation.sequence = is_point_to_point(what.collective) ? group.sequence() : group.begin(what);
+}
+
+const Event& ActiveOperations::open_event(const Group& group, const Operation& operation, std::size_t bytes) {
+  Event& event = events_.slot(operation.id);
+  event = {operation.id,
+           group.channel,
+           operation.sequence,
+           operation.what,
+           EventState::running,
+           bytes,
+           operation.algorithm,
+           group.link_name,
+           realtime_ns(),
+           0,
+           0};
+  event.started_ns = event.enqueued_ns;
+  return event;
+}
+
+void ActiveOperations::close_event(const Operation& operation) {
+  Event& event = events_.slot(operation.id);
+  if (event.id != operation.id) return;
+  event.ended_ns = realtime_ns();
+  event.algorithm = operation.algorithm;
+  event.state = operation.state() == Operation::State::done ? EventState::done : EventState::failed;
+}
+
+Rest ActiveOperations::rest() const {
+  if (active_.empty()) return Rest::adaptive;
+  Rest found = Rest::sleep;
+  for (const auto& operation : active_) {
+    if (operation->rest == Rest::spin || found == Rest::spin) return Rest::spin;
+    if (operation->rest == Rest::yield || found == Rest::sleep) found = operation->rest;
+  }
+  return found;
+}
+
+void ActiveOperations::retire() {
+  bool any = false;
+  for (const auto& operation : active_) {
+    if (!operation->over()) continue;
+    any = true;
+    close_event(*operation);
+    if (operation->notify) finished_.push_back(operation->id);
+  }
+  if (!any) return;
+  std::erase_if(active_, [](const auto& operation) { return operation->over(); });
+  sleepers_.wake_callers();
+  if (!finished_.empty()) sleepers_.wake_server();
+}
+
+void ActiveOperations::fail_all(const Error& error, const Group* only) {
+  for (const auto& operation : active_)
+    if (only == nullptr || operation->group == only) operation->fail(error);
+  retire();
+}
+
+}  // namespace paceline

@@ -1,0 +1,30 @@
+// What is due at a certain time: the end of an operation that takes too long, and a report from one that takes long.
+#pragma once
+
+#include "progress/active_operations.hpp"
+#include "progress/failures.hpp"
+#include "progress/waits.hpp"
+#include "progress/whereabouts.hpp"
+
+namespace paceline {
+
+class Deadlines {
+ public:
+  Deadlines(const ActiveOperations& operations, Whereabouts& whereabouts, const Waits& waits, Failures& failures)
+      : operations_(operations), whereabouts_(whereabouts), waits_(waits), failures_(failures) {}
+
+  // Does what is due.
+  void check();
+  // When something is due next; no later than Sleepers::kLongestPark from now.
+  Clock::time_point next() const;
+
+ private:
+  void time_out(const Operation& operation);
+
+  const ActiveOperations& operations_;
+  Whereabouts& whereabouts_;
+  const Waits& waits_;
+  Failures& failures_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,44 @@
+// What arrives over the links, and the group that each message is for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "link/link.hpp"
+#include "progress/failures.hpp"
+#include "progress/groups.hpp"
+#include "progress/peers.hpp"
+#include "progress/wakeups.hpp"
+#include "progress/whereabouts.hpp"
+
+namespace paceline {
+
+class Delivery final : public Inbox {
+ public:
+  Delivery(Peers& peers, Wakeups& wakeups, const Groups& groups, Whereabouts& whereabouts, Failures& failures)
+      : peers_(peers), wakeups_(wakeups), groups_(groups), whereabouts_(whereabouts), failures_(failures) {}
+
+  std::unique_ptr<Arrival> new_arrival() override;
+  void deliver(std::unique_ptr<Arrival> arrival) override;
+  StreamSink* expect(int peer, const Header& header) override;
+  void lost(int peer, const std::string& reason) override;
+
+  // Delivers again what has come for groups that this rank had yet to make.
+  void deliver_early();
+  void forget_early() { early_.clear(); }
+
+ private:
+  void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
+  void recycle(std::unique_ptr<Arrival> arrival);
+
+  Peers& peers_;
+  Wakeups& wakeups_;
+  const Groups& groups_;
+  Whereabouts& whereabouts_;
+  Failures& failures_;
+  std::vector<std::unique_ptr<Arrival>> early_;  // for groups that this rank has yet to make
+  std::vector<std::unique_ptr<Arrival>> pool_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,105 @@
+#include "progress/failures.hpp"
+
+#include <thread>
+
+namespace paceline {
+namespace {
+
+constexpr auto kFarewell = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void Failures::fail(Group& group, const Error& error) {
+  if (group.error) return;
+  group.error = error;
+  first_error_.note(error);
+  for (const auto& operation : operations_) {
+    if (operation->group != &group || operation->over()) continue;
+    operation->group_failed(error);
+  }
+  group.matcher.clear();
+  Header header;
+  header.frame = Frame::abort;
+  header.channel = group.channel;
+  const std::string payload = encoded(error);
+  header.length = payload.size();
+  for (const Member& member : group.members)
+    if (peers_.reaches(member.peer)) member.link->control(header, payload);
+  // This process may be about to end: the others must hear why before they see it gone.
+  const auto deadline = Clock::now() + kFarewell;
+  for (const Member& member : group.members) {
+    if (!peers_.reaches(member.peer)) continue;
+    while (!member.link->flush() && Clock::now() < deadline) std::this_thread::yield();
+  }
+}
+
+void Failures::fail_for_trouble(const Operation& operation) { fail(*operation.group, explained(operation)); }
+
+// A rank whose memory cannot be read need not have died: it may have said goodbye and given its memory back.
+Error Failures::explained(const Operation& operation) const {
+  const Group& group = *operation.group;
+  if (operation.trouble().kind == ErrorKind::peer_lost) {
+    for (int rank = 0; rank < group.size(); ++rank) {
+      const Member& member = group.members[static_cast<std::size_t>(rank)];
+      if (member.peer >= 0 && peers_[member.peer].left && operation.involves(rank)) return gone(group, rank, "");
+    }
+  }
+  return operation.trouble();
+}
+
+void Failures::fail_if_absent(const Operation& operation) {
+  Group& group = *operation.group;
+  if (operation.over() || group.use == Group::Use::control) return;
+  for (const int rank : operation.missing()) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.peer < 0 || !peers_[member.peer].lost) continue;
+    fail(group, gone(group, rank, ""));
+    return;
+  }
+}
+
+void Failures::fail_if_dead(Group& group) {
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const int handle = group.members[static_cast<std::size_t>(rank)].peer;
+    if (handle >= 0 && peers_[handle].lost && !peers_[handle].left) fail(group, gone(group, rank, ""));
+  }
+}
+
+void Failures::lose(int handle, const std::string& reason) {
+  const Peer& peer = peers_[handle];
+  if (!peer.left) first_error_.note(gone(peer, peer.description, peer.last_operation(), reason));
+  for (const auto& group : groups_.all()) {
+    const int rank = group->rank_of(handle);
+    if (rank < 0) continue;
+    // A rank that has left in good order fails only what still needs it. A coordinator knows whom it needs.
+    const auto needs = [&](const Operation& operation) {
+      return operation.group == group.get() && !operation.over() && operation.involves(rank);
+    };
+    if (!peer.left || (group->use != Group::Use::control && operations_.any(needs)))
+      fail(*group, gone(*group, rank, reason));
+  }
+}
+
+Error Failures::gone(const Group& group, int rank, const std::string& reason) const {
+  const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
+  return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank), reason);
+}
+
+// The first error wins also where ranks are not in the same groups: a rank that ends because of an error is not to
+// blame.
+Error Failures::gone(const Peer& peer, const std::string& name, const std::string& last,
+                     const std::string& reason) const {
+  std::string text = name + (peer.left ? " has left the job" : " died");
+  if (const std::string link = peer.left ? std::string() : peer.link->condition(); !link.empty()) {
+    text += " (" + (reason.empty() ? reason : reason + "; ") + link + ")";
+  } else if (!reason.empty()) {
+    text += " (" + reason + ")";
+  }
+  text += last.empty() ? "; it had not been heard of" : "; last heard of in " + last;
+  const Error before = peer.left ? peer.before : first_error_.cause_of_failure(peer.description);
+  if (!before) return {ErrorKind::peer_lost, text, peer.description};
+  return {ErrorKind::peer_lost, before.message + "; after that " + text,
+          before.culprit.empty() ? peer.description : before.culprit};
+}
+
+}  // namespace paceline

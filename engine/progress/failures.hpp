@@ -1,0 +1,45 @@
+// What goes wrong in a group: the first error wins, and reaches every rank of the group.
+#pragma once
+
+#include <string>
+
+#include "progress/active_operations.hpp"
+#include "progress/first_error.hpp"
+#include "progress/groups.hpp"
+#include "progress/peers.hpp"
+#include "progress/whereabouts.hpp"
+
+namespace paceline {
+
+class Failures {
+ public:
+  Failures(Peers& peers, Groups& groups, ActiveOperations& operations, const Whereabouts& whereabouts)
+      : peers_(peers), groups_(groups), operations_(operations), whereabouts_(whereabouts) {}
+
+  // The first error of this process; empty if there was none.
+  const Error& first() const { return first_error_.error(); }
+
+  // Fails the group here, and tells its other ranks.
+  void fail(Group& group, const Error& error);
+  // Fails the group of an operation whose last step found something wrong.
+  void fail_for_trouble(const Operation& operation);
+  // Fails the group of an operation that waits for a rank that is lost.
+  void fail_if_absent(const Operation& operation);
+  // Fails a new group with a member that has died.
+  void fail_if_dead(Group& group);
+  // The link to this peer has ended: fails every group that needs it.
+  void lose(int handle, const std::string& reason);
+
+ private:
+  Error explained(const Operation& operation) const;
+  Error gone(const Group& group, int rank, const std::string& reason) const;
+  Error gone(const Peer& peer, const std::string& name, const std::string& last, const std::string& reason) const;
+
+  Peers& peers_;
+  Groups& groups_;
+  ActiveOperations& operations_;
+  const Whereabouts& whereabouts_;
+  FirstError first_error_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,41 @@
+#include "progress/sleepers.hpp"
+
+#include <atomic>
+
+namespace paceline {
+
+void Sleepers::set_parked(Parked parked) {
+  parked_ = parked;
+  // The fence comes before the look around that follows: see ShmLink::ring_doorbell and SharedSegment::begin.
+  arena_.header().parked.store(parked, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+int Sleepers::listen(Lock& lock, std::span<epoll_event> events, bool server, bool idle) {
+  listening_ = true;
+  server_listens_ = server;
+  idle_listener_ = idle;
+  lock.unlock();
+  const int ready = wakeups_.wait(events, -1);
+  lock.lock();
+  listening_ = false;
+  if (ready < 0) signalled_ = true;
+  if (parked_ != Parked::no) set_parked(Parked::no);
+  others_.notify_all();
+  if (ready > 0) wakeups_.drain(events.first(static_cast<std::size_t>(ready)));
+  return ready;
+}
+
+void Sleepers::wake_listener() {
+  if (!listening_) return;
+  server_listens_ = idle_listener_ = false;
+  wakeups_.wake();
+}
+
+void Sleepers::wake_server() {
+  aside_.notify_all();
+  others_.notify_all();
+  wake_listener();
+}
+
+}  // namespace paceline

@@ -1,0 +1,186 @@
+#include "progress/waiting.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <bit>
+#include <utility>
+
+#include "calibration/constants.hpp"
+#include "progress/time_slice.hpp"
+
+namespace paceline {
+
+// While a caller waits, it is the one that moves operations on, and peers need not wake anybody.
+class Waiting::Foreground {
+ public:
+  explicit Foreground(Waiting& waiting) : waiting_(waiting) {
+    waiting_.callers_.enter();
+    if (waiting_.sleepers_.parked() != Parked::no) waiting_.sleepers_.set_parked(Parked::no);
+  }
+  ~Foreground() {
+    waiting_.callers_.leave();
+    Sleepers& sleepers = waiting_.sleepers_;
+    if (waiting_.callers_.count() > 0) {
+      sleepers.wake_callers();
+      sleepers.wake_listener();  // no peer rings for it, because this caller was awake
+    } else if (!waiting_.operations_.empty() || waiting_.operations_.has_finished()) {
+      sleepers.wake_server();
+    }
+  }
+  Foreground(const Foreground&) = delete;
+  Foreground& operator=(const Foreground&) = delete;
+
+ private:
+  Waiting& waiting_;
+};
+
+Waiting::Waiting(const EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop,
+                 ActiveOperations& operations, Guests& guests, Failures& failures, std::chrono::nanoseconds spin,
+                 const std::string& description, std::function<bool()> interrupted, int home)
+    : contention_(contention),
+      sleepers_(sleepers),
+      parking_(parking),
+      loop_(loop),
+      operations_(operations),
+      guests_(guests),
+      failures_(failures),
+      description_(description),
+      interrupted_(std::move(interrupted)),
+      caller_budget_{.spin = spin, .yield = calibration::kYield, .longest = calibration::kLongestYield},
+      bulk_budget_{.spin = spin, .yield = calibration::kYield},
+      server_budget_{.yield = calibration::kYield},
+      placement_(home) {}
+
+bool Waiting::finish_quickly(Operation& operation) {
+  Backoff backoff(caller_budget_);
+  while (!operation.complete()) {
+    if (operation.step()) {
+      backoff.reset();
+      continue;
+    }
+    if (operation.trouble() || contention_.is_contended()) return false;
+    const auto crowded = [&] {
+      placement_.note(operation);
+      return operation.neighbour() >= 0;
+    };
+    switch (backoff.next(crowded)) {
+      case Backoff::Next::spin: relax_cpu(); break;
+      case Backoff::Next::yield:
+        ::sched_yield();
+        backoff.yielded();
+        break;
+      case Backoff::Next::park: return false;
+    }
+  }
+  if (operation.read_remotely()) loop_.poll_links();  // a peer that gave up has said so by now
+  if (operation.group->error) {
+    operation.fail(operation.group->error);
+  } else {
+    operation.finish();
+  }
+  operations_.close_event(operation);
+  return true;
+}
+
+void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
+  if (operation.over()) {
+    operations_.retire();
+    return;
+  }
+  const Foreground foreground(*this);
+  operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
+  const bool small = operation.what.count * size_of(operation.what.dtype) <= kOneShotBytes;
+  Backoff backoff(small ? caller_budget_ : bulk_budget_);
+  CpuMeter meter(guests_.cpu_ns());
+  auto asked = Clock::now();
+  while (!operation.over()) {
+    // A caller's own waiting is not coordination, but waiting that a policy wants is.
+    if (!guests_.empty()) {
+      const Rest wanted = operations_.rest();
+      meter.turn_to(wanted == Rest::spin || wanted == Rest::yield ? CpuMeter::Work::coordination
+                                                                  : CpuMeter::Work::other);
+    }
+    if (loop_.pass(meter)) {
+      backoff.reset();
+      if (contention_.is_contended()) EngineLock::offer(lock);
+      continue;
+    }
+    if (operation.over()) break;
+    if (small) placement_.note(operation);
+    if (pause(lock, backoff, meter) && interrupted_) {
+      const auto now = Clock::now();
+      if (!sleepers_.take_signal() && now - asked < calibration::kAskAfter) continue;
+      asked = now;
+      check_interrupt(lock, operation);
+    }
+  }
+}
+
+void Waiting::check_interrupt(Sleepers::Lock& lock, Operation& operation) {
+  lock.unlock();
+  const bool interrupted = interrupted_();
+  lock.lock();
+  if (!interrupted || operation.over()) return;
+  Group& group = *operation.group;
+  failures_.fail(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted", description_});
+  operations_.retire();
+}
+
+void Waiting::serve(Sleepers::Lock& lock, const bool& closed) {
+  static thread_local const bool asked = (ask_for_short_slices(), true);  // each thread asks once; granted or not
+  (void)asked;
+  Backoff backoff(server_budget_);
+  CpuMeter meter(guests_.cpu_ns());
+  while (!operations_.has_finished() && !closed) {
+    const bool coordinates = !guests_.empty() && !moves_data();
+    meter.turn_to(coordinates ? CpuMeter::Work::coordination : CpuMeter::Work::other);
+    if (callers_.count() > 0) {
+      sleepers_.step_aside(lock);
+    } else if (operations_.empty()) {
+      parking_.park(lock, meter, true);
+      backoff.reset();
+    } else if (loop_.pass(meter)) {
+      backoff.reset();
+      if (contention_.is_contended()) EngineLock::offer(lock);
+    } else if (coordinates && operations_.rest() == Rest::adaptive) {
+      parking_.park(lock, meter, true);  // no caller waits, and a rank that has news rings
+    } else if (!operations_.empty()) {
+      pause(lock, backoff, meter);
+    }
+  }
+}
+
+bool Waiting::pause(Sleepers::Lock& lock, Backoff& backoff, CpuMeter& meter) {
+  const Rest wanted = operations_.rest();
+  const auto next = wanted == Rest::adaptive ? backoff.next([] { return false; })
+                    : wanted == Rest::sleep  ? Backoff::Next::park
+                    : wanted == Rest::yield  ? Backoff::Next::yield
+                                             : Backoff::Next::spin;
+  switch (next) {
+    case Backoff::Next::spin:
+      relax_cpu();
+      if (!contention_.is_contended()) return false;
+      [[fallthrough]];
+    case Backoff::Next::yield: {
+      lock.unlock();
+      ::sched_yield();
+      const auto now = Clock::now();
+      lock.lock();
+      backoff.yielded(now);  // under the lock, because all callers share the budget
+      return false;
+    }
+    case Backoff::Next::park:
+      parking_.park(lock, meter, callers_.count() == 0);
+      backoff.slept();
+      return true;
+  }
+  return false;
+}
+
+bool Waiting::moves_data() const {
+  return guests_.carry_data() ||
+         operations_.any([](const Operation& operation) { return operation.group->use == Group::Use::callers; });
+}
+
+}  // namespace paceline
