@@ -14,7 +14,7 @@
 
 namespace paceline::calibration {
 
-// ---- Waiting: progress/backoff, progress/loop, progress/placement ----
+// ---- Waiting: progress/backoff, progress/waiting, progress/loop, progress/placement ----
 
 // Time in which a waiting rank yields its core in vain, meaning that nobody takes it, before it sleeps. It is the first
 // budget of every wait; sleeps that turn out short double it, long ones halve it.
