@@ -184,9 +184,9 @@ inline constexpr std::uint64_t kPackedBySubmitter = std::uint64_t{32} << 10;
 // Bytes that are packed in one step.
 // Found: by hand; some 20 us. Off by 2: not measured.
 inline constexpr std::size_t kPackedPerStep = std::size_t{256} << 10;
-// Bytes of a batch from which on its time is that of the links, so that it is counted for plans that follow the
-// network. Found: by hand; the same as paceline.calibration.LARGE_CALL. Off by 2: not measured.
-inline constexpr std::uint64_t kCountedBatch = std::uint64_t{1} << 20;
+// Bytes of a collective, or of a batch, from which on its time is that of the links, so that it is counted for plans
+// that follow the network. Found: by hand. Off by 2: not measured.
+inline constexpr std::uint64_t kLargeCall = std::uint64_t{1} << 20;
 // Bytes that are held back at least and at most while nobody waits for them; between the two an eighth, kHeldPart, of
 // what has gone out.
 // Found: on machine B with `paceline bench coordination`, under load: holding up to 4 MiB in place of 1 took 0.74 and

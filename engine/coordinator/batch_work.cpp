@@ -47,9 +47,9 @@ bool BatchWork::moved() {
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {
   switch (batch.front().request->what.collective) {
     case Collective::all_reduce: return carry_all_reduce(context, std::move(batch));
-    case Collective::all_gather: return carry_all_gather(context, std::move(batch));
+    case Collective::all_gather:
+    case Collective::all_to_all: return carry_exchange(context, std::move(batch));
     case Collective::broadcast: return carry_broadcast(context, std::move(batch));
-    case Collective::all_to_all: return carry_all_to_all(context, std::move(batch));
     case Collective::reduce_scatter: return carry_reduce_scatter(context, std::move(batch));
     case Collective::barrier: return std::make_unique<Barrier>(context, std::move(batch));
     default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective");

@@ -73,9 +73,8 @@ bool is_packed(const Request& request);
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch);
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused);
-std::unique_ptr<BatchWork> carry_all_gather(const BatchContext& context, std::vector<Carried> one);
 std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one);
-std::unique_ptr<BatchWork> carry_all_to_all(const BatchContext& context, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_exchange(const BatchContext& context, std::vector<Carried> one);
 std::unique_ptr<BatchWork> carry_reduce_scatter(const BatchContext& context, std::vector<Carried> one);
 
 }  // namespace paceline

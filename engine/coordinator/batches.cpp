@@ -1,10 +1,12 @@
 // The batches that a coordinator's policy issues, one after the other on each channel.
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "calibration/constants.hpp"
 #include "coordinator/coordinator.hpp"
 #include "progress/times.hpp"
+#include "trace/events.hpp"
 
 namespace paceline {
 
@@ -118,7 +120,10 @@ bool Coordinator::carry(Stream& stream) {
     const bool packs = batch.work ? batch.work->has_work() : batch.carried.size() > 1;
     if (submitting_ && batch.bytes > calibration::kPackedBySubmitter && packs) break;
     if (!batch.work) {
-      if (batch.number >= stream.held_from) break;
+      if (stops(stream)) {
+        report_stop(stream);
+        break;
+      }
       begin_batch(stream);
     }
     if (!batch.work->step()) break;
@@ -129,59 +134,30 @@ bool Coordinator::carry(Stream& stream) {
   return moved;
 }
 
+bool Coordinator::stops(const Stream& stream) {
+  return stream.group->large_calls != nullptr && stream.group->large_calls->stops();
+}
+
+void Coordinator::report_stop(Stream& stream) {
+  if (!std::exchange(stream.stopped, true)) loop_.report(stops_id_);
+}
+
 void Coordinator::begin_batch(Stream& stream) {
   Batch& batch = stream.queue.front();
-  stream.begun = batch.number + 1;
-  batch.begun = Clock::now();
+  stream.stopped = false;
+  const Fingerprint& what = batch.carried.front().request->what;
+  LargeCalls* const calls = stream.group->large_calls.get();
+  if (calls != nullptr && what.collective == Collective::all_reduce && LargeCalls::counts(what, batch.bytes))
+    batch.large = static_cast<std::int64_t>(calls->begin(what.collective, batch.bytes, realtime_ns()));
   batch.work = paceline::carry(stream.context, std::move(batch.carried));
 }
 
 void Coordinator::end_batch(Stream& stream) {
   const Batch& batch = stream.queue.front();
   busy_ -= std::max<std::uint64_t>(batch.bytes, 1);
-  const Collective collective = batch.work->carried().front().request->what.collective;
-  if (stream.channel == 0 && collective == Collective::all_reduce && batch.bytes >= calibration::kCountedBatch) {
-    if (large_.last.size() == kLargeKept) large_.last.pop_front();
-    large_.last.push_back({batch.bytes, ns_between(batch.begun, Clock::now())});
-    ++large_.count;
-  }
+  if (batch.large >= 0) stream.group->large_calls->end(static_cast<std::uint64_t>(batch.large), realtime_ns());
   stream.queue.pop_front();
   ++ended_;
-}
-
-std::uint64_t Coordinator::hold() {
-  const auto lock = loop_.enter();
-  check_open("hold");
-  Stream& stream = *streams_.front();
-  stream.held_from = stream.begun;
-  return stream.begun;
-}
-
-void Coordinator::hold_after(std::uint64_t batches) {
-  const auto lock = loop_.enter();
-  check_open("hold_after");
-  Stream& stream = *streams_.front();
-  stream.held_from = std::max(stream.begun, batches);
-  follow_up();
-}
-
-bool Coordinator::holds() {
-  const auto lock = loop_.enter();
-  check_open("holds");
-  const Stream& stream = *streams_.front();
-  return stream.issued >= stream.held_from && (stream.queue.empty() || stream.queue.front().number >= stream.held_from);
-}
-
-void Coordinator::release() {
-  const auto lock = loop_.enter();
-  check_open("release");
-  streams_.front()->held_from = kNotHeld;
-  follow_up();
-}
-
-LargeBatches Coordinator::large_batches() {
-  const auto lock = loop_.enter();
-  return large_;
 }
 
 // Gives up what is under way: nobody will ever end it.

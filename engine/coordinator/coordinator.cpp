@@ -37,6 +37,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
   own_id_ = loop_.next_id();
   warnings_id_ = loop_.next_id();
+  stops_id_ = loop_.next_id();
   const std::size_t boards = boards_of(policy_name_);
   if (leader_ != seat_.rank || boards == 0) return;
   const BoardShape shape{.ranks = static_cast<int>(std::ranges::count(machines, here))};

@@ -48,16 +48,6 @@ struct Totals {
   std::uint64_t negotiations = 0;
 };
 
-// Batches of all-reduces on channel 0 that are over, of 1 MiB and more; numbered alike on all ranks.
-struct LargeBatches {
-  struct Batch {
-    std::uint64_t bytes = 0;
-    std::uint64_t ns = 0;  // that it took
-  };
-  std::uint64_t count = 0;
-  std::deque<Batch> last;  // of all these, in order
-};
-
 class Coordinator final : public Operation, public LoopGuest, public std::enable_shared_from_this<Coordinator> {
  public:
   // Both groups have the same ranks; `machine_of` numbers the machine of each. Throws Failure (invalid).
@@ -83,16 +73,6 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   void use(const std::string& name, const std::vector<std::vector<std::string>>& buffers);
   Policy::Use in_use();
 
-  // So that the data group's plans can change between the same two batches on all ranks, with nothing under way; only
-  // with policies that use no other channel than 0. No further batch begins; returns how many have.
-  std::uint64_t hold();
-  // But as many may, in all.
-  void hold_after(std::uint64_t batches);
-  // Whether all of these have been carried out.
-  bool holds();
-  void release();
-  LargeBatches large_batches();
-
   paceline::Counters counters();
   Totals totals();
   // Of the last requests that ended those with numbers above `after`, as they ended.
@@ -100,6 +80,10 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // The warnings for the user since the last call. Engine::serve returns `warnings_id` when there are any.
   std::vector<std::string> warnings();
   std::uint64_t warnings_id() const { return warnings_id_; }
+  // Large batches of all-reduces on channel 0 are counted in the data group's LargeCalls, if it has these. Where they
+  // stop, no further batch begins on that channel, so that plans can change between the same two batches on all ranks;
+  // Engine::serve then returns this id.
+  std::uint64_t stops_id() const { return stops_id_; }
   // Requests that are not over fail, here and wherever they need this rank. An engine that is closed closes its own.
   void close();
 
@@ -132,8 +116,6 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   static constexpr std::size_t kRecords = 8192;
   static constexpr std::size_t kNamesKept = 4096;
   static constexpr std::size_t kNoteBytes = 960;  // fits into a record of any link
-  static constexpr std::uint64_t kNotHeld = ~std::uint64_t{0};
-  static constexpr std::size_t kLargeKept = 256;
 
   struct Name {
     RequestPtr request;                                   // the last one, to be used again
@@ -151,7 +133,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
     std::uint64_t bytes = 0;
     std::vector<Carried> carried;
     std::unique_ptr<BatchWork> work;  // once its turn has come
-    Now begun;                        // then
+    std::int64_t large = -1;          // its number in Group::large_calls, -1 if it is not counted there
   };
   // Batches that are carried out one after the other.
   struct Stream {
@@ -160,8 +142,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
     std::shared_ptr<Group> group;
     std::uint32_t channel;
     std::uint64_t issued = 0;
-    std::uint64_t begun = 0;             // how many have, by their numbers
-    std::uint64_t held_from = kNotHeld;  // the first that may not
+    bool stopped = false;  // before its next batch, and this was reported
     FusionMemory fusion;
     BatchContext context;
     std::deque<Batch> queue;
@@ -215,6 +196,8 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   Stream& stream_of(std::uint32_t channel);
   bool carry();
   bool carry(Stream& stream);
+  static bool stops(const Stream& stream);
+  void report_stop(Stream& stream);
   static void begin_batch(Stream& stream);
   void end_batch(Stream& stream);
   static void abandon(const BatchWork& work);
@@ -257,12 +240,12 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   Now asks_ = Now::max();
 
   Totals totals_;
-  LargeBatches large_;
   std::vector<Record> records_;
   std::size_t next_record_ = 0;
   std::vector<std::string> warnings_;
   std::uint64_t own_id_ = 0;
   std::uint64_t warnings_id_ = 0;
+  std::uint64_t stops_id_ = 0;
   bool idle_ = true;
   bool closed_ = false;
 };

@@ -77,72 +77,54 @@ std::size_t sum(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-class AllGather final : public Single {
+// An all_gather or an all_to_all, to which ranks may bring different amounts.
+class Exchange final : public Single {
  public:
   using Single::Single;
 
  protected:
   bool advance() override {
     switch (turn_++) {
-      case 0:
-        mine_ = {has_own() ? own().request->bytes / width() : 0};
-        all_.resize(ranks());
-        moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), 1, DType::int64,
-                                     Mode::inside));
-        return true;
-      case 1: gather(); return true;
-      default: return false;
-    }
-  }
-
- private:
-  void gather() {
-    std::vector<std::size_t> counts(all_.begin(), all_.end());
-    // A rank that has joined takes part, and forgets what it gets.
-    output_ = context_.fusion.output(sum(counts) * width());
-    const Buffer given{has_own() ? own().data : nullptr, static_cast<std::size_t>(mine_.front())};
-    moving_.push_back(exchange(context_.engine, context_.group, Collective::all_gather,
-                               std::vector<Buffer>(ranks(), given), in_a_row(output_->data(), counts, width()), dtype(),
-                               -1, Mode::inside));
-    if (!has_own()) return;
-    own().output = output_;
-    own().counts = std::move(counts);
-  }
-
-  Counts mine_;
-  Counts all_;
-  std::shared_ptr<ArenaMemory> output_;
-};
-
-class AllToAll final : public Single {
- public:
-  using Single::Single;
-
- protected:
-  bool advance() override {
-    switch (turn_++) {
-      case 0:
-        mine_.assign(own().counts.begin(), own().counts.end());
-        all_.resize(ranks() * ranks());
-        moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), ranks(),
-                                     DType::int64, Mode::inside));
-        return true;
+      case 0: tell(); return true;
       case 1: trade(); return true;
       default: return false;
     }
   }
 
  private:
-  void trade() {
-    const auto sends = in_a_row(own().data, own().counts, width());
-    for (std::size_t rank = 0; rank < ranks(); ++rank) own().counts[rank] = all_[rank * ranks() + me()];
-    own().output = context_.fusion.output(sum(own().counts) * width());
-    moving_.push_back(exchange(context_.engine, context_.group, Collective::all_to_all, sends,
-                               in_a_row(own().output->data(), own().counts, width()), dtype(), -1, Mode::inside));
+  // Whether every rank gets another part of what this rank brings.
+  bool has_parts() const { return request().what.collective == Collective::all_to_all; }
+
+  void tell() {
+    if (has_parts()) {
+      mine_.assign(own().counts.begin(), own().counts.end());
+    } else {
+      mine_ = {has_own() ? own().request->bytes / width() : 0};
+    }
+    all_.resize(ranks() * mine_.size());
+    moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), mine_.size(),
+                                 DType::int64, Mode::inside));
   }
 
-  Counts mine_;
-  Counts all_;
+  void trade() {
+    std::byte* const data = has_own() ? own().data : nullptr;
+    const auto sends = has_parts() ? in_a_row(data, own().counts, width())
+                                   : std::vector<Buffer>(ranks(), {data, static_cast<std::size_t>(mine_.front())});
+    std::vector<std::size_t> counts;
+    for (std::size_t rank = 0; rank < ranks(); ++rank)
+      counts.push_back(all_[rank * mine_.size() + (has_parts() ? me() : 0)]);
+    // A rank that has joined takes part, and forgets what it gets.
+    output_ = context_.fusion.output(sum(counts) * width());
+    moving_.push_back(exchange(context_.engine, context_.group, request().what.collective, sends,
+                               in_a_row(output_->data(), counts, width()), dtype(), -1, Mode::inside));
+    if (!has_own()) return;
+    own().output = output_;
+    own().counts = std::move(counts);
+  }
+
+  Counts mine_;  // the elements of this rank, or of each of its parts
+  Counts all_;   // those of all ranks
+  std::shared_ptr<ArenaMemory> output_;
 };
 
 // Equal parts by the group's reduce_scatter; others by one reduction to each part's owner, all under way at once.
@@ -186,16 +168,12 @@ class ReduceScatter final : public Single {
 
 }  // namespace
 
-std::unique_ptr<BatchWork> carry_all_gather(const BatchContext& context, std::vector<Carried> one) {
-  return std::make_unique<AllGather>(context, std::move(one));
-}
-
 std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one) {
   return std::make_unique<Broadcast>(context, std::move(one));
 }
 
-std::unique_ptr<BatchWork> carry_all_to_all(const BatchContext& context, std::vector<Carried> one) {
-  return std::make_unique<AllToAll>(context, std::move(one));
+std::unique_ptr<BatchWork> carry_exchange(const BatchContext& context, std::vector<Carried> one) {
+  return std::make_unique<Exchange>(context, std::move(one));
 }
 
 std::unique_ptr<BatchWork> carry_reduce_scatter(const BatchContext& context, std::vector<Carried> one) {

@@ -67,7 +67,7 @@ bool Coordinator::has_work() const {
   return std::ranges::any_of(streams_, [](const auto& stream) {
     if (stream->queue.empty()) return false;
     const BatchWork* work = stream->queue.front().work.get();
-    if (work == nullptr) return stream->queue.front().number < stream->held_from;
+    if (work == nullptr) return !stops(*stream);
     return work->has_work() ||
            std::ranges::any_of(work->moving(), [](const Handle& handle) { return handle->has_work(); });
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "execute/large_calls.hpp"
 #include "execute/operation.hpp"
 #include "execute/receive.hpp"
 #include "program/plan.hpp"
@@ -44,10 +45,11 @@ class Group {
   // What a coordinator has of its own is not spoken of: it speaks for it.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
-  std::vector<Note> notes;                 // for the coordinator, as they came
-  std::unique_ptr<SharedSegment> segment;  // of the members on this machine, where there are several
-  MethodTuner method_tuner;                // of large all-reduces there
-  std::shared_ptr<OperationPool> pool;     // made by the engine, which knows the kinds of operations
+  std::vector<Note> notes;                  // for the coordinator, as they came
+  std::unique_ptr<SharedSegment> segment;   // of the members on this machine, where there are several
+  MethodTuner method_tuner;                 // of large all-reduces there
+  std::unique_ptr<LargeCalls> large_calls;  // where plans follow the network, else null
+  std::shared_ptr<OperationPool> pool;      // made by the engine, which knows the kinds of operations
 
   int size() const { return static_cast<int>(members.size()); }
   bool on_one_machine() const { return segment != nullptr && segment->size() == size(); }

@@ -39,6 +39,7 @@ void Operation::reset() {
   id = 0;
   notify = false;
   waiter = 0;
+  large = -1;
   wake = Clock::time_point::max();
   rest = Rest::adaptive;
   group = nullptr;

@@ -44,6 +44,7 @@ class Operation {
   std::uint64_t id = 0;
   bool notify = false;       // its end is reported by Engine::serve
   std::uint64_t waiter = 0;  // pthread_self of the caller that waits for it, 0 if none does
+  std::int64_t large = -1;   // its number in Group::large_calls, -1 if it is not counted there
   Group* group = nullptr;
   const char* algorithm = "";
   Clock::time_point deadline;

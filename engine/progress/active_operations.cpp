@@ -8,7 +8,7 @@ void ActiveOperations::number(Group& group, Operation& operation, const Fingerpr
   operation.sequence = is_point_to_point(what.collective) ? group.sequence() : group.begin(what);
 }
 
-const Event& ActiveOperations::open_event(const Group& group, const Operation& operation, std::size_t bytes) {
+const Event& ActiveOperations::open_event(const Group& group, Operation& operation, std::size_t bytes) {
   Event& event = events_.slot(operation.id);
   event = {operation.id,
            group.channel,
@@ -22,13 +22,20 @@ const Event& ActiveOperations::open_event(const Group& group, const Operation& o
            0,
            0};
   event.started_ns = event.enqueued_ns;
+  // A coordinator counts its batches itself.
+  if (group.large_calls != nullptr && group.use == Group::Use::callers && LargeCalls::counts(operation.what, bytes)) {
+    const auto number = group.large_calls->begin(operation.what.collective, bytes, event.started_ns);
+    operation.large = static_cast<std::int64_t>(number);
+  }
   return event;
 }
 
 void ActiveOperations::close_event(const Operation& operation) {
+  const std::int64_t now_ns = realtime_ns();
+  if (operation.large >= 0) operation.group->large_calls->end(static_cast<std::uint64_t>(operation.large), now_ns);
   Event& event = events_.slot(operation.id);
   if (event.id != operation.id) return;
-  event.ended_ns = realtime_ns();
+  event.ended_ns = now_ns;
   event.algorithm = operation.algorithm;
   event.state = operation.state() == Operation::State::done ? EventState::done : EventState::failed;
 }

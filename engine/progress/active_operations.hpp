@@ -20,8 +20,8 @@ class ActiveOperations {
   std::uint64_t next_id() { return ++last_id_; }
   // Gives an operation that is about to start its id, and its number in its group.
   void number(Group& group, Operation& operation, const Fingerprint& what);
-  // Opens the event of an operation of `bytes` bytes that starts now.
-  const Event& open_event(const Group& group, const Operation& operation, std::size_t bytes);
+  // Opens the event of an operation of `bytes` bytes that starts now, and counts the operation if it is large.
+  const Event& open_event(const Group& group, Operation& operation, std::size_t bytes);
   void close_event(const Operation& operation);
   EventRing& events() { return events_; }
   // The events of recent operations with ids above `after`.

@@ -12,6 +12,12 @@ namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{1} << 20;  // bytes of scratch memory that all links and operations share
 
+LargeCalls& large_of(const Group& group) {
+  if (group.large_calls == nullptr)
+    throw Failure(ErrorKind::invalid, "this group does not count its large collectives");
+  return *group.large_calls;
+}
+
 Failure failure_of(const Operation& operation) {
   return Failure(operation.error(), operation.description(), operation.tensor());
 }
@@ -103,6 +109,36 @@ void Engine::set_pace(Group& group, double bytes_per_second) {
 void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
   const auto lock = enter();
   group.timeout = timeout;
+}
+
+void Engine::count_large(Group& group, std::uint64_t stop) {
+  const auto lock = enter();
+  group.large_calls = std::make_unique<LargeCalls>(stop);
+}
+
+LargeCalls::Snapshot Engine::large_calls(const Group& group, std::uint64_t first) {
+  const auto lock = enter();
+  const LargeCalls& calls = large_of(group);
+  return {calls.count(), calls.most_under_way(), calls.since(first)};
+}
+
+// A coordinator may hold a batch because of the last stop.
+void Engine::stop_before(Group& group, std::uint64_t number) {
+  const auto lock = enter();
+  large_of(group).stop_before(number);
+  sleepers_.wake_server();
+}
+
+void Engine::finish_large(const Group& group) {
+  auto lock = enter();
+  const auto is_large = [&](const auto& operation) {
+    return operation->group == &group && operation->large >= 0 && !operation->over();
+  };
+  for (auto next = std::ranges::find_if(operations_, is_large); next != operations_.end();
+       next = std::ranges::find_if(operations_, is_large)) {
+    const std::shared_ptr<Operation> keep = *next;
+    waiting_.wait(lock, *keep);
+  }
 }
 
 std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,

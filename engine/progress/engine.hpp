@@ -66,6 +66,14 @@ class Engine final : private LoopHost {
   void set_pace(Group& group, double bytes_per_second);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
 
+  // Counts the group's large collectives from now on, see LargeCalls; all ranks do so between the same two of them.
+  // The functions that follow throw Failure (invalid) for a group that does not count.
+  void count_large(Group& group, std::uint64_t stop);
+  LargeCalls::Snapshot large_calls(const Group& group, std::uint64_t first);
+  void stop_before(Group& group, std::uint64_t number);
+  // Waits until no large collective of the group is under way. Does not throw their failures.
+  void finish_large(const Group& group);
+
   // Starts one collective, an operation of this kind that `build` fills in. A blocking call returns null once the
   // operation is over. Throws Failure.
   template <typename Kind, typename Build>

@@ -14,8 +14,8 @@ namespace {
 std::size_t ranks(const PyGroup& self) { return static_cast<std::size_t>(self.group->size()); }
 
 template <typename Array>
-bool is_small(const PyGroup& self, const Array& array) {
-  return array && array.count() * size_of(array.dtype()) < self.at_once_below;
+std::size_t bytes_of(const Array& array) {
+  return array.count() * size_of(array.dtype());
 }
 
 template <typename Array>
@@ -40,7 +40,8 @@ void bind(nb::class_<PyGroup>& group, const std::string& kind) {
   };
   def("all_reduce", [](PyGroup& self, nb::handle object, int op, double factor) {
     const Array array(object, true);
-    if (!is_small(self, array)) return false;
+    if (!array) return false;
+    look_before(self, bytes_of(array));
     without_gil(self, [&] {
       return all_reduce(*self.engine, *self.group, array.data(), array.count(), array.dtype(), op_of(op), factor,
                         Mode::blocking);
@@ -67,7 +68,8 @@ void bind(nb::class_<PyGroup>& group, const std::string& kind) {
   def("all_gather", [](PyGroup& self, nb::handle output, nb::handle input) {
     const Array to(output, true);
     const Array from(input, false);
-    if (!is_small(self, to) || !fits(to, from, ranks(self))) return false;
+    if (!fits(to, from, ranks(self))) return false;
+    look_before(self, bytes_of(to));
     without_gil(self, [&] {
       return all_gather(*self.engine, *self.group, from.data(), to.data(), from.count(), from.dtype(), Mode::blocking);
     });
@@ -76,7 +78,8 @@ void bind(nb::class_<PyGroup>& group, const std::string& kind) {
   def("reduce_scatter", [](PyGroup& self, nb::handle output, nb::handle input, int op, double factor) {
     const Array to(output, true);
     const Array from(input, false);
-    if (!is_small(self, from) || !fits(from, to, ranks(self))) return false;
+    if (!fits(from, to, ranks(self))) return false;
+    look_before(self, bytes_of(from));
     without_gil(self, [&] {
       return reduce_scatter(*self.engine, *self.group, from.data(), to.data(), to.count(), to.dtype(), op_of(op),
                             factor, Mode::blocking);

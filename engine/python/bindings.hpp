@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
+#include "calibration/constants.hpp"
 #include "failure/error.hpp"
 #include "kernel/types.hpp"
 #include "memory/arena.hpp"
@@ -41,8 +41,14 @@ struct PyGroup {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
   nb::object failed;
-  std::size_t at_once_below = std::numeric_limits<std::size_t>::max();  // bytes; see `_engine.pyi`
+  nb::object look = {};  // called where all ranks stop before a large collective, see `count_large` in `_engine.pyi`
 };
+
+// Comes before each collective that LargeCalls may count, `bytes` bytes as a whole.
+inline void look_before(const PyGroup& self, std::size_t bytes) {
+  if (bytes < calibration::kLargeCall || self.group->large_calls == nullptr) return;
+  if (self.look.is_valid() && self.group->large_calls->stops()) self.look();
+}
 
 // Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
 template <typename Self, typename Call>

@@ -97,13 +97,6 @@ nb::tuple counters(PyCoordinator& self) {
                         t.oversleep_ns, t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
 }
 
-nb::tuple large_batches(PyCoordinator& self) {
-  const LargeBatches large = self.coordinator->large_batches();
-  nb::list last;
-  for (const auto& batch : large.last) last.append(nb::make_tuple(batch.bytes, batch.ns));
-  return nb::make_tuple(large.count, last);
-}
-
 nb::list records(PyCoordinator& self, std::uint64_t after) {
   std::vector<Record> found;
   {
@@ -177,20 +170,11 @@ void bind_coordinator(nb::module_& m) {
              const Policy::Use use = self.coordinator->in_use();
              return nb::make_tuple(use.name, use.refused);
            })
-      .def(
-          "hold", [](PyCoordinator& self) { return self.coordinator->hold(); }, Release())
-      .def(
-          "hold_after", [](PyCoordinator& self, std::uint64_t batches) { self.coordinator->hold_after(batches); },
-          Release())
-      .def(
-          "holds", [](PyCoordinator& self) { return self.coordinator->holds(); }, Release())
-      .def(
-          "release", [](PyCoordinator& self) { self.coordinator->release(); }, Release())
-      .def("large_batches", &large_batches)
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
       .def("sayings", [](PyCoordinator& self) { return self.coordinator->warnings(); })
       .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->warnings_id(); })
+      .def_prop_ro("stops_id", [](PyCoordinator& self) { return self.coordinator->stops_id(); })
       .def("close", [](PyCoordinator& self) { self.coordinator->close(); }, Release());
 }
 

@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -62,6 +63,36 @@ nb::list ways(const PyGroup& self) {
   return sizes;
 }
 
+// The bytes of all ranks' blocks of `count` elements.
+std::size_t whole(const PyGroup& self, std::size_t count, int dtype) {
+  return count * size_of(dtype_of(dtype)) * static_cast<std::size_t>(self.group->size());
+}
+
+nb::tuple large_calls(const PyGroup& self, std::uint64_t first) {
+  const LargeCalls::Snapshot found = without_gil(self, [&] { return self.engine->large_calls(*self.group, first); });
+  nb::list calls;
+  for (const LargeCalls::Call& call : found.calls)
+    calls.append(nb::make_tuple(kCollectiveNames[static_cast<std::size_t>(call.collective)], call.bytes, call.seconds));
+  return nb::make_tuple(found.count, found.most_under_way, calls);
+}
+
+// `look` may refer to the group that it is called for: Python's garbage collector must see that.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(nb::inst_ptr<PyGroup>(self)->failed.ptr());
+  Py_VISIT(nb::inst_ptr<PyGroup>(self)->look.ptr());
+  return 0;
+}
+
+int clear(PyObject* self) {
+  nb::inst_ptr<PyGroup>(self)->look.reset();
+  return 0;
+}
+
+PyType_Slot kGroupSlots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+
 template <typename Call>
 nb::object released(const PyGroup& self, Call&& call) {
   return give(self, without_gil(self, std::forward<Call>(call)));
@@ -70,17 +101,17 @@ nb::object released(const PyGroup& self, Call&& call) {
 }  // namespace
 
 void bind_group(nb::module_& m) {
-  auto group = nb::class_<PyGroup>(m, "Group");
+  auto group = nb::class_<PyGroup>(m, "Group", nb::type_slots(kGroupSlots));
   bind_at_once(group);
   group.def_prop_ro("rank", [](const PyGroup& self) { return self.group->rank; })
       .def_prop_ro("size", [](const PyGroup& self) { return self.group->size(); })
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
       .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
-      .def_rw("at_once_below", &PyGroup::at_once_below)
       .def("ways", &ways)
       .def("all_reduce",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {
+             look_before(self, count * size_of(dtype_of(dtype)));
              return released(self, [&] {
                return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
                                  mode_of(mode));
@@ -101,6 +132,7 @@ void bind_group(nb::module_& m) {
            })
       .def("all_gather",
            [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode) {
+             look_before(self, whole(self, count, dtype));
              return released(self, [&] {
                return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
                                  mode_of(mode));
@@ -109,6 +141,7 @@ void bind_group(nb::module_& m) {
       .def(
           "reduce_scatter",
           [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
+            look_before(self, whole(self, count, dtype));
             return released(self, [&] {
               return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
                                     op_of(op), factor, mode_of(mode));
@@ -147,6 +180,18 @@ void bind_group(nb::module_& m) {
              const nb::gil_scoped_release no_gil;
              self.engine->set_plans(*self.group, std::move(plans));
            })
+      .def(
+          "count_large",
+          [](PyGroup& self, std::uint64_t stop, nb::object look) {
+            self.engine->count_large(*self.group, stop);
+            self.look = look.is_none() ? nb::object() : std::move(look);
+          },
+          "stop"_a, "look"_a.none() = nb::none())
+      .def("large_calls", &large_calls)
+      .def(
+          "stop_before", [](PyGroup& self, std::uint64_t number) { self.engine->stop_before(*self.group, number); },
+          Release())
+      .def("finish_large", [](PyGroup& self) { without_gil(self, [&] { self.engine->finish_large(*self.group); }); })
       .def(
           "set_pace",
           [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },

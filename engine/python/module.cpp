@@ -28,6 +28,7 @@ NB_MODULE(_engine, m) {
   nb::list sizes;
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i) sizes.append(size_of(static_cast<DType>(i)));
   m.attr("SIZES") = sizes;
+  m.attr("LARGE_CALL") = calibration::kLargeCall;
   m.attr("BLOCKING") = static_cast<int>(Mode::blocking);
   m.attr("ASYNC") = static_cast<int>(Mode::async);
   m.attr("NOTIFY") = static_cast<int>(Mode::notify);

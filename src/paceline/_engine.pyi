@@ -13,6 +13,8 @@ SIZES: list[int]
 CODECS: dict[str, int]
 CODEC_BLOCK: int
 """Elements that are encoded together, and apart from all others."""
+LARGE_CALL: int
+"""Bytes, see `Group.count_large`."""
 BLOCKING: int
 ASYNC: int
 NOTIFY: int
@@ -109,8 +111,25 @@ class Group:
     def sequence(self) -> int: ...
     @property
     def link(self) -> str: ...
-    at_once_below: int
-    """Bytes from which an all-reduce, all-gather or reduce-scatter as a whole is not done at once: it returns False."""
+    def count_large(self, stop: int, look: Callable[[], None] | None = None) -> None:
+        """Count and time the large all-reduces, all-gathers and reduce-scatters of this group from now on.
+
+        They are those of at least LARGE_CALL bytes as a whole, and are numbered from 0, alike on all ranks. `look` is
+        called before the one with the number `stop`, in the thread that is about to begin it, and must call
+        `stop_before`. Where the group carries the data of a coordinator, its large batches of all-reduces are counted;
+        the coordinator then holds its batches at the stop, and `Coordinator.stops_id` is reported."""
+
+    def large_calls(self, first: int, /) -> tuple[int, int, list[tuple[str, int, float]]]:
+        """How many there were so far, the most that were under way when another one began, and those from `first` on.
+
+        Each comes with its collective, its bytes, and the seconds that it took without what overlaps with the one
+        before. Bytes are 0 where it was forgotten, and seconds are negative where it was, or where it is not over."""
+
+    def stop_before(self, number: int, /) -> None:
+        """Stop again before the large collective with this number."""
+
+    def finish_large(self) -> None:
+        """Wait until no large collective of this group is under way."""
 
     def ways(self) -> list[tuple[int, bool, int, list[tuple[str, int, float]]]]:
         """How large all-reduces of private buffers go on one machine, as the first rank found out; nothing on others.
@@ -123,7 +142,7 @@ class Group:
         self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
     ) -> Operation | None: ...
     def all_reduce_array(self, array: object, op: int, factor: float, /) -> bool:
-        """The blocking call on memory that can be used as it is; False if `array` needs a closer look, or is not small.
+        """The blocking call on memory that can be used as it is; False if `array` needs a closer look.
 
         So are all that end with `_array`, on what has the buffer protocol, and with `_tensor`, on what has DLPack's C
         exchange, whose memory is always written to."""
@@ -238,24 +257,15 @@ class Coordinator:
     def in_use(self) -> tuple[str, bool]:
         """The policy that this rank uses now, and whether the last change was refused because a rank had joined."""
 
-    def hold(self) -> int:
-        """Begin no further batch on channel 0; how many have begun."""
-
-    def hold_after(self, batches: int, /) -> None:
-        """As many may begin, in all."""
-
-    def holds(self) -> bool:
-        """Whether all that may begin are over."""
-
-    def release(self) -> None: ...
-    def large_batches(self) -> tuple[int, list[tuple[int, int]]]:
-        """How many batches of all-reduces of 1 MiB and more are over; of the last ones bytes and nanoseconds."""
-
     def counters(self) -> tuple[int, ...]: ...
     def records(self, after: int = 0) -> list[tuple[str, str, int, int, int, int, int, int, int, bool, int]]: ...
     def sayings(self) -> list[str]: ...
     @property
     def sayings_id(self) -> int: ...
+    @property
+    def stops_id(self) -> int:
+        """The id that is reported where the coordinator stops, see `Group.count_large`."""
+
     def close(self) -> None: ...
 
 class ArenaBuffer:

@@ -1,9 +1,9 @@
-"""Which calls of a group between machines go straight to the engine, and which are watched."""
+"""Before which calls of a group its ranks stop to look at what the last ones took."""
 
 from pathlib import Path
 
 from jobs import run
 
 
-def test_only_small_calls_are_not_watched(tmp_path: Path) -> None:
+def test_a_group_looks_before_the_large_calls_that_were_chosen(tmp_path: Path) -> None:
     run(2, Path(__file__).with_name("watched.py"), output=tmp_path)

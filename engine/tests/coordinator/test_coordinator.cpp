@@ -203,44 +203,42 @@ TEST(a_name_may_be_used_again_at_once) {
 }
 
 TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
+  constexpr int kRounds = 6;
+  constexpr int kTensors = 24;
+  constexpr std::uint64_t kLarge = 3;  // a round's, each in a batch of its own
   for (const std::string policy : {"board", "cycle"}) {
     for (const std::string machines : {"01", "011"}) {
       Coordinated job(machines, policy, {.fusion_bytes = 100'000, .cycle_seconds = 0.0005});
-      std::barrier<> all(job.size());
-      std::atomic<std::uint64_t> most = 0;
       job.run([&](Coordinated::Seated seat) {
-        for (int round = 0; round < 6; ++round) {
+        Engine& engine = *seat.r.engine;
+        engine.count_large(seat.moving, 1);
+        for (int round = 0; round < kRounds; ++round) {
           std::vector<std::vector<float>> tensors;
           std::vector<std::shared_ptr<PendingRequest>> requests;
-          const auto hand_in = [&](int from, int to) {
-            for (int i = from; i < to; ++i)
-              requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
-          };
-          for (int i = 0; i < 24; ++i)
+          for (int i = 0; i < kTensors; ++i)
             tensors.push_back(ramp(static_cast<std::size_t>(i % 8 == 0 ? 300'000 : 5'000), seat.rank(), i));
-          if (seat.rank() == 0) most = 0;
-          all.arrive_and_wait();
-          hand_in(0, 8 + 8 * (seat.rank() % 2));
-          const std::uint64_t begun = seat.coordinator.hold();
-          for (std::uint64_t seen = most; seen < begun && !most.compare_exchange_weak(seen, begun);) continue;
-          all.arrive_and_wait();
-          seat.coordinator.hold_after(most);
+          const auto is_over = [&](const auto& request) { return engine.is_over(*request); };
+          for (int i = 0; i < kTensors; ++i)
+            requests.push_back(seat.all_reduce("tensor " + std::to_string(i), tensors[static_cast<std::size_t>(i)]));
+          // Before the second large batch of this round, then before that of the next one.
+          const std::uint64_t stop = kLarge * static_cast<std::uint64_t>(round) + 1;
           const auto deadline = Clock::now() + std::chrono::seconds(20);
-          while (!seat.coordinator.holds()) {
+          while (engine.large_calls(seat.moving, 0).calls.size() < stop ||
+                 engine.large_calls(seat.moving, stop - 1).calls.front().seconds < 0) {
             CHECK(Clock::now() < deadline);
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           }
-          hand_in(static_cast<int>(requests.size()), 24);
-          CHECK(seat.coordinator.holds());
-          CHECK(!seat.r.engine->is_over(*requests.back()));
-          seat.r.engine->set_plans(seat.moving, plans_for(job.size(), round % 2 == 0));
-          seat.coordinator.release();
+          CHECK(!std::ranges::all_of(requests, is_over));
+          engine.set_plans(seat.moving, plans_for(job.size(), round % 2 == 0));
+          CHECK(engine.large_calls(seat.moving, 0).count == stop);
+          engine.stop_before(seat.moving, stop + kLarge);
           for (const auto& request : requests) seat.wait(request);
-          for (int i = 0; i < 24; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
+          for (int i = 0; i < kTensors; ++i) check_sum(tensors[static_cast<std::size_t>(i)], job.size(), i);
         }
-        const LargeBatches large = seat.coordinator.large_batches();
-        CHECK(large.count == 18 && large.last.size() == 18);
-        for (const auto& batch : large.last) CHECK(batch.bytes >= std::uint64_t{1} << 20);
+        const auto large = engine.large_calls(seat.moving, 0);
+        CHECK(large.count == kLarge * kRounds && large.calls.size() == large.count && large.most_under_way == 0);
+        for (const auto& batch : large.calls)
+          CHECK(batch.collective == Collective::all_reduce && batch.bytes >= std::uint64_t{1} << 20);
       });
     }
   }

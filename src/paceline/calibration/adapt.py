@@ -2,30 +2,23 @@
 
 import math
 
-# ---- What is counted, and how often ranks agree on it: group, batches ----
+# ---- How often ranks look at the large calls that the engine counts: adaptation ----
 
-LARGE_CALL = 1 << 20
-"""Bytes of a call from which on its time is that of the links.
+CALLS_SECONDS, BATCHES_SECONDS = 0.02, 0.2
+"""Seconds that the calls between two stops should take, in a group and in a coordinator. To agree takes about 0.0002 s.
+The caller does not wait for that; but a coordinator holds its batches until a thread in Python has looked.
 
-Found: by hand; on links of 500 Mbit/s such a call takes 17 ms and more. Off by 2: not measured."""
-WINDOW, WINDOW_SECONDS = 8, 0.02
-"""Calls that ranks agree on together, or fewer that should take so many seconds: to agree takes a hundredth of that.
-
-Found: by hand on machine B. Off by 2: not measured."""
-CAUTIOUS_CALLS = 16
-"""Calls after which ranks look at what they agreed on first, before they know how far any of them runs ahead.
-
-Found: by hand. Off by 2: not measured; a look that comes too early waits for a rank that is behind."""
-BATCHES_SECONDS = 0.5
-"""Seconds from one look at a coordinator's batches to the next.
-
-Found: by hand. Off by 2: not measured; it delays what is noticed."""
-FEWEST_BATCHES, MOST_BATCHES = 2, 8
-"""Batches that are looked at together.
+Found: by hand on machine B. Off by 2: not measured; what a coordinator notices comes later, or is paid more often."""
+FIRST_STOP = 8
+"""Calls before the first stop.
 
 Found: by hand. Off by 2: not measured."""
-REST_SECONDS = 0.002
-"""Seconds from one look to the next at whether batches have come to rest.
+CAUTIOUS_CALLS = 16
+"""Calls from the first stop to the second, as nobody knows yet how far ranks run ahead of each other.
+
+Found: by hand. Off by 2: not measured; a stop that comes too early waits for a rank that is behind."""
+MOST_CALLS = 32
+"""Calls that ranks agree on at once, and calls between two stops; if there were more, the oldest are passed over.
 
 Found: by hand. Off by 2: not measured."""
 

@@ -22,7 +22,7 @@ from paceline.group.group import Group
 from paceline.group.host import Host
 
 if TYPE_CHECKING:
-    from paceline.adapt.batches import AdaptiveBatches
+    from paceline.adapt.coordinator_stops import CoordinatorStops
 
 log = logging.getLogger("paceline")
 
@@ -36,8 +36,6 @@ _NO_BUNDLE = (0, 0)
 _CHANNEL_BITS = 43
 _CHANNELS_BITS = 20
 """A coordinator uses a range of channels: for the policy, for data, and each time that a policy takes batches back."""
-_AGREEING = (1 << _CHANNELS_BITS) - 1
-"""The last of them: for agreeing on plans."""
 _LONGEST_OPTIONS = 256
 
 
@@ -92,7 +90,7 @@ class Coordinator:
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
-        self._following = self._follow(native.channel, channel + _AGREEING, data, timeout)
+        self._stops = self._follow(data, timeout)
         runtime.show(self._channels[-1], self)
         self._listen()
 
@@ -220,26 +218,24 @@ class Coordinator:
         self._closed = True
         if self._tuning is not None:
             self._tuning.close()
-        if self._following is not None:
-            self._following.close()
-            self._runtime.forget(self._channels[0] + _AGREEING)
         self._runtime.hide(self._channels[-1])
         self._native.close()
+        if self._stops is not None:
+            self._stops.close()
         for channel in self._channels:
             self._runtime.forget(channel)
 
-    def _follow(self, parent: int, channel: int, data: _engine.Group, timeout: float) -> AdaptiveBatches | None:
+    def _follow(self, data: _engine.Group, timeout: float) -> CoordinatorStops | None:
         """Plans follow the network, but for those of `graph`, whose batches may go over several groups."""
         replanner = self._runtime.replanner(data, timeout)
         if replanner is None or self.options.policy == "graph" or self.options.autotune_policy:
             return None
-        from paceline.adapt.batches import AdaptiveBatches
+        from paceline.adapt.adaptation import Adaptation
+        from paceline.adapt.coordinator_stops import CoordinatorStops
 
-        def group() -> _engine.Group:
-            self._runtime.annotations.internal.add_group(channel)
-            return self._runtime.subgroup(parent, range(self.size), channel, timeout, self._runtime.plans)
-
-        return AdaptiveBatches(self._native, data, replanner, group, self._runtime.notify)
+        adaptation = Adaptation(self._runtime, data, replanner)
+        adaptation.count_batches()
+        return CoordinatorStops(self._native, adaptation.look, self._runtime.notify)
 
     def _begin_tuning(self) -> None:
         if self.options.policy != "board":

@@ -43,6 +43,10 @@ class Members(Protocol):
 class Replanner(Protocol):
     """What keeps the plans of a group to its network, `paceline.adapt.replanner.Replanner`."""
 
+    def expected(self, call: tuple[str, int], /) -> float:
+        """Seconds that this call, a collective and its bytes, should take."""
+        ...
+
     def changed(self, calls: Sequence[tuple[str, int]], seconds: NDArray[np.float64]) -> float | None:
         """How many times as long as usual these calls took, if the network should be measured.
 

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from paceline import _engine
 from paceline.cpu import budget, pinning
@@ -92,7 +92,8 @@ class Runtime:
             self._watch(native, membership, timeout)
             if plans is None:
                 self._survey(native, membership, timeout, first)
-            return self._following(native, membership, timeout, plans)
+                self._follow(native, membership, timeout)
+            return native
 
     def subgroup(
         self, parent: int, ranks: Sequence[int], channel: int, timeout: float, plans: Plans | None = None
@@ -105,7 +106,9 @@ class Runtime:
         self._check()
         membership = self.membership(parent).part(ranks)
         native = self._make(channel, membership, timeout, plans)
-        return self._following(native, membership, timeout, plans)
+        if plans is None:
+            self._follow(native, membership, timeout)
+        return native
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. Raises CommunicationError if there is none."""
@@ -295,16 +298,13 @@ class Runtime:
             with self.annotations.internal.span(native.channel, lambda: native.sequence):
                 self._groups.survey(native, self._measure(membership, timeout), new)
 
-    def _following(
-        self, native: _engine.Group, membership: Membership, timeout: float, plans: Plans | None
-    ) -> _engine.Group:
-        """The group as it is handed out: one between machines whose plans follow the network."""
-        replanner = None if membership.one_machine or plans is not None else self.replanner(native, timeout)
-        if replanner is None:
-            return native
-        from paceline.adapt.group import AdaptiveGroup
+    def _follow(self, native: _engine.Group, membership: Membership, timeout: float) -> None:
+        """Keep the plans of a group between machines to the network."""
+        replanner = None if membership.one_machine else self.replanner(native, timeout)
+        if replanner is not None:
+            from paceline.adapt.adaptation import Adaptation
 
-        return cast("_engine.Group", AdaptiveGroup(self, native, replanner, self._engine.events))
+            Adaptation(self, native, replanner).count_calls()
 
     def _measure(self, membership: Membership, timeout: float) -> Measure:
         """What measures the links between these machines; timeout: seconds for each message."""
