@@ -12,7 +12,7 @@ class Barrier final : public BatchWork {
  public:
   using BatchWork::BatchWork;
 
-  // That it was issued says that all ranks are there.
+  // It is over at once: it would not have been issued if a rank were missing.
   bool step() override {
     if (carried_.front().own) context_.finished(*carried_.front().own);
     over_ = true;

@@ -1,4 +1,5 @@
-// How requests of a batch that go together are carried out, a bounded step at a time: packed, moved, unpacked.
+// Carries out the requests of a batch that go together, a bounded step at a time: it packs them, moves them, and
+// unpacks them.
 #pragma once
 
 #include <functional>
@@ -11,7 +12,8 @@
 
 namespace paceline {
 
-// Memory in which tensors lie one behind the other while they are reduced. It grows, and is kept.
+// Memory in which tensors lie one behind the other while they are reduced. It grows when it must, and is never given
+// back before the end.
 class FusionMemory {
  public:
   explicit FusionMemory(std::shared_ptr<Arena> arena) : arena_(std::move(arena)) {}
@@ -34,9 +36,9 @@ struct Carried {
 
 struct BatchContext {
   Engine& engine;
-  Group& group;  // whose collectives carry the data, all ranks' in the same order
+  Group& group;  // its collectives carry the data, in the same order on all ranks
   FusionMemory& fusion;
-  bool revocable;  // it may be taken back as long as a rank has not begun it: no caller's memory is written before
+  bool revocable;  // it may be taken back until all ranks have begun it; no caller's memory is written before that
   std::function<void(PendingRequest&)> finished;
 };
 
@@ -48,7 +50,7 @@ class BatchWork {
   BatchWork(const BatchWork&) = delete;
   BatchWork& operator=(const BatchWork&) = delete;
 
-  // Moves on by a bounded amount of work; true if anything moved. Throws Failure, or std::bad_alloc.
+  // Moves on by a bounded amount of work. Returns true if anything moved. Throws Failure, or std::bad_alloc.
   virtual bool step() = 0;
   virtual bool over() const = 0;
   // Whether `step` has something to do that does not wait for a collective.
@@ -66,10 +68,10 @@ class BatchWork {
   std::vector<Handle> moving_;
 };
 
-// Whether an all_reduce in a batch of several is packed with others of its kind.
+// Returns whether an all_reduce in a batch of several is packed with others of its kind.
 bool is_packed(const Request& request);
 
-// For the requests of a batch: one, or several that fuse.
+// Makes the work for the requests of a batch, which is one request, or several that fuse.
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch);
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused);

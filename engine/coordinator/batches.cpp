@@ -10,7 +10,7 @@
 
 namespace paceline {
 
-// Only what comes on channel 0 is never taken back.
+// Only batches on channel 0 are never taken back.
 Coordinator::Stream::Stream(Coordinator& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
     : group(std::move(own_group)),
       channel(own_channel),
@@ -23,8 +23,8 @@ Coordinator::Stream* Coordinator::find_stream(std::uint32_t channel) {
   return found == streams_.end() ? nullptr : found->get();
 }
 
-// Every channel has a group of its own: where something is taken back, nobody can end what others have begun. A new one
-// takes the place of the last, but of channel 0.
+// Every channel has a group of its own: if batches are taken back, no rank can end in that group what others have
+// begun. A new channel takes the place of the last one, unless that is channel 0.
 Coordinator::Stream& Coordinator::stream_of(std::uint32_t channel) {
   if (Stream* const found = find_stream(channel)) return *found;
   for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
@@ -77,8 +77,8 @@ void Coordinator::carry_out(Issue& action, Now) {
   policy_->busy(busy_);
 }
 
-// What others have begun on that channel from there on, and this rank has not, is not for it any more. What comes
-// before is, also if this rank has yet to begin on the channel.
+// This rank does not take part any more in batches from that number on, even if other ranks have begun some. It does
+// take part in those before, even if it has yet to begin on the channel.
 void Coordinator::carry_out(Cancel& action, Now) {
   if (find_stream(action.channel) == nullptr) {
     const auto channel = streams_.front()->group->channel + action.channel;
@@ -160,7 +160,7 @@ void Coordinator::end_batch(Stream& stream) {
   ++ended_;
 }
 
-// Gives up what is under way: nobody will ever end it.
+// Gives up the collectives under way, which nobody will ever end.
 void Coordinator::abandon(const BatchWork& work) {
   for (const Handle& handle : work.moving()) handle->fail({ErrorKind::aborted, "its batch was taken back"});
 }

@@ -1,4 +1,4 @@
-// A coordinator is made, opened, asked and closed.
+// How a coordinator is made, opened, asked and closed.
 #include "coordinator/coordinator.hpp"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// At the beginning of a board: how many ranks have left it.
+// A board begins with the number of ranks that have left it.
 using Departures = std::atomic<std::uint64_t>;
 constexpr std::size_t kBeforeBoard = kCacheLine;
 
@@ -149,7 +149,7 @@ void Coordinator::leave() {
   leave_board();
 }
 
-// The last to leave could give it back; who closes first does not wait for that.
+// Only the last rank to leave could give the board's memory back. A rank that closes earlier does not wait for that.
 void Coordinator::leave_board() {
   if (board_bytes_.empty()) return;
   auto& departures = *reinterpret_cast<Departures*>(board_bytes_.data());

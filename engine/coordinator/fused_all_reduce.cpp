@@ -1,5 +1,5 @@
-// All-reduces of a batch: small tensors are packed into the fusion memory, reduced there as one and unpacked again,
-// large ones, which gain nothing by that, are reduced where they lie. All at once.
+// The all-reduces of a batch. Small tensors are packed into the fusion memory, reduced there as one, and unpacked
+// again. Large ones, which gain nothing by that, are reduced where they lie. All this goes on at once.
 #include <algorithm>
 #include <cstring>
 
@@ -57,7 +57,7 @@ class FusedAllReduce final : public BatchWork {
 
   // A tensor, and where it is reduced.
   struct Place {
-    PendingRequest* own;  // null: zeros
+    PendingRequest* own;  // null if this rank gives zeros
     std::byte* at;
     std::size_t bytes;
     bool packed;
@@ -83,7 +83,7 @@ class FusedAllReduce final : public BatchWork {
         in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
         packed_bytes_ += bytes;
       }
-      // What a collective that is given up lay in is never used again, where that is an arena.
+      // Memory of an arena in which a collective was given up is never used again.
       const bool lies = !packed && carried.own && !(context_.revocable && arena.holds(carried.own->data, bytes));
       apart_ = apart_ || (!packed && !lies && carried.own);
       if (!packed && !lies) unplaced += bytes;
@@ -152,7 +152,7 @@ class FusedAllReduce final : public BatchWork {
     }
   }
 
-  // The next piece of all tensors, in order; true after the last.
+  // Does the next piece of all tensors, in order. Returns true after the last one.
   bool walk(void (FusedAllReduce::*visit)(const Place&, std::size_t, std::size_t) const) {
     const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
     for (std::size_t room = calibration::kPackedPerStep; at_ < places_.size(); ++at_, done_ = 0) {
@@ -173,9 +173,9 @@ class FusedAllReduce final : public BatchWork {
   std::vector<Place> places_;
   std::byte* buffer_ = nullptr;
   std::size_t packed_bytes_ = 0;
-  bool apart_ = false;    // something is copied, to be reduced alone
-  std::size_t at_ = 0;    // the tensor that is packed, or unpacked,
-  std::size_t done_ = 0;  // and so much of it
+  bool apart_ = false;    // a tensor is copied, to be reduced alone
+  std::size_t at_ = 0;    // the tensor that is being packed or unpacked
+  std::size_t done_ = 0;  // the bytes of it that are done
 };
 
 }  // namespace

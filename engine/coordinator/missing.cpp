@@ -1,4 +1,5 @@
-// Whom a coordinator's requests wait for: for warnings, for deadlines, and because a rank that has left may be needed.
+// Which ranks a coordinator's requests wait for. Warnings and deadlines name them, and a request that needs a rank that
+// has left must fail.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -52,7 +53,7 @@ std::vector<int> Coordinator::missing(const PendingRequest& pending) const {
         if (!pending.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
   }
   if (!ranks.empty()) return ranks;
-  // All are ready: it waits for what is under way before it, or for its own data.
+  // All ranks have handed it in: it waits for what is under way before it, or for its own data.
   const auto add_all = [&](const Operation& operation) {
     for (const int rank : operation.missing())
       if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
@@ -65,19 +66,19 @@ std::vector<int> Coordinator::missing(const PendingRequest& pending) const {
   return ranks;
 }
 
-// As far as its policy knows, which does not tell who has joined.
+// The ranks that the policy knows to be missing. It does not tell which ranks have joined.
 std::vector<int> Coordinator::known_missing(const PendingRequest& pending) const {
   return pending.join ? std::vector<int>() : policy_->missing(*pending.request);
 }
 
-// What is known of them may be of before something got stuck, for which they wait, too.
+// What this rank knows of the missing ranks may be older than what they wait for themselves.
 std::vector<int> Coordinator::absent(const PendingRequest& pending) const {
   const auto since = Clock::now() - kSilence;
   auto ranks = missing(pending);
   return ranks.empty() || pending.started > since ? ranks : blamed(std::move(ranks), silent(since));
 }
 
-// Those who do not say in any group that they wait.
+// The ranks that do not say in any group that they wait.
 std::vector<int> Coordinator::silent(Now since) const {
   std::vector<int> ranks = control_->silent(since);
   for (const auto& stream : streams_) {
@@ -87,9 +88,10 @@ std::vector<int> Coordinator::silent(Now since) const {
   return ranks;
 }
 
-// A policy may not know who has yet to hand in a request, or to join (which has no name). After a while the others are
-// asked; who has nothing to do with this coordinator just now does not even hear that, and has not handed it in. Whom
-// it knows on another machine is asked, too: so there is something that was sent to it, see Engine::tell_line.
+// A policy may not know which ranks have yet to hand in a request, or to join (which has no name). So this rank asks
+// the others after a while. A rank that has nothing under way in this coordinator does not even hear that, and has not
+// handed in the request. Ranks on other machines that are known to be missing are asked, too, so that something was
+// sent to them: see Engine::tell_line.
 void Coordinator::ask(Now now) {
   asks_ = pending_.empty() ? Now::max() : now + patience();
   std::size_t left = kQuestions;
@@ -139,7 +141,7 @@ Clock::duration Coordinator::patience() const {
   return std::min<Clock::duration>(kPatience, on_clock(control_->timeout) / 4);
 }
 
-// Who leaves says what it has seen the end of, and why, if that is because of another that left before.
+// A rank that leaves says what it has seen the end of, and why it leaves if it does so because another one has left.
 void Coordinator::tell_of_departure() {
   const std::string why = state() == State::failed ? error().message : "";
   std::vector<std::byte> message(std::min(sizeof ended_ + why.size(), kNoteBytes));
@@ -159,14 +161,15 @@ void Coordinator::hear_of_departure(const Note& note) {
   departures_.push_back(std::move(departure));
 }
 
-// A rank that has left, if this one has seen the end of all that it had: everything else would need it.
+// Returns a rank that has left, once this one has seen the end of everything that the other had: everything else would
+// need it.
 const Coordinator::Departure* Coordinator::deserter() const {
   const auto found = std::ranges::find_if(departures_, [&](const auto& left) { return left.ended <= ended_; });
   return found == departures_.end() ? nullptr : &*found;
 }
 
-// Nobody will agree on anything any more. The others find that out by themselves: they may still be about to end what
-// this rank has, unless who left gave up something in the middle.
+// Ranks will not agree on anything any more. The others find that out by themselves: they may still be about to end
+// what this rank has ended, unless the rank that left gave up something in the middle.
 void Coordinator::go_without(const Departure& departure) {
   const Error error{ErrorKind::aborted, departure.why};
   if (busy_ > 0) throw Failure(error);

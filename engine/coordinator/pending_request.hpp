@@ -14,35 +14,37 @@ namespace paceline {
 
 class Coordinator;
 
-// What became of a request and when: nanoseconds of CLOCK_MONOTONIC, 0 for what did not happen.
+// What became of a request. Times are nanoseconds of CLOCK_MONOTONIC, or 0 for what did not happen.
 struct Record {
   RequestPtr request;
   std::uint64_t batch = 0;
   std::int64_t submitted_ns = 0;
-  std::int64_t negotiated_ns = 0;  // issued
+  std::int64_t negotiated_ns = 0;  // when it was issued
   std::int64_t packed_ns = 0;
   std::int64_t reduced_ns = 0;
   std::int64_t done_ns = 0;
   bool last = false;         // this rank was the last to hand it in
-  std::uint64_t number = 0;  // counts this rank's requests as they end, from 1
+  std::uint64_t number = 0;  // this rank's requests are numbered from 1, as they end
 };
 
 class PendingRequest final : public Operation {
  public:
-  explicit PendingRequest(Coordinator& owner) : coordinator(owner) { probes = false; }  // what carries it out does
+  explicit PendingRequest(Coordinator& owner) : coordinator(owner) {
+    probes = false;
+  }  // the operations that carry it out do
 
-  Coordinator& coordinator;  // lives at least as long as it is not over
+  Coordinator& coordinator;  // lives at least until the request is over
   RequestPtr request;
   bool join = false;
-  std::byte* data = nullptr;        // what it gives; also where the result goes, where that is in place
-  std::byte* target = nullptr;      // of a reduce_scatter: where its part goes
-  std::vector<std::size_t> counts;  // elements: for each rank, of each rank's part; what each rank sent, afterwards
+  std::byte* data = nullptr;        // what this rank gives, and where the result of a collective in place goes
+  std::byte* target = nullptr;      // where this rank's part of a reduce_scatter goes
+  std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
   int last_to_join = -1;
   Record record;
   bool issued = false;
-  std::vector<bool> handed_in;  // ranks that have said so, when asked; empty before
-  std::size_t place = 0;        // among the coordinator's pending ones
+  std::vector<bool> handed_in;  // by rank: it has said so when asked; empty before any rank is asked
+  std::size_t place = 0;        // its place among the coordinator's pending requests
 
   // For example: all_reduce "layer3.weight" float32[64x3x7x7]
   std::string description() const override;

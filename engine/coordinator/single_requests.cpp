@@ -1,4 +1,4 @@
-// Requests that are no all-reduces. Where ranks may bring different amounts, they first tell each other how much.
+// Requests that are no all-reduces. If ranks may bring different amounts, they first tell each other how much.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -33,10 +33,10 @@ class Single : public BatchWork {
   bool has_work() const final { return !over_ && moving_.empty(); }
 
  protected:
-  // Starts what comes next; false if nothing is left to do.
+  // Starts what comes next. Returns false if nothing is left to do.
   virtual bool advance() = 0;
 
-  bool has_own() const { return carried_.front().own != nullptr; }  // not where this rank has joined
+  bool has_own() const { return carried_.front().own != nullptr; }  // false if this rank has joined
   PendingRequest& own() const { return *carried_.front().own; }
   const Request& request() const { return *carried_.front().request; }
   DType dtype() const { return request().what.dtype; }
@@ -63,7 +63,7 @@ class Broadcast final : public Single {
   }
 };
 
-// One behind the other, `counts` elements each.
+// Returns buffers of `counts` elements, one behind the other.
 std::vector<Buffer> in_a_row(std::byte* next, const std::vector<std::size_t>& counts, std::size_t width) {
   std::vector<Buffer> buffers;
   for (const std::size_t count : counts) {
@@ -127,7 +127,8 @@ class Exchange final : public Single {
   std::shared_ptr<ArenaMemory> output_;
 };
 
-// Equal parts by the group's reduce_scatter; others by one reduction to each part's owner, all under way at once.
+// It does equal parts by the group's reduce_scatter, and others by one reduction to the owner of each part, all of
+// which are under way at once.
 class ReduceScatter final : public Single {
  public:
   using Single::Single;

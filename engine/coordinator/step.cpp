@@ -1,4 +1,4 @@
-// What the loop does with a coordinator: one step after the other.
+// What the loop does with a coordinator, one step after the other.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -17,7 +17,7 @@ bool Coordinator::step() {
   } catch (const std::bad_alloc&) {
     trouble_ = {ErrorKind::aborted, control_->name_of(seat_.rank) + " has no memory left in its arena"};
   }
-  // What the group says is nearer to the cause.
+  // The error of a group is nearer to the cause.
   for (const auto& stream : streams_)
     if (stream->group->error) trouble_ = stream->group->error;
   return false;
@@ -160,7 +160,7 @@ void Coordinator::carry_out(Synchronise& action, Now now) {
 void Coordinator::carry_out(Sleep& action, Now now) {
   const auto since = std::chrono::duration<double>(action.until);
   policy_wakes_ = Now(std::chrono::duration_cast<Clock::duration>(since));
-  sleeps_ = policy_wakes_ > now;  // where there is no time left to sleep it cannot be too long
+  sleeps_ = policy_wakes_ > now;  // if there is no time left to sleep, no sleep can be too long
 }
 
 void Coordinator::carry_out(paceline::Send& action, Now now) {
@@ -171,7 +171,7 @@ void Coordinator::carry_out(paceline::Send& action, Now now) {
   }
 }
 
-// Who hands in begins with its part before others wake up: they find it there, and do not sleep again until it is.
+// A rank that hands in does its part before it wakes others: they find that part there, and do not go to sleep again.
 void Coordinator::carry_out(Ring&, Now) {
   if (submitting_) {
     rings_ = true;
@@ -195,7 +195,7 @@ void Coordinator::carry_out(Joined& action, Now) {
   if (join_) join_->last_to_join = action.last;
 }
 
-// Whose join is over may leave: first it gives the others what they still wait for.
+// A rank whose join is over may leave. Before that it gives the others what they still wait for.
 void Coordinator::end_join() {
   if (!join_ || joins() || busy_ > 0) return;
   const auto joined = join_;

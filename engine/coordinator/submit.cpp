@@ -1,4 +1,4 @@
-// What callers hand in to a coordinator, until it is over.
+// How callers hand in requests to a coordinator, and how requests end.
 #include <algorithm>
 
 #include "coordinator/coordinator.hpp"
@@ -47,7 +47,7 @@ void Coordinator::check(const RequestArguments& arguments) const {
     bad("the output is null but this rank's part holds elements");
 }
 
-// The last request of this name again, if it is the same.
+// Returns the last request of this name again, if it is the same.
 RequestPtr Coordinator::request_for(const Name& name, const RequestArguments& arguments) const {
   const std::uint64_t bytes = arguments.count * size_of(arguments.what.dtype);
   if (const Request* last = name.request.get();
@@ -118,7 +118,7 @@ void Coordinator::hand_in(Name& name, std::shared_ptr<PendingRequest> pending, N
   name.current = std::move(pending);
 }
 
-// It is over: well, or as `error` says.
+// Ends a request, well, or with this error.
 void Coordinator::settle(PendingRequest& pending, const Error& error) {
   const auto now = Clock::now();
   pending.record.done_ns = ns_of(now);
