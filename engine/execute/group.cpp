@@ -58,7 +58,7 @@ std::string Group::disagreement(const Fingerprint& ours, std::uint32_t sequence,
                                 int from) const {
   const std::string here = name_of(rank) + " calls " + describe(ours, sequence);
   const std::string there = name_of(from) + " calls " + describe(theirs, sequence);
-  // The same sentence whichever of the two finds out.
+  // Both ranks write the same sentence.
   return "ranks disagree: " + (rank < from ? here + ", " + there : there + ", " + here);
 }
 

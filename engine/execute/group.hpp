@@ -1,4 +1,4 @@
-// A group of ranks with a channel of its own: who they are, how to reach them, what each collective was.
+// A group of ranks with a channel of its own: its members, the links to them, and its last collectives.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ struct Member {
   std::string description;  // "rank 2 (host, pid)", by its rank in the whole job
 };
 
-// What a coordinator says to another rank's, or a part of it.
+// A message from one rank's coordinator to another's, or a part of it.
 struct Note {
   int from = 0;
   std::int32_t tag = 0;
@@ -39,10 +39,10 @@ class Group {
   std::chrono::duration<double> timeout{};
   Plans plans;
   const char* link_name = "";
-  double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0: nobody knows
+  double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0 if it is unknown
   Matcher matcher;
   Error error;  // the first one; every later operation fails with it
-  // What a coordinator has of its own is not spoken of: it speaks for it.
+  // Warnings do not name operations in a coordinator's own groups: the coordinator names its requests.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
   std::vector<Note> notes;                  // for the coordinator, as they came
@@ -56,33 +56,33 @@ class Group {
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;
-  // The most that collectives without a plan of their own give in one shot, in bytes; nothing
-  // where members are elsewhere.
+  // The most bytes that collectives without a plan of their own give in one shot; 0 if members are on other machines.
   std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
-  // What is wrong where reading the memory of `group_rank` failed with this errno.
+  // The error if reading the memory of `group_rank` has failed with this errno.
   Error unreadable(int group_rank, int failure) const;
 
-  // The number of the collective that starts now.
+  // Returns the number of the collective that starts now.
   std::uint32_t begin(const Fingerprint& what);
-  // Empty, or both sides' fingerprints if `header` from `from` disagrees with what this rank does or did.
+  // Returns both sides' fingerprints, in words, if `header` from `from` disagrees with what this rank does or did; else
+  // nothing.
   std::string disagreement(const Header& header, int from) const;
-  // The same sentence for what rank `from` does instead of `ours`.
+  // Returns the same sentence for what rank `from` does instead of `ours`.
   std::string disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs, int from) const;
-  // The same for everything that has already come for collective `sequence`.
+  // Returns the same for everything that has already come for collective `sequence`.
   std::string disagreement_about(std::uint32_t sequence) const;
   void remember_status(const Header& header, int from);
-  // Notes that `from` has begun the collective of `header`; and who has not begun collective `sequence`.
+  // Notes that `from` has begun the collective of `header`; tells which ranks have not begun collective `sequence`.
   void heard(const Header& header, int from);
   std::vector<int> unheard(std::uint32_t sequence) const;
-  // Who has not said since then that it waits.
+  // The ranks that have not said since then that they wait.
   std::vector<int> silent(Clock::time_point since) const;
 
-  // Gives a message to the one who waits for it, or keeps it; returns what is wrong with it, or nothing.
+  // Gives a message to the Receive that waits for it, or keeps it. Returns what is wrong with it, or nothing.
   std::string take(int from, std::unique_ptr<Arrival> arrival);
-  // A message and the one who waits for it have met; returns what is wrong with it, or nothing.
+  // A message and the Receive that waits for it have met. Returns what is wrong with it, or nothing.
   std::string meet(Receive& receive, std::unique_ptr<Arrival> arrival);
-  // The one who waits for this message, if its bytes can go where they belong as they come in.
+  // Returns the Receive that waits for this message, if its bytes can go to their place as they come in; else null.
   Receive* expect(const Header& header, int from);
 
  private:
@@ -99,7 +99,7 @@ class Group {
     Clock::time_point at;
   };
   std::map<int, Status> statuses_;
-  std::vector<std::uint32_t> begun_;  // by rank: how many collectives, as far as we have heard
+  std::vector<std::uint32_t> begun_;  // by rank: how many collectives it has begun, as far as this rank has heard
 };
 
 }  // namespace paceline

@@ -23,8 +23,9 @@ constexpr auto kProbeAfter = std::chrono::seconds(1);
 // A rank that has not reported for this long is taken not to wait.
 constexpr auto kSilence = 2 * kProbeAfter;
 
-// Whom to blame for a wait that has lasted for kSilence: missing ranks that no longer report that they wait; else all
-// that do not, be it in an operation before this one; if all do, the missing ranks.
+// Returns the ranks to blame for a wait that has lasted for kSilence: missing ranks that no longer report that they
+// wait; if there are none, all ranks that do not report it, even for an earlier operation; if there are none, either,
+// the missing ranks.
 std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
 
 // How the loop waits when nothing moves.
@@ -73,12 +74,12 @@ class Operation {
   };
   virtual std::vector<Waiting> waiting() const { return {{this, 0}}; }
   virtual bool speaks_for_itself() const { return true; }
-  // What `step` found wrong, for the owner to fail the group with.
+  // What `step` has found wrong. The owner fails the group with it.
   const Error& trouble() const { return trouble_; }
 
   // `workspace` is scratch memory that is free between two steps.
   void start(Group& owner, std::span<std::byte> workspace);
-  // Moves on by a bounded amount of work. True if anything moved.
+  // Moves on by a bounded amount of work. Returns true if anything moved.
   virtual bool step() = 0;
   virtual bool complete() const = 0;
   void finish();
@@ -87,33 +88,33 @@ class Operation {
   virtual void group_failed(const Error& error) {
     fail({error.kind, description() + " failed: " + error.message, error.culprit});
   }
-  // Somebody waits for it from now on, the lock held.
+  // A caller, which holds the engine's lock, waits for it from now on.
   virtual void awaited() {}
   void reset();
 
-  virtual int source() const { return -1; }  // of the first message received
-  // Group ranks that this operation waits for, each once; and those that have not begun it, as far as is known.
+  virtual int source() const { return -1; }  // the sender of the first message received
+  // The group ranks that this operation waits for, each once; and those that have not begun it, as far as is known.
   virtual std::vector<int> missing() const = 0;
   virtual std::vector<int> absent() const = 0;
   bool involves(int rank) const;
-  // Whether `step` has something to do that does not wait for anybody.
+  // Whether `step` has something to do that does not wait for another rank.
   virtual bool has_work() const = 0;
-  // Whether there is something that only waits for a peer to have read what it was offered.
+  // Whether something only waits for a peer to have read what it was offered.
   virtual bool awaits_acknowledgements() const { return false; }
   // Whether it read a peer's memory, which counts only if the peer had not given up by then.
   virtual bool read_remotely() const { return false; }
-  // Whether it moves on without any link, by looking at memory.
+  // Whether it needs links to move on, and not only memory to look at.
   virtual bool needs_links() const { return true; }
-  // The group rank of somebody that it waits for and that was last seen on the CPU of the caller; -1 if there is none.
+  // The group rank of a rank that it waits for and that was last seen on the CPU of the caller; -1 if there is none.
   virtual int neighbour() const { return -1; }
-  // Whether the CPU of the caller holds too many of this machine's ranks, as they were last seen: two more than another
-  // of `cpus`, and the caller is the last of them.
+  // Whether the CPU of the caller holds too many of this machine's ranks, where they were last seen: it holds two more
+  // than another one of `cpus`, and the caller is the last of them.
   virtual bool crowded(const cpu_set_t& /*cpus*/) const { return false; }
 
  protected:
   virtual void begin() = 0;
-  virtual void end() {}                 // it is done
-  virtual void let_go(const Error&) {}  // it has failed: nothing may touch its buffers any more
+  virtual void end() {}                 // the operation is done
+  virtual void let_go(const Error&) {}  // the operation has failed: nothing may touch its buffers any more
   virtual void clear() = 0;
 
   std::span<std::byte> workspace_;

@@ -1,4 +1,4 @@
-// A message that an operation waits for, and the matching of messages with those who wait for them.
+// A message that an operation waits for, and the matching of messages with waiting operations.
 #pragma once
 
 #include <list>
@@ -15,13 +15,13 @@ class Receive final : public StreamSink {
   enum class State : std::uint8_t {
     idle,
     posted,
-    here,       // in `arrival`: the payload itself, or an offer that this rank reads
-    streaming,  // coming in pieces
+    here,       // `arrival` holds the payload, or an offer that this rank reads
+    streaming,  // it is coming in pieces
     done,
   };
 
-  // What to wait for: from group rank `source` (-1: anyone), to `to`; combined into it where `fold` is set; left in the
-  // arrival for the operation to use where `in_place` is set.
+  // It waits for a message from group rank `source`, or from any if that is -1. The payload goes to `to`, is combined
+  // into it if `fold` is set, and is left in the arrival for the operation to use if `in_place` is set.
   int source = -1;
   std::uint32_t sequence = 0;
   std::int32_t tag = 0;
@@ -48,7 +48,7 @@ class Receive final : public StreamSink {
   void consume(const std::byte* data, std::size_t size) override;
 };
 
-// First come, first served, on both sides.
+// Messages and waiting operations meet in the order in which they come, on both sides.
 class Matcher {
  public:
   struct Unexpected {
@@ -56,8 +56,10 @@ class Matcher {
     std::unique_ptr<Arrival> arrival;
   };
 
-  Receive* first(const Header& header, int from) const;     // of those who wait for it; null if nobody does
-  std::unique_ptr<Arrival> find_arrival(Receive& receive);  // sets actual_source; null if none has come
+  // The first that waits for this message; null if there is none.
+  Receive* first(const Header& header, int from) const;
+  // The first message that it waits for, and sets its actual_source; null if none has come.
+  std::unique_ptr<Arrival> find_arrival(Receive& receive);
   void wait(Receive& receive) { waiting_.push_back(&receive); }
   void keep(int from, std::unique_ptr<Arrival> arrival) { unexpected_.push_back({from, std::move(arrival)}); }
   void forget(Receive& receive) { std::erase(waiting_, &receive); }
