@@ -1,4 +1,5 @@
-// How to wait when there is nothing to do: spin while a wake-up would cost more, then let others run, then sleep.
+// How to wait when there is nothing to do: spin while a wake-up would cost more, then let other threads run, then
+// sleep.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +10,12 @@
 namespace paceline {
 
 struct WaitBudget {
-  std::chrono::nanoseconds spin{};                         // only where this rank has a core of its own
-  std::chrono::nanoseconds yield{};                        // offering the core at each look, with nobody taking it
-  std::chrono::steady_clock::time_point yield_again{};     // not before
-  unsigned yields = 0;                                     // since one was answered by a long absence
-  bool doubted = false;                                    // that yields help: the last absence came after few of them
-  std::chrono::nanoseconds longest = calibration::kYield;  // that `yield` may become
+  std::chrono::nanoseconds spin{};                         // time to spin, if this rank has a core of its own
+  std::chrono::nanoseconds yield{};                        // time to offer the core at each look without any taker
+  std::chrono::steady_clock::time_point yield_again{};     // no yields before this time
+  unsigned yields = 0;                                     // since one of them led to a long absence
+  bool doubted = false;                                    // the last long absence came after few yields
+  std::chrono::nanoseconds longest = calibration::kYield;  // the most that `yield` may become
 };
 
 class Backoff {
@@ -29,7 +30,7 @@ class Backoff {
     phase_ = Next::spin;
   }
 
-  // After a sleep: where all of the wait was short, to yield would have been better than a wake-up.
+  // The caller has slept. If the whole wait was short, to yield would have been better than a wake-up.
   void slept() {
     if (std::chrono::steady_clock::now() - begin_ >= budget_.longest) {
       budget_.yield = std::max(budget_.yield / 2, calibration::kShortestYield);
@@ -40,7 +41,7 @@ class Backoff {
     phase_ = Next::spin;
   }
 
-  // `crowded` is asked now and then: where those it waits for need this very core, it does not spin.
+  // It calls `crowded` now and then: if the ranks that it waits for need this very core, it does not spin.
   template <typename Crowded>
   Next next(Crowded&& crowded) {
     using clock = std::chrono::steady_clock;
@@ -60,7 +61,7 @@ class Backoff {
     return phase_;
   }
 
-  // Takes note of a yield that came back at `now`, also where it was the last because peers have come meanwhile.
+  // Takes note of a yield that came back at `now`, even if it was the last one because peers have come meanwhile.
   //
   // A rank that yields to a process that computes is gone for the whole time slice of that process, while a sleeper
   // that is woken comes before it. So after a long absence yielding is left alone for a while, and after a second one
@@ -87,8 +88,8 @@ class Backoff {
   Next phase_ = Next::spin;
   std::chrono::steady_clock::time_point begin_;
   std::chrono::steady_clock::time_point look_;
-  // Of yields that nobody took. Where the kernel groups tasks by session, a rank in a session of its own always yields
-  // in vain: that is kept up only as long as it is seen to help.
+  // The time of yields that no thread took. If the kernel groups tasks by session, a rank in a session of its own
+  // always yields in vain, and so it goes on only as long as that is seen to help.
   std::chrono::nanoseconds in_vain_{};
 };
 

@@ -48,7 +48,7 @@ Fold fold_of(const Group& group, DType dtype, Op op) {
           op == Op::avg ? static_cast<double>(group.size()) : 1.0};
 }
 
-// What this rank shows the others in one shot; `bytes` are the same on every rank, also on one that shows nothing.
+// Sets what this rank shows the others in one shot. All ranks give the same `bytes`, even one that shows nothing.
 void give(OneShot& operation, const std::byte* data, std::size_t bytes, Op op = Op::sum, double factor = 1) {
   operation.algorithm = "one_shot";
   operation.given = data;
@@ -65,7 +65,7 @@ void combine(const Group& group, OneShot& operation, std::byte* to, std::size_t 
   operation.fold = fold_of(group, dtype, op);
 }
 
-// Whether it goes in one shot where every rank shows `bytes`.
+// Returns whether a collective goes in one shot if every rank shows `bytes`.
 bool in_one_shot(const Group& group, const Plan& plan, std::size_t bytes) {
   return group.on_one_machine() && plan.one_shot && bytes <= kOneShotBytes;
 }
@@ -102,7 +102,7 @@ void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, std:
   }
 }
 
-// Everybody fetches what is for it from where the others have it.
+// Runs an exchange in which each rank fetches its data from where the others have them.
 template <typename Build>
 Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
   return engine.run<SharedExchange>(group, what, bytes, mode, [&](SharedExchange& operation) {
@@ -155,7 +155,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
-  // In a network it matters where a rank is: none can stand in for another.
+  // In a network it matters where a rank is, and none can stand in for another.
   const bool turned = root != 0 && group.plans.contains("turned_broadcast");
   const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
   if (in_one_shot(group, plan, bytes)) {
@@ -231,7 +231,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
     return share(engine, group, what, bytes, mode, [&](SharedExchange& operation) {
       const auto ranks = static_cast<std::size_t>(group.size());
       const std::size_t part = count * size_of(dtype);
-      // Only the operation's own type forbids a source that it may not write: it does not.
+      // The operation's type demands a source that it may write to, but it does not write.
       operation.sends.assign(ranks, {const_cast<std::byte*>(source), part});
       for (std::size_t rank = 0; rank < ranks; ++rank) operation.recvs.push_back({data + rank * part, part});
     });

@@ -17,7 +17,7 @@ using Handle = std::shared_ptr<Operation>;
 // Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
 // and in blocking mode if the operation fails. Counts are in elements.
 Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode);
-// Whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
+// Returns whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
 bool begins_together(const Group&, std::size_t bytes);
 Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode);
 Handle reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, int root, Mode);

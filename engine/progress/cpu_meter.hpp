@@ -1,6 +1,6 @@
-// What the loop's threads spend on coordination, as opposed to moving data.
+// Measures the CPU time that the loop's threads spend on coordination, as opposed to moving data.
 //
-// The clock of a thread's CPU time costs a system call: it is read only when what a thread does changes.
+// The clock of a thread's CPU time costs a system call, so it is read only when a thread turns to other work.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class CpuMeter {
  public:
   enum class Work : std::uint8_t { other, coordination };
 
-  // Sums up the coordination of one thread, from the time that this is made in it until it goes.
+  // Adds the time of one thread's coordination to `sum`, for as long as this object lives in it.
   explicit CpuMeter(std::uint64_t& sum) : sum_(sum) {}
   ~CpuMeter() { turn_to(Work::other); }
   CpuMeter(const CpuMeter&) = delete;
@@ -29,7 +29,7 @@ class CpuMeter {
     }
     work_ = work;
   }
-  // Up to now.
+  // Adds the time up to now.
   void count() {
     if (work_ == Work::other) return;
     const std::uint64_t now = thread_cpu_ns();

@@ -1,4 +1,4 @@
-// The first error of this process, in whichever group. First error wins: later ones most likely follow from it.
+// The first error of this process, in any group. The first error wins: later ones most likely follow from it.
 #pragma once
 
 #include "execute/operation.hpp"
@@ -13,7 +13,8 @@ class FirstError {
     at_ = Clock::now();
   }
   const Error& error() const { return error_; }
-  // The error that a failure of the rank `description` follows from, if it is noticed now; empty if it does not.
+  // The error that a failure of the rank `description` follows from, if the failure is noticed now; empty if there is
+  // none.
   Error cause_of_failure(const std::string& description) const {
     return Clock::now() - at_ < kAftermath && error_.culprit != description ? error_ : Error();
   }

@@ -1,4 +1,5 @@
-// A forked child (a data loader worker, say) must not keep this rank's sockets open: its peers would not see it die.
+// A forked child, for example a data loader's worker, must not keep this rank's sockets open: peers would not see the
+// rank die.
 #pragma once
 
 namespace paceline {

@@ -1,4 +1,4 @@
-// How a coordinator and the engine see each other: the engine's loop is the host, the coordinator a guest.
+// How a coordinator and the engine see each other: the engine's loop is the host, the coordinator is a guest.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class LoopHost {
                                             std::chrono::duration<double> timeout, Plans plans) = 0;
   virtual void drop_group(Group& group) = 0;
   virtual void fail_group(Group& group, const Error& error) = 0;
-  // No group will be made for this channel, or the last one was dropped: what arrives for it is thrown away.
+  // No group will be made for this channel, or the last one was dropped: messages that arrive for it are thrown away.
   virtual void close_channel(std::uint64_t channel) = 0;
   virtual bool is_closed(std::uint64_t channel) const = 0;
   // Whether there is a link to this member, and it has not been lost.
@@ -46,14 +46,14 @@ class LoopHost {
   virtual std::uint64_t next_id() = 0;
   // The loop steps this operation, which has been started, until it is over.
   virtual void add(std::shared_ptr<Operation> operation) = 0;
-  // Steps an operation of the loop at once; whichever thread moves the loop does the rest.
+  // Steps an operation of the loop at once. The thread that moves the loop does the rest.
   virtual void step_now(Operation& operation) = 0;
   // Engine::serve returns this id.
   virtual void report(std::uint64_t id) = 0;
   // An operation that the loop does not step is over: a caller may wait for it.
   virtual void wake_callers() = 0;
 
-  // The meter of the thread that is stepping operations; null if none is.
+  // The meter of the thread that is stepping operations; null if no thread is.
   virtual CpuMeter* meter() const = 0;
   virtual std::uint64_t coordination_cpu_ns() const = 0;
   // A guest begins, or ceases, to move data: that is not coordination.

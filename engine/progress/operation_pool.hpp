@@ -1,4 +1,4 @@
-// The operations of a group that can be used again: allocating one takes a good part of the time of a small collective.
+// Keeps operations of a group to use them again: to allocate one takes a good part of the time of a small collective.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The processes that this one has a link to, by their handles: numbers from 0 in the order in which they were added.
+// The processes that this one has a link to. Their handles are numbers from 0, in the order in which they were added.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Peer {
   Error before;       // the first error that it knew of when it left
   bool seen = false;
   Header last_seen;        // the last message of an operation
-  std::string line;        // where it said that its program was, in printable ASCII; empty if it has not
-  Clock::time_point told;  // when it said that
+  std::string line;        // the line of its program that it last told us of, in printable ASCII, or empty
+  Clock::time_point told;  // when it told us that
 
   // Notes the header of a message of an operation.
   void saw(const Header& header) {
@@ -59,7 +59,7 @@ class Peers {
     any_lost_ = true;
   }
   bool any_lost() const { return any_lost_; }
-  // The handle is a member's, or negative where the member is this process.
+  // `handle` is that of a member, or negative if the member is this process.
   bool reaches(int handle) const { return handle >= 0 && !(*this)[handle].lost; }
 
   auto begin() { return peers_.begin(); }

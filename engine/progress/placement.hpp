@@ -1,5 +1,5 @@
-// Where a rank runs whose peers share its CPUs: the kernel lets those who give way to each other all the time crowd one
-// of them for a tenth of a second, sometimes for seconds.
+// Moves a rank that shares CPUs with its peers: the kernel lets threads that give way to each other all the time crowd
+// one CPU for a tenth of a second, sometimes for seconds.
 #pragma once
 
 #include <sched.h>
@@ -14,13 +14,13 @@ namespace paceline {
 
 class Placement {
  public:
-  // `home`: the CPU that this rank returns to, as all ranks of this kernel have been told one where they outnumber the
-  // CPUs; negative: any will do where the others leave room.
+  // `home` is the preferred CPU of this rank: if the ranks under this kernel outnumber the CPUs, each has been assigned
+  // one. If it is negative, any CPU will do that the other ranks leave free.
   explicit Placement(int home) : home_(home < CPU_SETSIZE ? home : -1) {}
 
-  // Asked at each look of who waits in `operation`, it looks about now and then. Away from home, or as the last of
-  // those that crowd a CPU, the caller moves, at most once in a while, and only where it has seen that twice; its
-  // affinity is as before afterwards.
+  // A caller that waits in `operation` calls this at each look; it looks about now and then. If the caller is away from
+  // its preferred CPU, or is the last of the ranks that crowd a CPU, and has seen that twice, it moves, at most once in
+  // a while. Its affinity is as before afterwards.
   void note(const Operation& operation) {
     if (++looks_ % calibration::kLooksPerPlacement != 0) return;
     const int here = ::sched_getcpu();

@@ -16,7 +16,7 @@ struct SchedulingAttributes {  // sched_setattr(2), its first version; glibc dec
   std::uint64_t flags;
   std::int32_t nice;
   std::uint32_t priority;
-  std::uint64_t runtime;  // ns; of an ordinary thread: its slice
+  std::uint64_t runtime;  // ns; the slice of an ordinary thread
   std::uint64_t deadline;
   std::uint64_t period;
 };

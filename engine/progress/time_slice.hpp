@@ -1,4 +1,4 @@
-// Turns on a busy CPU that come soon.
+// Asks the kernel for turns that come soon on a busy CPU.
 #pragma once
 
 namespace paceline {

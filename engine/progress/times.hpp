@@ -1,4 +1,4 @@
-// Times in the units in which they are handed on.
+// Converts times to the units in which they are handed on.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ inline double seconds_of(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// What is longer than the clock counts never comes about.
+// A time that is longer than the clock counts is cut to 100 years.
 inline Clock::duration on_clock(std::chrono::duration<double> time) {
   constexpr std::chrono::duration<double> kLongest = std::chrono::hours(24 * 365 * 100);
   return std::chrono::duration_cast<Clock::duration>(std::min(time, kLongest));

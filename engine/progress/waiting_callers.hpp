@@ -1,4 +1,5 @@
-// The callers that wait for an operation, and the time in which at least one has: the program does nothing else then.
+// The callers that wait for an operation, and the time in which at least one has waited, when the program did nothing
+// else.
 #pragma once
 
 #include <chrono>
@@ -18,7 +19,7 @@ class WaitingCallers {
     settle();
     --count_;
   }
-  // For a wait too short to enter: no other caller waits.
+  // Adds a wait too short to enter, in which no other caller waited.
   void add(std::chrono::nanoseconds time) { exposed_ += time; }
   std::chrono::nanoseconds exposed() {
     settle();
@@ -33,7 +34,7 @@ class WaitingCallers {
   }
 
   int count_ = 0;
-  std::chrono::nanoseconds exposed_{};  // until `until_`
+  std::chrono::nanoseconds exposed_{};  // up to `until_`
   Clock::time_point until_ = Clock::now();
 };
 

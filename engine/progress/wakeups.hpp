@@ -1,4 +1,4 @@
-// What ends the sleep of the thread that listens: a socket, another thread, or a clock.
+// Ends the sleep of the thread that listens, because of a socket, another thread, or a clock.
 #pragma once
 
 #include <sys/epoll.h>
@@ -26,7 +26,7 @@ class Wakeups {
   // -1 after a signal. The engine need not be locked.
   int wait(std::span<epoll_event> events, int milliseconds) const;
   static bool is_socket(const epoll_event& event) { return event.data.u64 < kAlarm; }
-  // Only the thread that listens may drain these: drained by another, they would no longer wake it.
+  // Only the thread that listens may drain events: if another thread did, they would no longer wake it.
   void drain(std::span<const epoll_event> events);
 
   // Wakes the thread that listens now, or at this time. An alarm that is earlier than needed does no harm: the thread
@@ -34,7 +34,7 @@ class Wakeups {
   void wake();
   void set_alarm(Clock::time_point time);
 
-  // In a forked child.
+  // Closes all descriptors, in a forked child.
   void close();
 
  private:
