@@ -1,4 +1,4 @@
-// Arenas and the buffers in them, for Python.
+// Shows arenas, and the buffers in them, to Python.
 #include "memory/arena.hpp"
 
 #include <nanobind/stl/map.h>

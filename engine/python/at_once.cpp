@@ -1,5 +1,5 @@
-// The ways of nearly every call: blocking, on memory that the engine can use as it is. They return false, and have done
-// nothing, if an array needs to be looked at more closely.
+// Nearly every call comes this way: it blocks, and its memory can be used as it is. These functions do nothing, and
+// return false, if an array needs a closer look.
 #include <string>
 #include <vector>
 
@@ -32,7 +32,7 @@ std::vector<Buffer> equal_blocks(const Array& whole, std::size_t blocks) {
   return result;
 }
 
-// Arrays of one kind, which the methods' names end with.
+// Binds the methods for arrays of one kind, with which their names end.
 template <typename Array>
 void bind(nb::class_<PyGroup>& group, const std::string& kind) {
   const auto def = [&](const char* collective, auto&& call) {

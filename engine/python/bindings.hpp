@@ -1,4 +1,4 @@
-// What the files of the nanobind module share.
+// Declares what the files of the nanobind module share.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -36,7 +36,7 @@ inline Op op_of(int number) {
   return static_cast<Op>(number);
 }
 
-// A group together with the engine that it lives in, and who wants to hear of its failures before they are raised.
+// A group, the engine that it lives in, and a callable that hears of its failures before they are raised.
 struct PyGroup {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
@@ -44,13 +44,13 @@ struct PyGroup {
   nb::object look = {};  // called where all ranks stop before a large collective, see `count_large` in `_engine.pyi`
 };
 
-// Comes before each collective that LargeCalls may count, `bytes` bytes as a whole.
+// Is called before each collective that LargeCalls may count; `bytes` are those of the whole.
 inline void look_before(const PyGroup& self, std::size_t bytes) {
   if (bytes < calibration::kLargeCall || self.group->large_calls == nullptr) return;
   if (self.look.is_valid() && self.group->large_calls->stops()) self.look();
 }
 
-// Runs a call that may wait. If a signal handler raised meanwhile (see `signal_raised`), that is what comes out.
+// Runs a call that may wait. If a signal handler has raised meanwhile (see `signal_raised`), that exception comes out.
 template <typename Self, typename Call>
 auto without_gil(const Self& self, Call&& call) {
   try {

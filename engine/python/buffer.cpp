@@ -3,7 +3,7 @@
 namespace paceline {
 namespace {
 
-// The struct module's letters for native types; sizes that depend on the platform are told by `size`.
+// These are the struct module's letters for native types; `size` tells sizes that depend on the platform.
 std::optional<DType> dtype_of(const char* format, Py_ssize_t size) {
   if (format == nullptr || format[0] == 0 || format[1] != 0) return std::nullopt;
   switch (format[0]) {

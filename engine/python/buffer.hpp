@@ -1,4 +1,4 @@
-// Arrays as Python's buffer protocol shows them, without going through any Python code.
+// Looks at arrays by Python's buffer protocol, without going through any Python code.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,10 +10,10 @@
 
 namespace paceline {
 
-// Holds on to the memory of a Python object for as long as it lives. Needs the GIL at both ends.
+// Holds on to the memory of a Python object for as long as it lives. To make and to destroy it needs the GIL.
 class PythonBuffer {
  public:
-  // Nothing useful, and no Python error, if the object shows no contiguous memory of a known element type.
+  // The buffer is false, and no Python error is set, if the object shows no contiguous memory of a known element type.
   PythonBuffer(nanobind::handle object, bool writable);
   ~PythonBuffer();
   PythonBuffer(const PythonBuffer&) = delete;

@@ -1,4 +1,4 @@
-// Coordinators and what is handed in to them, for Python.
+// Shows coordinators, and the requests handed in to them, to Python.
 #include "coordinator/coordinator.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -57,7 +57,7 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
   }
 }
 
-// The GIL is kept: this takes less time than giving it up and getting it back.
+// The GIL is kept, because this takes less time than to give it up and get it back.
 PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
                  int op, int root, std::string_view shape, double prescale, double postscale, int priority,
                  std::pair<std::uint64_t, std::uint32_t> bundle, Address target, std::vector<std::size_t> counts) {

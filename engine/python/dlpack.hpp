@@ -1,11 +1,11 @@
-// What a look at a tensor needs of the DLPack standard: its C exchange API, version 1.
+// The part of the DLPack standard that a look at a tensor needs: its C exchange API, version 1.
 #pragma once
 
 #include <cstdint>
 
 namespace paceline::dlpack {
 
-inline constexpr const char* kAttribute = "__dlpack_c_exchange_api__";  // of the tensor's type
+inline constexpr const char* kAttribute = "__dlpack_c_exchange_api__";  // the tensor's type has it
 inline constexpr const char* kCapsule = "dlpack_exchange_api";
 inline constexpr std::uint32_t kMajor = 1;
 
@@ -21,7 +21,7 @@ struct Tensor {
   std::uint8_t bits;
   std::uint16_t lanes;
   const std::int64_t* shape;
-  const std::int64_t* strides;  // in elements; null: contiguous
+  const std::int64_t* strides;  // in elements; null if the tensor is contiguous
   std::uint64_t byte_offset;
 };
 
@@ -32,7 +32,7 @@ struct ExchangeApi {
   void* allocate;
   void* own;
   void* show;
-  int (*borrow)(void* object, Tensor* out);  // with the GIL; not 0: a Python error; null: not offered
+  int (*borrow)(void* object, Tensor* out);  // needs the GIL; returns 0, or sets a Python error; null if not offered
   void* stream;
 };
 

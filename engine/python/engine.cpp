@@ -1,4 +1,4 @@
-// The engine of a process, for Python.
+// Shows the engine of a process to Python.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -19,7 +19,7 @@ using namespace nb::literals;
 
 namespace {
 
-// Lets Python's signal handlers run in the main thread while it waits here; true if one of them raised.
+// Lets Python's signal handlers run in the main thread while it waits here. Returns true if one of them has raised.
 bool signal_raised() {
   const nb::gil_scoped_acquire gil;
   return PyErr_CheckSignals() != 0;

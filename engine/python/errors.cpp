@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 6> kFields = {"rank", "host", "pid", "operation", "tensor", "group"};
 
-// By ErrorKind. They live as long as the interpreter, which is why nothing here owns them.
+// The exception types, by ErrorKind. They live as long as the interpreter, so nothing here owns them.
 std::array<PyObject*, 6> error_types{};
 
 nb::object exception_of(const Failure& failure) {

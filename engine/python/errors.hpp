@@ -1,4 +1,4 @@
-// The engine's failures as Python's exceptions.
+// Raises the engine's failures as Python's exceptions.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,8 +9,8 @@ namespace paceline {
 
 void bind_errors(nanobind::module_& m);
 
-// Raises what has failed. Before, `failed(error, culprit, alone)` is called unless it is None or an argument was wrong:
-// it adds what Python knows. `alone`: whether the group goes on.
+// Raises a failure. Before that it calls `failed(error, culprit, alone)`, which adds what Python knows, unless `failed`
+// is None or an argument was wrong. `alone` tells whether the group goes on.
 [[noreturn]] void raise(const Failure& failure, const nanobind::object& failed, bool alone = false);
 
 }  // namespace paceline

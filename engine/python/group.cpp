@@ -1,4 +1,4 @@
-// Groups and the operations in them, for Python.
+// Shows groups, and the operations in them, to Python.
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -63,7 +63,7 @@ nb::list ways(const PyGroup& self) {
   return sizes;
 }
 
-// The bytes of all ranks' blocks of `count` elements.
+// Returns the bytes of all ranks' blocks of `count` elements.
 std::size_t whole(const PyGroup& self, std::size_t count, int dtype) {
   return count * size_of(dtype_of(dtype)) * static_cast<std::size_t>(self.group->size());
 }

@@ -1,4 +1,4 @@
-// What benchmarks compare the engine with, for Python.
+// Shows Python what benchmarks compare the engine with.
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 

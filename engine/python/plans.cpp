@@ -6,7 +6,7 @@ namespace paceline {
 namespace {
 
 Plan plan_from(const WirePlan& wire) {
-  // A chunk costs every rank some messages and some memory: a slip of the pen must not make billions of them.
+  // A chunk costs every rank some messages and some memory, so a wrong number must not make billions of them.
   constexpr std::int64_t kSmallestChunk = 4096;
   const auto& [limit, name, one_shot, chunk, levels] = wire;
   if (chunk < 0 || (chunk > 0 && chunk < kSmallestChunk))

@@ -1,4 +1,4 @@
-// Plans as Python hands them over (see paceline.plan.wire): tuples of numbers, checked here.
+// Reads plans as Python hands them over (see paceline.plan.wire), as tuples of numbers, and checks them.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ using WireReduce = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int
 using WirePlan = std::tuple<std::int64_t, std::string, bool, std::int64_t, std::vector<std::vector<WireReduce>>>;
 using WirePlans = std::map<std::string, std::vector<WirePlan>>;
 
-// Throws Failure for what cannot be a plan.
+// Throws Failure for anything that cannot be a plan.
 Plans plans_from(const WirePlans& wire);
 
 }  // namespace paceline

@@ -25,7 +25,7 @@ std::optional<DType> dtype_of(const dlpack::Tensor& tensor) {
   }
 }
 
-// Null, and no Python error, if objects of this type cannot be shown.
+// Returns null, and sets no Python error, if objects of this type cannot be shown.
 const dlpack::ExchangeApi* api_of(PyTypeObject* type) {
   static PyObject* const name = PyUnicode_InternFromString(dlpack::kAttribute);
   PyObject* const capsule = PyObject_GetAttr(reinterpret_cast<PyObject*>(type), name);
@@ -34,13 +34,13 @@ const dlpack::ExchangeApi* api_of(PyTypeObject* type) {
     return nullptr;
   }
   const auto* api = static_cast<const dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule, dlpack::kCapsule));
-  Py_DECREF(capsule);  // the table behind it stays as long as the process
+  Py_DECREF(capsule);  // the table that it points to lives as long as the process
   if (api == nullptr) PyErr_Clear();
   return api != nullptr && api->major == dlpack::kMajor && api->borrow != nullptr ? api : nullptr;
 }
 
-// Whether the number is the negative of what the memory holds, as in torch's z.conj().imag, which DLPack does not tell.
-// A part of complex numbers is contiguous only if it is a single one.
+// Returns whether the number is the negative of what the memory holds, as in torch's z.conj().imag, which DLPack does
+// not tell. A part of complex numbers is contiguous only if it is a single number.
 bool negated(PyObject* object) {
   static PyObject* const name = PyUnicode_InternFromString("is_neg");
   PyObject* const answer = PyObject_CallMethodNoArgs(object, name);
@@ -53,7 +53,8 @@ bool negated(PyObject* object) {
   return yes;
 }
 
-// As `api_of`, at no cost for the type that was asked for last, which is kept alive lest another takes its place.
+// Does the same as `api_of`, at no cost for the type that was asked for last. That type is kept alive, so that no other
+// one takes its address.
 const dlpack::ExchangeApi* last_api_of(PyTypeObject* type) {
   static PyTypeObject* last = nullptr;
   static const dlpack::ExchangeApi* api = nullptr;
@@ -87,7 +88,7 @@ Tensor::Tensor(nanobind::handle object, bool) {
   for (int i = 0; i < seen.dimensions; ++i) count_ *= static_cast<std::size_t>(seen.shape[i]);
   if (count_ == 1 && negated(object.ptr())) return;
   if (seen.dimensions > 0) rows_ = static_cast<std::size_t>(seen.shape[0]);
-  if (seen.data == nullptr && count_ > 0) return;  // not backed by memory
+  if (seen.data == nullptr && count_ > 0) return;  // no memory is behind it
   data_ = static_cast<std::byte*>(seen.data) + seen.byte_offset;
   dtype_ = dtype_of(seen);
 }

@@ -1,4 +1,4 @@
-// Tensors as DLPack's C exchange shows them, without going through any Python code.
+// Looks at tensors by DLPack's C exchange, without going through any Python code.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,15 +13,15 @@ namespace paceline {
 // The memory of a tensor, which its caller keeps alive.
 class Tensor {
  public:
-  // Nothing useful, and no Python error, if the object shows no contiguous memory of the CPU of a known element type.
-  // What it shows may always be written to.
+  // The tensor is false, and no Python error is set, if the object shows no contiguous memory of the CPU of a known
+  // element type. Its memory may always be written to.
   Tensor(nanobind::handle object, bool writable);
 
   explicit operator bool() const { return dtype_.has_value(); }
   std::byte* data() const { return data_; }
   std::size_t count() const { return count_; }
   DType dtype() const { return *dtype_; }
-  // Whether its first dimension can be cut into as many equal blocks.
+  // Returns whether its first dimension can be cut into so many equal blocks.
   bool divides_by(std::size_t blocks) const { return rows_ % blocks == 0; }
 
  private:
