@@ -36,7 +36,7 @@ const std::byte* Combination::locate(Receive& receive, std::size_t offset, std::
   return context_->read(receive, offset, scratch_block, size) ? scratch_block : nullptr;
 }
 
-// All inputs in one pass, block by block: each block is read once from every peer and written once.
+// Combines all inputs in one pass, block by block: each block is read once from every peer and written once.
 bool Combination::step_in_place() {
   if (!std::ranges::all_of(receives_, [](const Receive& r) { return r.state == Receive::State::here; })) return false;
   const std::span<std::byte> workspace = context_->workspace;
@@ -68,7 +68,7 @@ bool Combination::step_in_place() {
   return true;
 }
 
-// One input after the other as its bytes arrive, this rank's own first: needs no memory beside the output.
+// Combines one input after the other as its bytes arrive, this rank's own first: it needs no memory beside the output.
 bool Combination::step_streams() {
   const auto own = std::ranges::find_if(inputs(), [](const Input& input) { return input.peer < 0; });
   const bool owned = own != inputs().end();
@@ -84,7 +84,7 @@ bool Combination::step_streams() {
       moved = true;
     }
     if (receive.state == Receive::State::here) {
-      // Offered by a readable peer, in a stage that also has peers that stream.
+      // A readable peer offers it, in a stage that also has peers that stream.
       const std::span<std::byte> workspace = context_->workspace;
       const std::size_t size =
           std::min({calibration::kCombinedBlock, workspace.size(), receive.length - receive.filled});

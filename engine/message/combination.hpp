@@ -1,4 +1,4 @@
-// One combine of a program under way: its inputs come from this rank and from messages.
+// A combine instruction under way: its inputs come from this rank and from messages.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ class Combination {
   // `receives` are idle and stay where they are until this is done.
   Combination(Context& context, const Instruction& instruction, std::span<Receive> receives);
 
-  // Moves on by a bounded amount of work; true if anything moved. Nothing is written before the first call.
+  // Moves on by a bounded amount of work. Returns true if anything moved. Nothing is written before the first call.
   bool step();
   bool done() const { return done_; }
   bool after_sends() const { return action_->after_sends; }
@@ -29,7 +29,7 @@ class Combination {
   const Instruction* action_;
   std::span<Receive> receives_;
   bool in_place_ = true;      // all inputs are at hand at once
-  std::size_t position_ = 0;  // bytes combined in place, or streams taken in
+  std::size_t position_ = 0;  // the bytes combined in place, or the streams taken in
   bool done_ = false;
 };
 

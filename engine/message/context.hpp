@@ -1,4 +1,4 @@
-// What all messages of one operation have in common, and how they are read.
+// Holds what all messages of one operation have in common, and reads them.
 #pragma once
 
 #include <span>
@@ -15,21 +15,21 @@ class Group;
 struct Context {
   Group* group = nullptr;
   const Program* program = nullptr;
-  Header header;                           // of every message, but for its tag and length
+  Header header;                           // that of every message, but for its tag and length
   Fold inner_fold{DType::uint8, Op::sum};  // the program's fold without the final division
   std::span<std::byte> workspace;          // free between two steps
   std::vector<const std::byte*> inputs;    // of the combination under way
   bool read_remotely = false;
-  Error trouble;  // the first one
+  Error trouble;  // the first error
 
   void say(const Error& error) {
     if (!trouble) trouble = error;
   }
-  // Copies a part of an offered message from where it lies; false if its owner is gone.
+  // Copies a part of an offered message from where it lies. Returns false if its owner is gone.
   bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
   // The message has been used.
   void release(Receive& receive);
-  // Hands `receive` what has come for it, or has it wait for that.
+  // Hands `receive` the message that has come for it, or makes it wait for one.
   void post(Receive& receive);
 };
 

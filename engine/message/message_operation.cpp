@@ -42,7 +42,7 @@ void MessageOperation::begin_tracks() {
   if (context_.trouble && !trouble_) trouble_ = context_.trouble;
 }
 
-// The older a track, the sooner it comes to a link.
+// Older tracks come to a link first.
 bool MessageOperation::step() {
   bool moved = false;
   for (std::size_t i = oldest_; i < next_ && !context_.trouble; ++i) moved |= track(i).step();
@@ -56,13 +56,13 @@ bool MessageOperation::step() {
 
 bool MessageOperation::has_work() const {
   if (complete()) return true;
-  // A track that is through but for its sends has work only if it is the oldest one: then it makes room.
+  // A track that only has sends left has work only if it is the oldest one, because it then makes room.
   for (std::size_t i = oldest_; i < next_; ++i)
     if (track(i).has_work() && (i == oldest_ || !track(i).complete())) return true;
   return false;
 }
 
-// A younger track may wait: it makes no room.
+// A younger track may wait, because it makes no room.
 bool MessageOperation::awaits_acknowledgements() const {
   if (oldest_ < next_ && track(oldest_).ended()) return true;
   for (std::size_t i = oldest_; i < next_; ++i)

@@ -1,4 +1,4 @@
-// A collective as messages over links: carries out a program, a few of its tracks at a time.
+// A collective as messages over links. It carries out a program, a few of its tracks at a time.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ class MessageOperation final : public Operation {
  public:
   Program program;
 
-  // Memory for the program to use; what is in it is of no use.
+  // Returns memory for the program to use; its content means nothing.
   std::span<std::byte> scratch(std::size_t bytes) {
     if (scratch_.size() < bytes) scratch_.resize(bytes);
     return std::span(scratch_).first(bytes);
@@ -40,10 +40,10 @@ class MessageOperation final : public Operation {
   void begin_tracks();
 
   Context context_;
-  std::vector<std::byte> scratch_;  // kept: new memory has to be cleared
+  std::vector<std::byte> scratch_;  // kept, because new memory would have to be cleared
   std::vector<Track> tracks_;       // as many as were ever in flight together
-  std::size_t oldest_ = 0;          // of the tracks in flight
-  std::size_t next_ = 0;            // the first that has not begun
+  std::size_t oldest_ = 0;          // the oldest track in flight
+  std::size_t next_ = 0;            // the first track that has not begun
 };
 
 }  // namespace paceline

@@ -94,7 +94,7 @@ void Track::post_stage() {
   }
 }
 
-// Takes in the next part of an offered message; true if it could.
+// Takes in the next part of an offered message. Returns true if it could.
 bool Track::pull(Receive& receive) {
   const std::size_t size = std::min(calibration::kStepBytes, receive.length - receive.filled);
   if (!context_->read(receive, receive.filled, receive.to + receive.filled, size)) return false;

@@ -1,4 +1,4 @@
-// One track of a program under way: its stages one after the other.
+// A track of a program under way. It carries out its stages one after the other.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,19 @@ namespace paceline {
 
 class Track {
  public:
-  // `index` of the program's tracks; may be called again once the last one is complete or forgotten.
+  // Begins the program's track `index`. It may be called again once that track is complete or forgotten.
   void begin(Context& context, std::size_t index);
-  // Moves on by a bounded amount of work; true if anything moved.
+  // Moves on by a bounded amount of work. Returns true if anything moved.
   bool step();
-  bool ended() const { return stage_ == end_; }  // but for its sends
+  bool ended() const { return stage_ == end_; }  // its sends may still be under way
   bool complete() const { return ended() && sent(sends_used_); }
-  // Whether a combination waits until sends have been read.
+  // Whether a combination waits for sends to be read.
   bool combines_after_sends() const;
-  // Whether `step` has something to do that does not wait for anybody.
+  // Whether `step` has something to do that does not wait for another rank.
   bool has_work() const;
-  // Group rank that sent the first message.
+  // The group rank that sent the first message.
   int source() const { return receives_.empty() ? -1 : receives_.front().actual_source; }
-  // Appends group ranks that it waits for.
+  // Appends the group ranks that it waits for.
   void missing(std::vector<int>& ranks) const;
   // Nothing may touch its buffers any more.
   void let_go();
@@ -35,12 +35,12 @@ class Track {
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
   bool pull(Receive& receive);
   bool stage_complete() const;
-  bool sent(std::size_t sends) const;  // the first so many
+  bool sent(std::size_t sends) const;  // whether the first so many sends are done
 
   Context* context_ = nullptr;
   std::size_t stage_ = 0;
   std::size_t end_ = 0;
-  // Links keep pointers to these: they do not move before the track is complete.
+  // Links keep pointers to these, so they do not move before the track is complete.
   std::vector<Message> sends_;
   std::vector<Receive> receives_;
   std::size_t sends_used_ = 0;

@@ -1,4 +1,4 @@
-// What flows between whom in a collective that moves data and combines nothing.
+// Tells which ranks have data for which, in a collective that moves data and combines nothing.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ struct Place {
   std::size_t bytes = 0;
 };
 
-// Whether rank `from` has something for rank `to`.
+// Returns whether rank `from` has something for rank `to`.
 inline bool flows(Collective collective, int root, int from, int to) {
   switch (collective) {
     case Collective::broadcast:

@@ -14,7 +14,7 @@ class Intervals {
   };
 
   void add(std::size_t begin, std::size_t end);
-  // The parts of [begin, end) that are not in the set, in order.
+  // Returns the parts of [begin, end) that are not in the set, in order.
   std::vector<Interval> gaps(std::size_t begin, std::size_t end) const;
 
  private:

@@ -81,7 +81,7 @@ void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size
         const std::byte* mine = holds ? own(copy, begin, bytes) : nullptr;
         if (reduce.owner != rank_) return add_send(mine, bytes, reduce.owner);
         add_combine(copy.data + begin, bytes, mine, reduce.holders);
-        program_.instructions.back().after_sends = !holds;  // it may have given its own copy away
+        program_.instructions.back().after_sends = !holds;  // this rank may have given its own copy away
         copy.combined.add(begin, begin + bytes);
       });
     }
@@ -109,10 +109,10 @@ void Lowering::gather_half(std::span<const Level> levels, std::byte* data, Rows 
   }
 }
 
-// The average is taken where each range was last combined, before it is sent on.
+// The rank that combines a range last takes the average, before it sends the range on.
 void Lowering::divide_last(const Plan& plan, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
-  Intervals later;  // what later levels combine
+  Intervals later;  // the ranges that later levels combine
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend() && !later.gaps(0, count).empty(); ++level) {
     Intervals all = later;
     const bool at_once = plan.one_shot && level == plan.levels.rbegin();
@@ -276,7 +276,7 @@ void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_
   Instruction instruction{Instruction::Kind::receive};
   instruction.to = data;
   instruction.bytes = bytes;
-  instruction.peer = peer;  // -1: any source
+  instruction.peer = peer;  // -1 for any source
   instruction.tag = tag;
   program_.instructions.push_back(instruction);
   program_.end_track();

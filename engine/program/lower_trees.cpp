@@ -1,4 +1,4 @@
-// Collectives with a root, along the edges of a tree.
+// Lowers collectives with a root, along the edges of a tree.
 #include <algorithm>
 #include <numeric>
 
@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// The way from `root` to the plan's own: where the data are before each level, and after the last one.
+// Returns the way from `root` to the plan's own root: where the data are before each level, and after the last one.
 std::vector<int> climbed(const Plan& plan, int root) {
   std::vector<int> at{root};
   for (const Level& level : plan.levels) {
@@ -109,7 +109,7 @@ std::size_t Lowering::tree_scratch_bytes(const Plan& plan, std::size_t count, DT
   return chunks.in_flight * ((count + chunks.count - 1) / chunks.count) * size_of(dtype);
 }
 
-// What a rank that is not the root combines goes to `scratch`: its own data stay as they are.
+// A rank that is not the root combines into `scratch`, so that its own data stay as they are.
 void Lowering::tree_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
                            int root, std::span<std::byte> scratch) {
   const std::size_t width = size_of(dtype);

@@ -1,4 +1,4 @@
-// A plan as Python decided it: levels of reductions over exact fractions of the buffer (see paceline.plan).
+// A plan as Python has decided it: levels of reductions over exact fractions of the buffer (see paceline.plan).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Fraction {
   std::int64_t numerator = 0;
   std::int64_t denominator = 1;
 
-  // The element at which this fraction of `count` elements ends; whole where the fraction divides the count.
+  // Returns the element at which this fraction of `count` elements ends. It is exact if the fraction divides the count.
   std::size_t of(std::size_t count) const {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::size_t>(static_cast<Wide>(count) * static_cast<std::uint64_t>(numerator) /
@@ -35,26 +35,27 @@ struct Reduce {
 
 using Level = std::vector<Reduce>;
 
-// How a buffer is cut: into so many chunks, of which so many are under way at once.
+// Tells into how many chunks a buffer is cut, and how many of them are under way at once.
 struct Chunks {
   std::size_t count = 1;
   std::size_t in_flight = 1;
 };
 
 struct Plan {
-  std::int64_t limit_bytes = -1;  // serves buffers up to this size; -1: any
+  std::int64_t limit_bytes = -1;  // the plan serves buffers up to this size; -1 for any
   std::string name;
-  // In the last level every holder shows all others what it has, once, and takes what it needs; in a reduction each
-  // combines it all for itself. What it shows has to be small enough to leave without being asked for.
+  // In the last level every holder shows its data to all others, once, and takes what it needs; in a reduction each one
+  // combines everything for itself. The data must be small enough to be sent unasked.
   bool one_shot = false;
   std::vector<Level> levels;
-  // Larger buffers are cut into chunks of about this size, and the plan serves each as if it were the buffer; 0: never.
+  // Larger buffers are cut into chunks of about so many bytes, each of which the plan serves as if it were the buffer;
+  // 0 if buffers are never cut.
   std::size_t chunk_bytes = 0;
   int leader = -1;             // of this rank's machine, see leader_of
-  const char* algorithm = "";  // the name as events show it, which stays when the group goes
+  const char* algorithm = "";  // the name as events show it, which outlives the group
 
-  // Where there are many, every one goes through several levels, and costs each rank a few wake-ups: there they are up
-  // to twice as long, and as many bytes of them under way as ever.
+  // Each chunk goes through several levels, and costs each rank a few wake-ups. So many chunks are made up to twice as
+  // long, with as many bytes under way as before.
   Chunks chunks(std::size_t bytes) const {
     using calibration::kChunksInFlight, calibration::kFewChunks;
     if (chunk_bytes == 0 || bytes <= chunk_bytes) return {};
@@ -65,7 +66,7 @@ struct Plan {
     return {longer, kChunksInFlight * longer / count};
   }
 
-  // Whether every range is combined from everybody's copy at once: one pass, if the copies lie in shared memory.
+  // Whether every range is combined from all ranks' copies at once, in one pass if the copies lie in shared memory.
   bool one_pass(int size) const {
     if (levels.size() != 1) return false;
     for (const Reduce& reduce : levels[0])
@@ -74,7 +75,7 @@ struct Plan {
   }
 };
 
-// Of a group, by collective; for each in the order of the sizes that they serve.
+// The plans of a group, by collective, in the order of the sizes that they serve.
 using Plans = std::map<std::string, std::vector<Plan>, std::less<>>;
 
 }  // namespace paceline

@@ -12,7 +12,7 @@
 namespace paceline {
 
 struct Input {
-  int peer = -1;  // group rank, or -1: `own`
+  int peer = -1;  // a group rank, or -1 for `own`
   const std::byte* own = nullptr;
   std::int32_t tag = 0;
 };
@@ -28,15 +28,15 @@ struct Instruction {
   double factor = 1;
   std::uint32_t first_input = 0;
   std::uint32_t inputs = 0;
-  bool after_sends = false;  // it writes where sends of earlier stages read, and waits until they have been
+  bool after_sends = false;  // it writes where sends of earlier stages read, and waits until those are done
 };
 
 struct Program {
   std::vector<Instruction> instructions;
   std::vector<Input> inputs;
-  std::vector<std::uint32_t> stage_ends;  // in `instructions`
-  std::vector<std::uint32_t> track_ends;  // in `stage_ends`
-  std::size_t in_flight = 1;              // tracks; one begins when the oldest of them is complete
+  std::vector<std::uint32_t> stage_ends;  // indices of `instructions`
+  std::vector<std::uint32_t> track_ends;  // indices of `stage_ends`
+  std::size_t in_flight = 1;              // tracks at once; another one begins when the oldest is complete
   Fold fold{DType::uint8, Op::sum};
   // The messages under way at once are few and small enough for every receiver to hold those that it is not ready for.
   bool unasked = false;

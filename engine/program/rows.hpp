@@ -8,13 +8,13 @@
 namespace paceline {
 
 struct Rows {
-  std::size_t width = 0;   // bytes of a part
-  std::size_t stride = 0;  // from one part to the next
+  std::size_t width = 0;   // the bytes of a part
+  std::size_t stride = 0;  // the bytes from one part to the next
 
-  // Where byte `offset` of the piece lies, from the beginning of the first part on.
+  // Returns where byte `offset` of the piece lies, counted from the beginning of the first part.
   std::size_t at(std::size_t offset) const { return offset / width * stride + offset % width; }
 
-  // Calls each(begin, bytes) for what lies in each part of [begin, end); parts that touch are one.
+  // Calls each(begin, bytes) for the bytes of [begin, end) in each part; parts that touch are one.
   template <typename Each>
   void split(std::size_t begin, std::size_t end, Each&& each) const {
     while (begin < end) {
