@@ -24,8 +24,8 @@ MANY_RANKS := $(addprefix tests/,horovod torch group coordinate bench hostile la
 SLOW_LINKS := $(addprefix tests/,adapt measure)
 
 # What the tests that are marked `long` cover: CI runs them once one of these has changed.
-LONG_COVERS := Makefile .ci $(addprefix engine/,kernel link message program segment shared) \
-    $(addprefix src/paceline/,bench torch) $(addprefix tests/,bench group programs segment)
+LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message program segment shared) \
+    $(addprefix src/paceline/,bench torch) $(addprefix tests/,bench codec group programs segment)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

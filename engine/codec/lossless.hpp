@@ -72,16 +72,22 @@ struct Parts<float> {
   }
 };
 
-// How often each exponent occurs. Four counters each: the next increment of the same one need not wait for the last.
-inline void count_exponents(const std::uint8_t* exponents, std::size_t elements, std::uint32_t* counts) {
+// How often each exponent occurs, in every second run of a whole block: that is enough to choose a code by. Returns how
+// many elements were counted. Four counters each: the next increment of the same one need not wait for the last.
+inline std::size_t count_exponents(const std::uint8_t* exponents, std::size_t elements, std::uint32_t* counts) {
   constexpr std::size_t kCounters = 4;
+  constexpr std::size_t kRun = 64;
+  const std::size_t next = elements == kCodecBlock ? 2 * kRun : kRun;
   std::uint16_t of[kCounters][kSymbols] = {};
-  std::size_t i = 0;
-  for (; i + kCounters <= elements; i += kCounters)
-    for (std::size_t k = 0; k < kCounters; ++k) ++of[k][exponents[i + k]];
-  for (; i < elements; ++i) ++of[0][exponents[i]];
+  std::size_t first = 0;
+  std::size_t counted = 0;
+  for (; first + kRun <= elements; first += next, counted += kRun)
+    for (std::size_t i = 0; i < kRun; i += kCounters)
+      for (std::size_t k = 0; k < kCounters; ++k) ++of[k][exponents[first + i + k]];
+  for (; first < elements; ++first, ++counted) ++of[0][exponents[first]];
   for (std::size_t symbol = 0; symbol < kSymbols; ++symbol)
     counts[symbol] = std::uint32_t{of[0][symbol]} + of[1][symbol] + of[2][symbol] + of[3][symbol];
+  return counted;
 }
 
 template <typename T>
@@ -94,12 +100,12 @@ struct Lossless {
     std::uint32_t counts[kSymbols];
     std::byte* const rest = out + kHeader;
     Parts<T>::split(in, elements, exponents, rest);
-    count_exponents(exponents, elements, counts);
-    const PrefixCode code = choose_code(counts, elements);
+    const std::size_t counted = count_exponents(exponents, elements, counts);
+    const PrefixCode code = choose_code(counts, counted);
     if (code.symbols == 0) return store_block(in, elements * sizeof(T), out);
     const std::size_t steps = (elements + kStep - 1) / kStep;
     const std::uint8_t most_frequent = code.symbol[0];
-    if (code.escapes > 0 && most_frequent == code.escape) return store_block(in, elements * sizeof(T), out);
+    if (most_frequent == code.escape) return store_block(in, elements * sizeof(T), out);
     std::memset(exponents + elements, most_frequent, steps * kStep - elements);
 
     std::uint16_t table[kSymbols];

@@ -22,18 +22,18 @@ struct PrefixCode {
   std::uint8_t symbol[kSlots];
   std::uint8_t of_length[kMostBits + 1] = {};  // how many have a code of so many bits
   std::uint8_t escape = 0;                     // its symbol
-  std::size_t escapes = 0;                     // how many elements have it
 };
 
-// `counts` of each exponent, of which there are `elements`. All codes begin with 7 bits; then the symbol that gains
-// most per slot of the table has its code shortened by one, which doubles its slots, until the table is full.
+// `counts` of each exponent among `elements`, which may be a sample: there is always an escape. Each symbol takes a
+// power of two of the slots in a table that 7 bits index: first no more than its share of all elements, then whichever
+// gains most per slot takes twice as many, until the table is full.
 [[maybe_unused]] PrefixCode choose_code(const std::uint32_t* counts, std::size_t elements) {
   constexpr std::size_t kMostSymbols = kSlots / 2;
-  constexpr std::uint32_t kPlaceBits = 8;
   std::uint32_t count[kMostSymbols + 1];
   std::uint32_t slots[kMostSymbols + 1];
   PrefixCode code;
   std::size_t used = 0;
+  std::uint32_t escapes = 1;
   const auto insert = [&](std::uint32_t times, std::size_t symbol) {
     std::size_t place = used++;
     for (; place > 0 && count[place - 1] < times; --place) {
@@ -44,36 +44,37 @@ struct PrefixCode {
     code.symbol[place] = static_cast<std::uint8_t>(symbol);
   };
   for (std::size_t symbol = 0; symbol < kSymbols; ++symbol) {
-    if (counts[symbol] == 0) continue;
     if (counts[symbol] * kRare < elements) {
       code.escape = static_cast<std::uint8_t>(symbol);
-      code.escapes += counts[symbol];
+      escapes += counts[symbol];
     } else if (used < kMostSymbols) {
       insert(counts[symbol], symbol);
     } else {
       return code;
     }
   }
-  if (code.escapes > 0) insert(static_cast<std::uint32_t>(code.escapes), code.escape);
+  insert(escapes, code.escape);
 
-  // The gain per slot in the higher bits, and below them the place, of which the first is the largest.
-  std::uint32_t gain[kMostSymbols + 16] = {};
+  std::size_t left = kSlots;
   for (std::size_t i = 0; i < used; ++i) {
-    slots[i] = 1;
-    gain[i] = (count[i] * kMostSymbols) << kPlaceBits | static_cast<std::uint32_t>(kSymbols - 1 - i);
-  }
-  for (std::size_t left = kSlots - used; left > 0;) {
-    std::uint32_t most = 0;
-    for (std::size_t i = 0; i < (used + 15) / 16 * 16; ++i) most = gain[i] > most ? gain[i] : most;
-    if (most == 0) break;
-    const std::size_t i = kSymbols - 1 - (most & ((1U << kPlaceBits) - 1));
-    if (slots[i] > left || slots[i] == kSlots / 2) {
-      gain[i] = 0;
-      continue;
-    }
+    const std::size_t share = count[i] * kSlots / (elements + 1);
+    const std::size_t power = share == 0 ? 1 : std::size_t{1} << (63 - __builtin_clzll(share));
+    slots[i] = static_cast<std::uint32_t>(power < kSlots / 2 ? power : kSlots / 2);
     left -= slots[i];
-    slots[i] *= 2;
-    gain[i] = ((most >> kPlaceBits) / 2) << kPlaceBits | (most & ((1U << kPlaceBits) - 1));
+  }
+  if (left > kSlots) {  // below zero: there are many symbols whose share is less than a slot
+    for (std::size_t i = 0; i < used; ++i) slots[i] = 1;
+    left = kSlots - used;
+  }
+  while (left > 0) {
+    std::size_t best = used;
+    for (std::size_t i = 0; i < used; ++i) {
+      if (slots[i] > left || slots[i] == kSlots / 2) continue;
+      if (best == used || count[i] * slots[best] > count[best] * slots[i]) best = i;
+    }
+    if (best == used) break;
+    left -= slots[best];
+    slots[best] *= 2;
   }
   for (std::size_t i = 0; i < used; ++i) ++code.of_length[kMostBits - __builtin_ctz(slots[i])];
   code.symbols = used;
@@ -110,10 +111,10 @@ constexpr std::uint16_t kEscaped = 1U << 15;  // in an entry of the encoding tab
           static_cast<std::uint16_t>((slot >> (kMostBits - length)) << 8 | static_cast<std::size_t>(length));
   std::uint16_t escape = 0;
   for (std::size_t i = 0; i < code.symbols; ++i)
-    if (code.escapes > 0 && code.symbol[i] == code.escape) escape = entries[i] | kEscaped;
+    if (code.symbol[i] == code.escape) escape = entries[i] | kEscaped;
   for (std::size_t symbol = 0; symbol < kSymbols; ++symbol) table[symbol] = escape;
   for (std::size_t i = 0; i < code.symbols; ++i)
-    if (code.escapes == 0 || code.symbol[i] != code.escape) table[code.symbol[i]] = entries[i];
+    if (code.symbol[i] != code.escape) table[code.symbol[i]] = entries[i];
 }
 
 }  // namespace

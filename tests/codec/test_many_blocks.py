@@ -1,0 +1,23 @@
+"""Ten million random blocks through every codec, by the engine's own trial of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HOUR = 3600
+"""Seconds; the trial itself takes minutes of a core."""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(HOUR)
+def test_bounds_are_kept_and_nothing_crashes(tmp_path):
+    library = ROOT / "build" / "engine" / "libengine.a"
+    options = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DPACELINE_BUILT_ENGINE={library}"]
+    subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path, *options], check=True)
+    subprocess.run(["cmake", "--build", tmp_path, "--target", "test_codec_trials"], check=True)
+    program = tmp_path / "engine" / "tests" / "test_codec_trials"
+    subprocess.run([program, "ten_million_random_blocks"], check=True, timeout=HOUR)
