@@ -89,10 +89,11 @@ class Runtime:
             met = self._meet(store, rank, size, timeout if meeting is None else meeting, place)
             membership = self._link(met, rank)
             native = self._make(met.channel, membership, timeout, plans)
-            self._watch(native, membership, timeout)
+            monitor = self._watch(membership, timeout)
             if plans is None:
                 self._survey(native, membership, timeout, first)
                 self._follow(native, membership, timeout)
+            monitor.begin(partial(self._pair, met.channel, timeout))
             return native
 
     def subgroup(
@@ -273,8 +274,8 @@ class Runtime:
             self._recorder.add_group(channel, membership.members)
             return native
 
-    def _watch(self, native: _engine.Group, membership: Membership, timeout: float) -> None:
-        """From the first group on, let others see this rank, and start what the settings ask for."""
+    def _watch(self, membership: Membership, timeout: float) -> Monitor:
+        """What lets others see this rank, from its first group on."""
         if self._monitor is None:
             self._monitor = Monitor(
                 self.settings,
@@ -285,12 +286,12 @@ class Runtime:
                 timeout,
                 self.annotations,
             )
+        return self._monitor
 
-        def pair(ranks: tuple[int, int], channel: int) -> _engine.Group:
-            self.annotations.internal.add_group(channel)
-            return self.subgroup(native.channel, ranks, channel, timeout, self.plans)
-
-        self._monitor.begin(pair)
+    def _pair(self, parent: int, timeout: float, ranks: tuple[int, int], channel: int) -> _engine.Group:
+        """A group of two ranks of the group with channel `parent`, for Paceline's own messages."""
+        self.annotations.internal.add_group(channel)
+        return self.subgroup(parent, ranks, channel, timeout, self.plans)
 
     def _survey(self, native: _engine.Group, membership: Membership, timeout: float, new: bool) -> None:
         """Measure the links between the machines of a new group where nobody has said what they are."""
