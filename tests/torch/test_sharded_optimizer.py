@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.errors import CommunicationError, PeerLost
+from paceline.runtime.process import runtime
 from paceline.torch import GradientBuckets, ShardedOptimizer
 from paceline.torch.sharded.bucket import LINE
 
@@ -199,6 +200,19 @@ def check_schedules(rank: int, size: int) -> None:
             for schedule in planned:
                 schedule.step()
         assert_same(ours, theirs)
+
+
+def check_a_step_is_one_step(rank: int, size: int) -> None:
+    """For whoever counts training steps: trying the wrapped class is none, and its own step is no other."""
+    steps = runtime().annotations.steps
+    net = model()
+    before = steps.count
+    optimizer = ShardedOptimizer(net.parameters(), torch.optim.AdamW)
+    for step in range(3):
+        optimizer.zero_grad()
+        backward(net, step, rank)
+        optimizer.step()
+        assert steps.count == before + step + 1
 
 
 def check_a_closure(rank: int, size: int) -> None:
