@@ -141,7 +141,7 @@ TEST(store_buffering_of_one_that_begins_and_one_that_parks) {
         if (me == 0) {
           segment.begin(epoch, true);
         } else {
-          // As Engine::set_parked and the look around that follows it.
+          // This does what Sleepers::set_parked and the look around that follows it do.
           pair.arenas[1].header().parked.store(Parked::for_everything, std::memory_order_relaxed);
           std::atomic_thread_fence(std::memory_order_seq_cst);
           saw = segment.begun(0, epoch);
