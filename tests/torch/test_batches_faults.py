@@ -14,6 +14,8 @@ import pytest
 from jobs import PROGRAMS, job, words
 from rank_loss import leftovers
 
+from paceline.report.report import read
+
 PROGRAM = PROGRAMS / "shared_batches.py"
 DEADLINE = 250.0
 """Seconds, many times what any of this takes."""
@@ -27,10 +29,10 @@ def told(folder: Path) -> dict[int, dict[str, Any]]:
     return {one["rank"]: one for one in found if one}
 
 
-def run(what: str, workers: int, folder: Path) -> dict[int, dict[str, Any]]:
-    """What each rank met. A rank that was killed says nothing."""
+def run(what: str, workers: int, folder: Path, **env: str) -> dict[int, dict[str, Any]]:
+    """What each rank met. A rank that was killed says nothing. env: added to the ranks' environment."""
     before = set(psutil.pids())
-    with job(RANKS, PROGRAM, what, str(workers), output=folder) as running:
+    with job(RANKS, PROGRAM, what, str(workers), output=folder, env=env) as running:
         deadline = time.monotonic() + DEADLINE
         waited_for = running.processes[1:] if what == "stop" else running.processes
         while any(process.poll() is None for process in waited_for):
@@ -91,10 +93,14 @@ def test_a_reader_that_stops_is_named_at_the_timeout(tmp_path: Path) -> None:
 
 
 def test_an_epoch_may_end_early_and_the_next_is_whole(tmp_path: Path) -> None:
-    found = run("break", 2, tmp_path)
+    file = tmp_path / "run.json"
+    found = run("break", 2, tmp_path, PACELINE_REPORT=str(file))
     for rank in range(RANKS):
         assert found[rank]["kind"] == "NoneType", words(tmp_path)
         assert found[rank]["seen"] == [6 * n + 2 * rank + i for n in range(12) for i in range(2)]
+    for one in read(file).ranks:
+        assert one.figures.batches == 3 + 12
+        assert one.figures.loading_ns > 0 and one.rates.hidden is not None
 
 
 @pytest.mark.parametrize("workers", [0, 2])

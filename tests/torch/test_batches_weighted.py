@@ -184,6 +184,10 @@ def test_an_epoch_is_seen_exactly_once(ranks: Ranks, machines: str) -> None:
     assert all(order == orders[0] for order in orders)
 
 
+def test_batches_are_shared_without_paceline_beside_them(ranks: Ranks) -> None:
+    ranks(check_an_epoch, 2, machines="aa", backend="gloo", fresh=True)
+
+
 def check_shares_by_speed(rank: int, size: int, machines: str) -> None:
     on_machines(machines, rank)
     fast = [300.0, 100.0, 100.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import select
@@ -56,7 +57,9 @@ class Endpoint:
         """
         try:
             # The socket stays blocking: a garbage collection may send something while this thread waits here.
-            if not select.select([self._socket], [], [], timeout)[0]:
+            poller = select.poll()
+            poller.register(self._socket, select.POLLIN)
+            if not poller.poll(None if timeout is None else math.ceil(1000 * timeout)):
                 raise TimeoutError
             data, descriptors, *_ = self._next()
         except (TimeoutError, BlockingIOError):
