@@ -42,19 +42,19 @@ _LONGEST_OPTIONS = 256
 class Coordinator:
     """Carries out named requests of all ranks of a group, each as soon as every rank has handed it in.
 
-    Every call that takes a name returns at once, with a `Request` to wait for; memory stays alive and untouched until
-    that is done. Ranks may call in any order, and from any thread. A name may be used again: a request whose
-    predecessor of that name is not done yet waits for its turn. If ranks disagree on a request, that request raises
-    `Mismatch` on all ranks, and everything else goes on; a rank that is lost, or a timeout, fails all requests.
+    Every call that takes a name returns at once, with a `Request` to wait for. The caller keeps the memory alive and
+    untouched until the request is done. Ranks may call in any order, and from any thread. A name may be used again: the
+    new request waits until the one before it is done. If ranks disagree on a request, that request raises `Mismatch` on
+    all ranks, and everything else goes on; a lost rank, or a timeout, fails all requests.
 
-    shape: of this rank's tensor; for messages, and for the check that ranks agree.
-    bundle: (id, size): the `size` requests with the same id are carried out when all of them are ready.
-    priority: of several requests that are ready, those with a higher one go first.
-    Raises ValueError for what cannot be meant, and as `Group` does once the coordinator has failed.
+    shape: the shape of this rank's tensor, for messages and for the check that ranks agree. bundle: (id, size); the
+    `size` requests with the same id are carried out when all of them are ready. priority: among requests that are
+    ready, those with a higher priority go first. Calls raise ValueError for arguments that make no sense, and what
+    `Group` raises once the coordinator has failed.
     """
 
     def __init__(self, runtime: Host, native: _engine.Group, options: Options, timeout: float) -> None:
-        """Collective over the ranks of `native`, a native group of `home`. `timeout`: seconds, for every request.
+        """Make a coordinator among the ranks of `native`. Collective. timeout: the seconds for every request.
 
         Raises ValueError, on all ranks, if their options differ.
         """
@@ -106,7 +106,7 @@ class Coordinator:
         bundle: tuple[int, int] | None = None,
         shape: Sequence[int] = (),
     ) -> Request:
-        """Combine `data` over all ranks, in place. `op`: as of `Group.all_reduce`, but for premul_sum.
+        """Combine `data` over all ranks, in place. op: as of `Group.all_reduce`, except premul_sum.
 
         Each rank's data is multiplied by `prescale` before and the outcome by `postscale` afterwards (floats only).
         A rank that has joined gives zeros.
@@ -176,25 +176,31 @@ class Coordinator:
         )
 
     def barrier(self, name: str) -> Request:
-        """Done when every rank has handed it in."""
+        """Hand in a barrier, which is done when every rank has handed it in."""
         return self._native.submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
 
     def when_over(self, request: Request, then: Callable[[], None]) -> None:
-        """Call `then` once when this request is over, well or not: on the engine's thread, or right here if it is."""
+        """Call `then` once when this request is over, well or not: on the engine's thread, or here if it is over."""
         self._runtime.notify(request.id, then)
 
     def join(self) -> Request:
-        """This rank has no more requests; done when all ranks have joined. Its `last` is the rank that was the last."""
+        """Announce that this rank has no more requests.
+
+        The request is done when all ranks have joined; its `last` is the rank that joined last.
+        """
         return self._native.join()
 
     def set_order(self, buffers: Sequence[Sequence[str]]) -> None:
-        """Policy `graph`: the names of each buffer, in the order in which buffers are carried out; on all ranks."""
+        """Set the order of policy `graph`: the names of each buffer, in the order in which buffers are carried out.
+
+        All ranks must set the same order.
+        """
         self._native.set_order([list(buffer) for buffer in buffers])
 
     def tune(self, fusion_bytes: int) -> None:
-        """Policy `board`, on rank 0, at any time: from some moment on, the same on all ranks, batches are of that size.
+        """Set the most bytes of a batch of policy `board`; rank 0 may call this at any time.
 
-        Raises ValueError with other policies, and on other ranks.
+        The new size holds on all ranks from the same batch on. Raises ValueError with other policies or on other ranks.
         """
         if not 0 <= fusion_bytes < 1 << 64:
             raise ValueError(f"fusion_bytes must be from 0 to {(1 << 64) - 1}, got {fusion_bytes}")
@@ -202,19 +208,19 @@ class Coordinator:
 
     @property
     def policy(self) -> str:
-        """What ranks agree by just now: `options.policy`, or what tuning has come to."""
+        """The policy by which ranks agree now: that of the options, or the one that tuning chose."""
         return self._native.in_use()[0] or self.options.policy
 
     def counters(self) -> Counters:
-        """What this coordinator has done so far."""
+        """The sums of what this coordinator has done so far."""
         return Counters(*self._native.counters())
 
     def records(self, after: int = 0) -> list[Record]:
-        """Of the last 8192 requests of this rank that are over those with numbers above `after`, as they ended."""
+        """The last 8192 requests of this rank that are over, as they ended, of which the number is above `after`."""
         return [Record(*row) for row in self._native.records(after)]
 
     def close(self) -> None:
-        """Leave; requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
+        """Leave. Requests that are not over raise `Aborted`, here and on ranks that wait for this one."""
         self._closed = True
         if self._tuning is not None:
             self._tuning.close()
@@ -226,7 +232,7 @@ class Coordinator:
             self._runtime.forget(channel)
 
     def _follow(self, data: _engine.Group, timeout: float) -> CoordinatorStops | None:
-        """Plans follow the network, but for those of `graph`, whose batches may go over several groups."""
+        """Let plans follow the network, except with `graph`, whose batches may go over several groups."""
         replanner = self._runtime.replanner(data, timeout)
         if replanner is None or self.options.policy == "graph" or self.options.autotune_policy:
             return None
@@ -264,7 +270,7 @@ class Coordinator:
 
 
 def coordinator(group: Group, options: Options | None = None) -> Coordinator:
-    """A coordinator among the ranks of `group`; all of them call this. Without options: the settings'.
+    """Make a coordinator among the ranks of `group`. Collective. options: None for those of the settings.
 
     Raises ValueError, on all ranks, if their options differ.
     """
@@ -272,7 +278,7 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     chosen = Options.wished(runtime.settings) if options is None else options
     if options is None and runtime.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
         log.warning("autotune: nothing is tuned, because both the policy and the size of batches were set")
-    if options is None and group.size < runtime.settings.size:  # who shares ranks with others cannot time steps
+    if options is None and group.size < runtime.settings.size:  # a group of a part of the ranks cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(runtime, group.native, chosen, group.timeout)
 

@@ -32,7 +32,7 @@ class Ending(Protocol):
 
 
 class Members(Protocol):
-    """Who is in a group, in rank order."""
+    """The members of a group."""
 
     @property
     def members(self) -> Sequence[Member]:
@@ -44,7 +44,7 @@ class Replanner(Protocol):
     """What keeps the plans of a group to its network, `paceline.adapt.replanner.Replanner`."""
 
     def expected(self, call: tuple[str, int], /) -> float:
-        """Seconds that this call, a collective and its bytes, should take."""
+        """The seconds that this call, a collective and its bytes, should take."""
         ...
 
     def changed(self, calls: Sequence[tuple[str, int]], seconds: NDArray[np.float64]) -> float | None:
@@ -69,12 +69,12 @@ class Host(Protocol):
 
     @property
     def annotations(self) -> Annotations:
-        """What this rank's figures are told, beside what the engine counts."""
+        """What this rank's figures learn beside what the engine counts."""
         ...
 
     @property
     def plans(self) -> Plans:
-        """How groups are planned where nobody says otherwise."""
+        """What makes the plans of groups for which nobody says otherwise."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class Host(Protocol):
         ...
 
     def membership(self, channel: int) -> Members:
-        """Who is in the group with this channel. CommunicationError if there is none."""
+        """Who is in the group with this channel. Raises CommunicationError if there is none."""
         ...
 
     def subgroup(
@@ -97,7 +97,7 @@ class Host(Protocol):
         ...
 
     def forget(self, channel: int) -> None:
-        """The group with this channel was closed."""
+        """Forget the group with this channel, which was closed."""
         ...
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
@@ -105,13 +105,13 @@ class Host(Protocol):
         ...
 
     def dropped(self, operation: Ending) -> None:
-        """Keep alive what an operation uses, which nobody holds any more, until it is over."""
+        """Keep an operation that nobody holds any more, and what it uses, alive until it is over."""
         ...
 
     def show(self, channel: int, coordinator: Source) -> None:
-        """Let others see a coordinator. channel: of the group that carries its data."""
+        """Let others see a coordinator. channel: that of the group that carries its data."""
         ...
 
     def hide(self, channel: int) -> None:
-        """The coordinator on this channel closes."""
+        """Let others no longer see the coordinator on this channel, which closes."""
         ...
