@@ -109,6 +109,7 @@ bool TcpLink::write_some() {
     moved = true;
     out.written += static_cast<std::size_t>(wrote);
     if (out.written < out.wire.size + out.size) continue;
+    smoothing_.sent(socket_.get(), out.size);
     finished(out);
     queue_.pop_front();
   }

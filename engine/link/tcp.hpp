@@ -9,6 +9,7 @@
 
 #include "link/link.hpp"
 #include "link/pace.hpp"
+#include "link/smoothing.hpp"
 #include "link/wire_header.hpp"
 #include "memory/descriptor.hpp"
 
@@ -70,6 +71,7 @@ class TcpLink final : public Link {
   std::span<std::byte> scratch_;
   bool lost_ = false;
   Pace pace_;
+  Smoothing smoothing_;
   std::uint64_t next_id_ = 1;
   HeaderWriter headers_out_;
   std::deque<Outgoing> queue_;
