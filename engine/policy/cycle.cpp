@@ -38,7 +38,10 @@ void Cycle::submit(RequestPtr request, double) {
                                           "...\" has a name and shape of " +
                                           std::to_string(request->name.size() + request->shape.size()) +
                                           " bytes; at most " + std::to_string(kLongestName) + " are possible");
-  (rest_words_ ? held_ : queue_).push_back(std::move(request));
+  if (rest_words_)
+    held_.push_back(std::move(request));
+  else
+    queue_.push_back({std::move(request)});
 }
 
 void Cycle::wake(double now) {
@@ -68,11 +71,10 @@ void Cycle::begin_synchronisation() {
   own_.assign(cache_.bits(), nullptr);
   joins_before_ = joins_;
   uncached_ = wants_to_join_ || rest_words_;
-  for (const RequestPtr& request : taken_) {
-    std::uint32_t bit = 0;
-    switch (cache_.find(*request, bit)) {
-      case ResponseCache::Found::hit: own_[bit] = request; break;
-      case ResponseCache::Found::invalid: invalid_.push_back(bit); [[fallthrough]];
+  for (auto& [request, place] : taken_) {
+    switch (cache_.find(*request, place)) {
+      case ResponseCache::Found::hit: own_[cache_.bit(place)] = request; break;
+      case ResponseCache::Found::invalid: invalid_.push_back(cache_.bit(place)); [[fallthrough]];
       case ResponseCache::Found::miss: uncached_ = true;
     }
   }
@@ -158,14 +160,13 @@ void Cycle::outcome() {
 // Requests that all ranks have are issued. Those that other ranks do not have yet go back into the queue, and the rest
 // goes to rank 0.
 void Cycle::conclude() {
-  std::vector<RequestPtr> rest;
-  for (RequestPtr& request : taken_) {
-    std::uint32_t bit = 0;
-    if (cache_.find(*request, bit) != ResponseCache::Found::hit) {
-      rest.push_back(std::move(request));
+  std::vector<Queued> rest;
+  for (Queued& queued : taken_) {
+    if (cache_.find(*queued.request, queued.place) != ResponseCache::Found::hit) {
+      rest.push_back(std::move(queued));
       ++counters_.cache_misses;
-    } else if (!std::ranges::binary_search(hits_, bit)) {
-      queue_.push_back(std::move(request));
+    } else if (!std::ranges::binary_search(hits_, cache_.bit(queued.place))) {
+      queue_.push_back(std::move(queued));
     } else {
       ++counters_.cache_hits;
     }
@@ -221,13 +222,17 @@ std::optional<Action> Cycle::next() {
 
 std::vector<RequestPtr> Cycle::take_back() {
   std::vector<RequestPtr> back = window_.take_back();
-  std::ranges::move(std::exchange(queue_, {}), std::back_inserter(back));
-  std::ranges::move(std::exchange(held_, {}), std::back_inserter(back));
+  let_in_held();
+  for (Queued& queued : std::exchange(queue_, {})) back.push_back(std::move(queued.request));
   for (auto& [name, request] : sent_) back.push_back(std::move(request));
   sent_.clear();
   pending_.clear();
   wants_to_join_ = false;
   return back;
+}
+
+void Cycle::let_in_held() {
+  for (RequestPtr& request : std::exchange(held_, {})) queue_.push_back({std::move(request)});
 }
 
 std::vector<int> Cycle::missing(const Request& request) const {

@@ -62,6 +62,11 @@ class Cycle : public Policy {
     ordered,        // other ranks wait for its answer
   };
 
+  struct Queued {
+    RequestPtr request;
+    ResponseCache::Place place = 0;  // where it was in the cache when it was last looked for
+  };
+
   // What rank 0 knows of a request that is not in the cache.
   struct Pending {
     std::vector<RequestPtr> descriptions;
@@ -81,6 +86,7 @@ class Cycle : public Policy {
   void answer();
   void put_ready(const std::string& name);
   void put_rest();
+  void let_in_held();
   void carry_out_hits();
   void obey(std::span<const std::uint64_t> words);
   void obey_entry(std::span<const std::uint64_t> entry);
@@ -98,9 +104,9 @@ class Cycle : public Policy {
   double began_ = 0;  // when the cycle began, after its sleep
   std::uint64_t busy_ = 0;
 
-  std::vector<RequestPtr> queue_;
+  std::vector<Queued> queue_;
   std::vector<RequestPtr> held_;                 // on rank 0: requests handed in after `rest`, for the next policy
-  std::vector<RequestPtr> taken_;                // the requests that this cycle has taken from the queue
+  std::vector<Queued> taken_;                    // the requests that this cycle has taken from the queue
   std::map<std::string_view, RequestPtr> sent_;  // requests that rank 0 has been sent, and that are not issued yet
   std::vector<std::uint32_t> hits_;              // bits that all ranks have
   std::vector<RequestPtr> own_;                  // by bit: the requests of this rank

@@ -13,13 +13,13 @@ namespace paceline {
 // A list holds a `define` with its priority for each request, a `join` if the rank joins, and a `cut` at the end.
 void Cycle::gather() {
   Words list;
-  for (RequestPtr& request : taken_) {
+  for (Queued& queued : taken_) {
+    const Request& request = *queued.request;
     const std::size_t begin = list.size();
-    list.push_back(pack({EntryKind::define, 0, 0, static_cast<std::uint32_t>(request->priority)}));
-    put_request(list, *request);
+    list.push_back(pack({EntryKind::define, 0, 0, static_cast<std::uint32_t>(request.priority)}));
+    put_request(list, request);
     close_entry(list, begin);
-    const std::string_view name = request->name;
-    sent_.emplace(name, std::move(request));
+    sent_.emplace(request.name, std::move(queued.request));
   }
   taken_.clear();
   if (wants_to_join_) list.push_back(pack({EntryKind::join, 0, 1, static_cast<std::uint32_t>(rank_)}));
@@ -123,6 +123,7 @@ void Cycle::put_ready(const std::string& name) {
   const auto found = pending_.find(name);
   if (found == pending_.end()) return;
   const Pending& pending = found->second;
+  if (pending.handed_in + joins_ < size_) return;  // at once: it is asked for every rank that hands something in
   int ready = 0;
   Report all;
   std::vector<std::pair<int, std::uint32_t>> sides;
@@ -154,7 +155,7 @@ void Cycle::put_rest() {
   if (!rest_words_) return;
   if (joins_ > 0) {
     rested_ = Rest{true};
-    std::ranges::move(std::exchange(held_, {}), std::back_inserter(queue_));
+    let_in_held();
   } else {
     for (const Words& entry : rest_entries(*rest_words_, kLongestEntry, 0))
       order_.insert(order_.end(), entry.begin(), entry.end());

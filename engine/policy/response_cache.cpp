@@ -2,11 +2,12 @@
 
 namespace paceline {
 
-ResponseCache::Found ResponseCache::find(const Request& request, std::uint32_t& bit) const {
+ResponseCache::Found ResponseCache::find(const Request& request, Place& place) const {
+  if (place < entries_.size() && entries_[place].description.get() == &request) return Found::hit;
   const auto found = by_name_.find(request.name);
   if (found == by_name_.end()) return Found::miss;
-  const Entry& entry = entries_[found->second];
-  bit = entry.bit;
+  place = found->second;
+  const Entry& entry = entries_[place];
   return entry.description.get() == &request || entry.description->agrees_with(request) ? Found::hit : Found::invalid;
 }
 

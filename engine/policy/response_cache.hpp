@@ -18,6 +18,8 @@ class ResponseCache {
   explicit ResponseCache(std::uint32_t capacity) : capacity_(capacity) {}
 
   enum class Found : std::uint8_t { miss, hit, invalid };
+  // Where an entry lies: the same as long as the entry is in the cache, while its bit changes.
+  using Place = std::uint32_t;
 
   struct Entry {
     RequestPtr description;
@@ -27,8 +29,10 @@ class ResponseCache {
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t bits() const { return static_cast<std::uint32_t>(order_.size()); }
-  // Returns whether the request is there as it was, and sets `bit` unless it is a miss.
-  Found find(const Request& request, std::uint32_t& bit) const;
+  // Returns whether the request is there as it was, and sets `place` unless it is a miss. A request that still is where
+  // `place` says is found at once.
+  Found find(const Request& request, Place& place) const;
+  std::uint32_t bit(Place place) const { return entries_[place].bit; }
   const Entry& at(std::uint32_t bit) const { return entries_[order_[bit]]; }
 
   // These bits, in ascending order, were used: they become the highest ones.
