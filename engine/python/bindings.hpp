@@ -74,5 +74,6 @@ void bind_coordinator(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);
+void bind_simulate(nb::module_& m);
 
 }  // namespace paceline

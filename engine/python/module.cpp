@@ -51,4 +51,5 @@ NB_MODULE(_engine, m) {
   bind_group(m);
   bind_coordinator(m);
   bind_engine(m);
+  bind_simulate(m);
 }

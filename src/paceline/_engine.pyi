@@ -307,3 +307,40 @@ class Engine:
     def waits(self) -> list[Wait]: ...
     def annotate(self, operation: int, words: str) -> None: ...
     def tell_line(self, line: str) -> None: ...
+
+class JobModel:
+    """What is known of a simulated training job; all times are seconds. See `paceline.simulate.Job`."""
+
+    machine_of: list[int]
+    policy: str
+    order: list[list[str]]
+    awaits: bool
+    seed: int
+    def __init__(self) -> None: ...
+    def add_gradient(self, name: str, elements: int, ready: float) -> None: ...
+    def set_options(self, fusion_bytes: int, cycle_seconds: float, wait: str) -> None:
+        """wait: spin or yield. Raises ValueError for another one."""
+    def set_compute(
+        self, seconds: float, samples: Sequence[float], delay: float, slowed_by_spinning: float, after: float
+    ) -> None: ...
+    def set_thread(
+        self,
+        wake: float,
+        oversleeps: float,
+        oversleep: float,
+        preempted: float,
+        preemption: float,
+        ring: float,
+        message: float,
+    ) -> None: ...
+    def set_transfer(self, synchronise: float, latency: float, all_reduce: Sequence[tuple[float, float]]) -> None: ...
+
+class Job:
+    """A training job in virtual time."""
+
+    events: int
+    """The number of events that have happened."""
+    def __init__(self, model: JobModel) -> None:
+        """Raises ValueError for a model that makes no sense."""
+    def step(self) -> dict[str, float]:
+        """Simulate the next step of all ranks, and return its figures: see `paceline.simulate.Step`."""

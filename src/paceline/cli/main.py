@@ -46,6 +46,10 @@ _COMMANDS = {
         "paceline.cli.plan",
         "Predict an all-reduce on a network: levels, bytes on every link, time, and what no plan can beat.",
     ),
+    "simulate": (
+        "paceline.cli.simulate",
+        "Predict a training job's steps on other ranks, networks and policies, in virtual time.",
+    ),
     "order": (
         "paceline.cli.order",
         "Show the order in which ranks would issue a graph's collectives, and which would be fused.",

@@ -1,0 +1,393 @@
+#include "simulate/job.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "failure/error.hpp"
+#include "policy/plain_board.hpp"
+
+namespace paceline::simulate {
+
+namespace {
+
+// What random numbers are for.
+enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_preemption, of_preempted };
+
+// As large as a job's boards ever need to be, in slots and words; the memory is taken as it is used.
+constexpr std::uint32_t kSlots = 1 << 16;
+constexpr std::size_t kWords = std::size_t{1} << 24;
+
+}  // namespace
+
+Job::Job(JobModel model) : model_(std::move(model)), random_(model_.seed) {
+  check();
+  for (const Gradient& gradient : model_.gradients) {
+    Request request;
+    request.name = gradient.name;
+    request.what = {gradient.elements, -1, Collective::all_reduce, DType::float32, Op::sum};
+    request.bytes = agreed_bytes(request);
+    requests_.push_back(std::make_shared<const Request>(std::move(request)));
+    ready_.push_back(gradient.ready);
+  }
+  std::vector<std::size_t> by_time(requests_.size());
+  std::iota(by_time.begin(), by_time.end(), 0);
+  std::ranges::stable_sort(by_time, {}, [&](std::size_t i) { return ready_[i]; });
+  std::vector<RequestPtr> requests;
+  std::vector<double> ready;
+  for (const std::size_t i : by_time) {
+    requests.push_back(requests_[i]);
+    ready.push_back(ready_[i]);
+  }
+  requests_ = std::move(requests);
+  ready_ = std::move(ready);
+  for (std::size_t i = 0; i < requests_.size(); ++i) index_[requests_[i].get()] = i;
+  make_ranks();
+}
+
+void Job::check() const {
+  const auto bad = [](const std::string& why) { throw Failure(ErrorKind::invalid, why); };
+  if (model_.machine_of.empty()) bad("a job needs at least one rank");
+  int machines = 0;
+  for (const int machine : model_.machine_of) {
+    if (machine < 0 || machine > machines)
+      bad("machines must be numbered 0, 1, 2, ... in the order of their first ranks; " + std::to_string(machine) +
+          " comes where " + std::to_string(machines) + " would be the next new one");
+    machines += machine == machines;
+  }
+  if (model_.gradients.empty()) bad("a job needs at least one gradient");
+  std::set<std::string> names;
+  for (const Gradient& gradient : model_.gradients) {
+    if (!names.insert(gradient.name).second) bad("two gradients are called \"" + gradient.name + "\"");
+    if (!(gradient.ready >= 0 && gradient.ready <= 1))
+      bad("\"" + gradient.name + "\" must be ready after a fraction of the computation from 0 to 1, got " +
+          std::to_string(gradient.ready));
+  }
+  if (model_.options.cycle_seconds == 0 && boards_of(model_.policy) == 0)
+    bad("the policy " + model_.policy + " needs a cycle of more than 0 seconds, or virtual time would stand still");
+  if (model_.transfer.all_reduce.empty()) bad("the time of an all_reduce needs at least one point");
+  double last = -1;
+  for (const auto& [bytes, seconds] : model_.transfer.all_reduce) {
+    if (!(bytes > last) || !(seconds >= 0))
+      bad("the points of an all_reduce's time must ascend in bytes, none below 0");
+    last = bytes;
+  }
+  if (std::ranges::any_of(model_.compute.samples, [](double sample) { return !(sample >= 0); }))
+    bad("a measured time of computation is negative");
+  const Compute& compute = model_.compute;
+  const Thread& thread = model_.thread;
+  for (const double seconds : {compute.seconds, compute.delay, compute.slowed_by_spinning, compute.after, thread.wake,
+                               thread.oversleeps, thread.oversleep, thread.preempted, thread.preemption, thread.ring,
+                               thread.message, model_.transfer.synchronise, model_.transfer.latency})
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+      bad("a time or a probability of the model is negative or not finite");
+}
+
+void Job::make_ranks() {
+  const auto size = static_cast<int>(model_.machine_of.size());
+  for (int rank = 0; rank < size; ++rank) locals_[model_.machine_of[static_cast<std::size_t>(rank)]].push_back(rank);
+  ranks_.resize(model_.machine_of.size());
+  Seat seat{0, model_.machine_of};
+  for (int rank = 0; rank < size; ++rank) {
+    const int machine = model_.machine_of[static_cast<std::size_t>(rank)];
+    std::vector<BoardMemory*> boards;
+    if (boards_of(model_.policy) == 1) {
+      auto& board = boards_[machine];
+      if (!board) board = std::make_unique<PlainBoard>(static_cast<int>(locals_[machine].size()), kSlots, kWords);
+      boards.push_back(board.get());
+    }
+    seat.rank = rank;
+    at(rank).policy = make_policy(model_.policy, model_.options, seat, boards);
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    if (model_.policy == "graph") at(rank).policy->set_order(model_.order);
+    drain(rank, 0);
+  }
+}
+
+StepFigures Job::step() {
+  left_ = requests_.size();
+  over_.assign(left_, false);
+  oldest_ = 0;
+  const double begins = began_ = begins_;
+  const std::uint64_t batches = batches_over_;
+  const std::uint64_t messages = messages_sent_;
+  std::uint64_t cycles = 0;
+  for (int number = 0; number < size(); ++number) {
+    Rank& rank = at(number);
+    cycles += rank.policy->counters().cycles;
+    rank.spinning = rank.oversleep = 0;
+    rank.handed_in = false;
+    const double seconds = computes(number);
+    for (std::size_t i = 0; i < ready_.size(); ++i)
+      if (i == 0 || ready_[i] != ready_[i - 1])
+        queue_.add(begins + ready_[i] * seconds, {Kind::hand_in, number, static_cast<std::uint32_t>(i)});
+    rank.ready = begins + ready_.back() * seconds;
+  }
+  while (left_ > 0) {
+    if (queue_.empty()) throw std::logic_error("the policy " + model_.policy + " has stopped before the step was over");
+    happen(queue_.take());
+  }
+  const double over = now_;
+  begins_ = over + model_.compute.after;
+  StepFigures figures;
+  double last = 0;
+  for (const Rank& rank : ranks_) last = std::max(last, rank.ready);
+  for (Rank& rank : ranks_) {
+    const double stalled = std::clamp(last, rank.ready, std::max(rank.ready, rank.issued));
+    const double computed = rank.ready - begins;
+    const double own = model_.compute.samples.empty() ? std::min(model_.compute.seconds, computed) : computed;
+    figures.computation += own;
+    figures.delay += computed - own;
+    figures.last_rank += stalled - rank.ready;
+    figures.negotiation += std::max(rank.issued, rank.ready) - stalled;
+    const double from = std::max({last_begun_, rank.issued, rank.ready});
+    figures.peers += from - std::max(rank.issued, rank.ready);
+    figures.transfer += over - from;
+    figures.spinning += rank.spinning;
+    figures.oversleep += rank.oversleep;
+    figures.cycles += rank.policy->counters().cycles;
+  }
+  for (double* mean : {&figures.computation, &figures.delay, &figures.last_rank, &figures.negotiation, &figures.peers,
+                       &figures.transfer, &figures.spinning, &figures.oversleep})
+    *mean /= size();
+  figures.after = model_.compute.after;
+  figures.seconds = begins_ - begins;
+  figures.cycles -= cycles;
+  figures.messages = messages_sent_ - messages;
+  figures.batches = batches_over_ - batches;
+  ++steps_;
+  return figures;
+}
+
+// Until the rank has computed all of its step.
+double Job::computes(int number) {
+  const Compute& compute = model_.compute;
+  const auto rank = static_cast<std::uint64_t>(number);
+  double seconds = compute.seconds;
+  if (const auto& samples = compute.samples; !samples.empty()) {
+    const double place = random_.uniform(of_compute, rank, steps_) * static_cast<double>(samples.size());
+    seconds = samples[static_cast<std::size_t>(std::ceil(place)) - 1];
+  }
+  const double mean = compute.delay * (1 + compute.slowed_by_spinning * at(number).spin_share);
+  return seconds + random_.exponential(mean, of_delay, rank, steps_);
+}
+
+double Job::transfers(std::uint64_t bytes) const {
+  const auto& points = model_.transfer.all_reduce;
+  const auto wanted = static_cast<double>(bytes);
+  const auto above = std::ranges::find_if(points, [&](const auto& point) { return point.first >= wanted; });
+  if (above == points.begin() || points.size() == 1) return points.front().second;
+  const auto& [high, high_seconds] = above == points.end() ? points.back() : *above;
+  const auto& [low, low_seconds] = above == points.end() ? points[points.size() - 2] : *(above - 1);
+  return low_seconds + (wanted - low) / (high - low) * (high_seconds - low_seconds);
+}
+
+void Job::happen(const EventQueue<What>::Event& event) {
+  now_ = event.at;
+  const int number = event.what.rank;
+  if (event.what.kind == Kind::batch_over) return end_batch(now_);
+  ++events_;
+  Rank& rank = at(number);
+  switch (event.what.kind) {
+    case Kind::hand_in: return hand_in(number, event.what.detail, now_);
+    case Kind::wake:
+      if (event.what.detail == rank.sleep) wake(number, now_);
+      return;
+    case Kind::look: return drain(number, now_);
+    case Kind::deliver: {
+      const double now = rank.free = std::max(now_, rank.free) + model_.thread.message;
+      auto& [from, message] = messages_[event.what.detail];
+      rank.policy->receive(from, message, now);
+      free_messages_.push_back(event.what.detail);
+      return drain(number, now);
+    }
+    case Kind::outcome: return hear_outcome(number, now_);
+    case Kind::batch_over: return;
+  }
+}
+
+void Job::hand_in(int number, std::size_t first, double now) {
+  Policy& policy = *at(number).policy;
+  std::size_t i = first;
+  for (; i < ready_.size() && ready_[i] == ready_[first]; ++i) policy.submit(requests_[i], now);
+  drain(number, now);
+  if (i < ready_.size()) return;
+  Rank& rank = at(number);
+  rank.handed_in = true;
+  rank.spin_share = std::min(1.0, rank.spinning / std::max(now - began_, 1e-12));
+  await_oldest(number, now);
+}
+
+// A caller that has handed in everything waits for its gradients, the oldest first.
+void Job::await_oldest(int number, double now) {
+  if (!model_.awaits || !at(number).handed_in || oldest_ == requests_.size()) return;
+  at(number).policy->awaited(*requests_[oldest_], now);
+  drain(number, now);
+}
+
+void Job::hear_outcome(int number, double now) {
+  Rank& rank = at(number);
+  Meeting& meeting = meetings_[static_cast<std::size_t>(rank.gave - 1 - first_meeting_)];
+  rank.synchronising = false;
+  if (rank.wait != Synchronise::Wait::test) rank.spinning += now - rank.gave_at;
+  ++meeting.told;
+  rank.policy->synchronised(meeting.words, now);
+  while (!meetings_.empty() && meetings_.front().told == size()) {
+    meetings_.pop_front();
+    ++first_meeting_;
+  }
+  drain(number, now);
+}
+
+void Job::wake(int number, double now) {
+  Rank& rank = at(number);
+  if (rank.synchronising && rank.wait == Synchronise::Wait::test) {
+    const Meeting& meeting = meetings_[static_cast<std::size_t>(rank.gave - 1 - first_meeting_)];
+    if (meeting.given == size() && meeting.over <= now) hear_outcome(number, now);
+  }
+  rank.policy->wake(now);
+  drain(number, now);
+}
+
+void Job::end_batch(double now) {
+  const auto [channel, place] = under_way_.front();
+  under_way_.pop_front();
+  Batch& batch = batches_[channel][place];
+  batch.over = true;
+  ++batches_over_;
+  left_ -= batch.requests.size();
+  for (const RequestPtr& request : batch.requests) over_[index_.at(request.get())] = true;
+  while (oldest_ < over_.size() && over_[oldest_]) ++oldest_;
+  for (int number = 0; number < size(); ++number) {
+    ++events_;
+    Rank& rank = at(number);
+    rank.busy -= std::max<std::uint64_t>(batch.bytes, 1);
+    rank.policy->busy(rank.busy);
+    drain(number, now);
+    await_oldest(number, now);
+  }
+  batch.requests.clear();
+}
+
+// As the engine's coordinator does after whatever has happened.
+void Job::drain(int number, double now) {
+  Policy& policy = *at(number).policy;
+  policy.look(now);
+  while (auto action = policy.next()) carry_out(number, *action, now);
+}
+
+void Job::carry_out(int number, Action& action, double now) {
+  if (auto* batch = std::get_if<Issue>(&action)) {
+    issue(number, *batch, now);
+  } else if (auto* message = std::get_if<Send>(&action)) {
+    send(number, *message, now);
+  } else if (auto* meeting = std::get_if<Synchronise>(&action)) {
+    synchronise(number, *meeting, now);
+  } else if (const auto* pause = std::get_if<Sleep>(&action)) {
+    sleep(number, pause->until, now);
+  } else if (std::holds_alternative<Ring>(action)) {
+    ring(number, now);
+  } else if (std::holds_alternative<Cancel>(action)) {
+    throw Failure(ErrorKind::invalid,
+                  "the order of buffers does not fit the order in which gradients become ready: rank " +
+                      std::to_string(number) + " has deviated from it");
+  }
+}
+
+void Job::sleep(int number, double until, double now) {
+  Rank& rank = at(number);
+  ++rank.sleep;
+  const auto stream = static_cast<std::uint64_t>(number);
+  double late = 0;
+  if (until > now) {
+    const std::uint64_t turn = ++rank.turn;
+    late = random_.uniform(of_oversleeping, stream, turn) <= model_.thread.oversleeps
+               ? random_.exponential(model_.thread.oversleep, of_oversleep, stream, turn)
+               : model_.thread.wake;
+    rank.oversleep += late;
+  }
+  queue_.add(std::max(until, now) + late, {Kind::wake, number, rank.sleep});
+}
+
+void Job::send(int number, Send& action, double now) {
+  if (action.to == number) return at(number).policy->receive(number, action.message, now);
+  std::uint32_t place = 0;
+  if (free_messages_.empty()) {
+    place = static_cast<std::uint32_t>(messages_.size());
+    messages_.emplace_back();
+  } else {
+    place = free_messages_.back();
+    free_messages_.pop_back();
+  }
+  messages_[place] = {number, std::move(action.message)};
+  ++messages_sent_;
+  Rank& rank = at(number);
+  rank.free = std::max(rank.free, now) + model_.thread.message;
+  queue_.add(rank.free + model_.transfer.latency, {Kind::deliver, action.to, place});
+}
+
+void Job::ring(int number, double now) {
+  for (const int other : locals_[model_.machine_of[static_cast<std::size_t>(number)]])
+    if (other != number) queue_.add(now + model_.thread.ring, {Kind::look, other, 0});
+}
+
+void Job::synchronise(int number, Synchronise& action, double now) {
+  Rank& rank = at(number);
+  const std::uint64_t place = rank.gave++ - first_meeting_;
+  rank.gave_at = now;
+  rank.wait = action.wait;
+  rank.synchronising = true;
+  if (place == meetings_.size()) meetings_.push_back({std::move(action.words), action.combine, 0, 0, 0});
+  Meeting& meeting = meetings_[static_cast<std::size_t>(place)];
+  if (meeting.given > 0) {
+    if (meeting.words.size() != action.words.size() || meeting.combine != action.combine)
+      throw std::logic_error("ranks synchronise words of different number or kind");
+    for (std::size_t i = 0; i < meeting.words.size(); ++i)
+      meeting.words[i] = action.combine == Synchronise::Combine::band ? meeting.words[i] & action.words[i]
+                                                                      : std::min(meeting.words[i], action.words[i]);
+  }
+  ++meeting.given;
+  meeting.over = std::max(meeting.over, now);
+  if (meeting.given < size()) return;
+  meeting.over += model_.transfer.synchronise;
+  if (action.wait == Synchronise::Wait::test) return;
+  for (int other = 0; other < size(); ++other) {
+    const auto stream = static_cast<std::uint64_t>(other);
+    const std::uint64_t turn = ++at(other).turn;
+    const double span = meeting.over - at(other).gave_at;
+    double late = 0;
+    if (random_.uniform(of_preempted, stream, turn) < -std::expm1(-model_.thread.preempted * span))
+      late = random_.exponential(model_.thread.preemption, of_preemption, stream, turn);
+    queue_.add(meeting.over + late, {Kind::outcome, other, 0});
+  }
+}
+
+// All ranks issue the same batches on a channel, in the same order; a batch begins when all have issued it and the one
+// before it is over, as they share the network.
+void Job::issue(int number, Issue& action, double now) {
+  if (!action.error.empty()) throw std::logic_error("a simulated request failed: " + action.error);
+  Rank& rank = at(number);
+  const std::uint64_t place = rank.batches[action.channel]++;
+  auto& channel = batches_[action.channel];
+  if (place == channel.size()) {
+    Batch batch;
+    for (const RequestPtr& request : action.requests) batch.bytes += request->bytes;
+    batch.requests = std::move(action.requests);
+    channel.push_back(std::move(batch));
+  }
+  Batch& batch = channel[place];
+  rank.issued = now;
+  rank.busy += std::max<std::uint64_t>(batch.bytes, 1);
+  rank.policy->busy(rank.busy);
+  if (++batch.issued < size()) return;
+  batch.begun = std::max(now, network_free_);
+  last_begun_ = batch.begun;
+  network_free_ = batch.begun + transfers(batch.bytes);
+  under_way_.emplace_back(action.channel, place);
+  queue_.add(network_free_, {Kind::batch_over, 0, 0});
+}
+
+}  // namespace paceline::simulate

@@ -1,0 +1,127 @@
+// A training job in virtual time: the engine's own policies, one object a rank, driven by events.
+//
+// The stochastic part is a model of what "Load imbalance in data processing for large-scale deep learning" (section
+// III-D) found on 24 576 GPUs: ranks do not compute equally long, threads oversleep, and a thread that spins slows down
+// the computation on its cores.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "policy/board_memory.hpp"
+#include "policy/policy.hpp"
+#include "simulate/event_queue.hpp"
+#include "simulate/job_model.hpp"
+#include "simulate/random.hpp"
+
+namespace paceline::simulate {
+
+class Job {
+ public:
+  // Throws Failure (invalid) for a model that makes no sense.
+  explicit Job(JobModel model);
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // The next step of all ranks.
+  StepFigures step();
+
+  // Events that have happened, an outcome or the end of a batch counting once for every rank.
+  std::uint64_t events() const { return events_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+
+ private:
+  enum class Kind : std::uint8_t { hand_in, wake, look, deliver, outcome, batch_over };
+  struct What {
+    Kind kind = Kind::look;
+    std::int32_t rank = 0;
+    std::uint32_t detail = 0;  // hand_in: the first gradient; wake: which Sleep; deliver: the message
+  };
+  struct Rank {
+    std::unique_ptr<Policy> policy;
+    double free = 0;          // its thread is busy until then
+    double until = 0;         // of the Sleep
+    std::uint32_t sleep = 0;  // counts Sleeps; only the wake-up of the last one counts
+    std::uint64_t turn = 0;   // of its random numbers
+    std::uint64_t gave = 0;   // parts of Synchronises
+    double gave_at = 0;       // the last of them
+    Synchronise::Wait wait = Synchronise::Wait::spin;
+    bool synchronising = false;
+    bool handed_in = false;                          // all of this step
+    std::uint64_t busy = 0;                          // bytes of batches issued and not over
+    double ready = 0;                                // it handed in the last gradient
+    double issued = 0;                               // the last batch so far
+    double spinning = 0;                             // in this step
+    double oversleep = 0;                            // in this step
+    double spin_share = 0;                           // of the last step's computation
+    std::map<std::uint32_t, std::uint64_t> batches;  // issued, by channel
+  };
+  struct Meeting {  // a Synchronise
+    std::vector<std::uint64_t> words;
+    Synchronise::Combine combine = Synchronise::Combine::band;
+    int given = 0;
+    int told = 0;
+    double over = 0;
+  };
+  struct Batch {
+    std::vector<RequestPtr> requests;
+    std::uint64_t bytes = 0;
+    int issued = 0;  // ranks
+    double begun = 0;
+    bool over = false;
+  };
+
+  Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
+  void check() const;
+  void make_ranks();
+  void happen(const EventQueue<What>::Event& event);
+  void hand_in(int number, std::size_t first, double now);
+  void hear_outcome(int number, double now);
+  void wake(int number, double now);
+  void end_batch(double now);
+  void await_oldest(int number, double now);
+  void drain(int number, double now);
+  void carry_out(int number, Action& action, double now);
+  void synchronise(int number, Synchronise& action, double now);
+  void sleep(int number, double until, double now);
+  void send(int number, Send& action, double now);
+  void ring(int number, double now);
+  void issue(int number, Issue& action, double now);
+  double computes(int number);
+  double transfers(std::uint64_t bytes) const;
+
+  const JobModel model_;
+  const Random random_;
+  std::vector<RequestPtr> requests_;  // by gradient, as they are handed in
+  std::vector<double> ready_;         // by gradient, ascending
+  std::unordered_map<const Request*, std::size_t> index_;
+  std::map<int, std::vector<int>> locals_;
+  std::map<int, std::unique_ptr<BoardMemory>> boards_;
+  std::vector<Rank> ranks_;
+  EventQueue<What> queue_;
+  std::vector<std::pair<int, std::vector<std::byte>>> messages_;  // from, and what; by number
+  std::vector<std::uint32_t> free_messages_;
+  std::deque<Meeting> meetings_;
+  std::uint64_t first_meeting_ = 0;
+  std::map<std::uint32_t, std::deque<Batch>> batches_;           // by channel; references to its elements stay
+  std::deque<std::pair<std::uint32_t, std::size_t>> under_way_;  // batches that have begun, in order
+
+  double now_ = 0;
+  double began_ = 0;   // this step
+  double begins_ = 0;  // the next step
+  double network_free_ = 0;
+  double last_begun_ = 0;
+  std::uint64_t steps_ = 0;
+  std::size_t left_ = 0;    // gradients of this step that are not over
+  std::vector<bool> over_;  // by gradient
+  std::size_t oldest_ = 0;  // of those that are not over
+  std::uint64_t batches_over_ = 0;
+  std::uint64_t messages_sent_ = 0;
+  std::uint64_t events_ = 0;
+};
+
+}  // namespace paceline::simulate

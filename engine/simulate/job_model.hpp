@@ -1,0 +1,83 @@
+// What the simulator must know of a training job, and what it answers. All times are seconds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "policy/make.hpp"
+
+namespace paceline::simulate {
+
+// A tensor that every rank hands in once in every step.
+struct Gradient {
+  std::string name;
+  std::uint64_t elements = 0;  // float32
+  double ready = 1;            // the fraction of the step's computation after which it is handed in
+};
+
+// How long ranks compute. A rank hands in its last gradient `seconds` after the step began, or one of the measured
+// `samples` if there are any, plus an exponential delay. The delay has the mean `delay`, and grows by the factor
+// 1 + slowed_by_spinning * d, where d is the fraction of the last step's computation for which the rank's
+// background thread span.
+struct Compute {
+  double seconds = 0;
+  std::vector<double> samples;
+  double delay = 0;
+  double slowed_by_spinning = 0;
+  double after = 0;  // from the end of communication to the next step
+};
+
+// How the thread that runs a policy gets its CPU. A sleep lasts too long by `wake`, or, with the probability
+// `oversleeps`, by an exponential time with the mean `oversleep`. A thread that spins is taken from its CPU `preempted`
+// times in a second of spinning, for an exponential time with the mean `preemption`: a scheduler that is fair takes the
+// CPU from a thread that has used up its time, and favours one that slept.
+struct Thread {
+  double wake = 0;
+  double oversleeps = 0;
+  double oversleep = 0;
+  double preempted = 0;
+  double preemption = 0;
+  double ring = 0;     // until a rank of this machine has heard a bell
+  double message = 0;  // the thread's own time for a message between machines, at either end
+};
+
+// What the network takes.
+struct Transfer {
+  double synchronise = 0;                             // a Synchronise, from the last rank's part on
+  double latency = 0;                                 // a message between machines
+  std::vector<std::pair<double, double>> all_reduce;  // (bytes, seconds), ascending: straight lines between them
+};
+
+struct JobModel {
+  std::vector<int> machine_of;  // by rank
+  std::vector<Gradient> gradients;
+  std::string policy;
+  PolicyOptions options;
+  std::vector<std::vector<std::string>> order;  // buffers, for `graph`
+  bool awaits = true;                           // a caller waits for the gradients once all are handed in
+  Compute compute;
+  Thread thread;
+  Transfer transfer;
+  std::uint64_t seed = 0;
+};
+
+// One step of all ranks. All but `seconds` are means over ranks, and add up to it with the step's computation.
+struct StepFigures {
+  double seconds = 0;          // from the beginning to the next step's
+  double computation = 0;      // without the delay
+  double delay = 0;            // until the rank has handed in its last gradient
+  double last_rank = 0;        // from there until all ranks have, unless the last batch goes out before
+  double negotiation = 0;      // until this rank issues the last batch
+  double peers = 0;            // until the last batch begins: others issue it, or earlier batches are under way
+  double transfer = 0;         // of the last batch
+  double after = 0;            // until the next step
+  double spinning = 0;         // of the thread, at any time of the step; part of the above
+  double oversleep = 0;        // beyond what was asked for, at any time of the step; part of the above
+  std::uint64_t cycles = 0;    // of all ranks' policies
+  std::uint64_t messages = 0;  // between ranks
+  std::uint64_t batches = 0;
+};
+
+}  // namespace paceline::simulate

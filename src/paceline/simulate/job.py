@@ -1,0 +1,175 @@
+"""A training job in virtual time: what is known of it, and its steps. All times are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from paceline import _engine
+from paceline.simulate.models import Gradient
+
+FUSION_BYTES = 64 << 20
+"""Bytes of a fusion buffer at most, as Horovod's default."""
+CYCLE_SECONDS = 5e-3
+"""Seconds of a cycle of the polling policies, as Horovod's default."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compute:
+    """How long ranks compute in a step.
+
+    A rank hands in its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
+    plus an exponential delay. The delay has the mean `delay`, and grows by the factor 1 + slowed_by_spinning * d, where
+    d is the fraction of the last step's computation for which the rank's background thread span.
+    """
+
+    seconds: float
+    samples: tuple[float, ...] = ()
+    delay: float = 0.0
+    slowed_by_spinning: float = 0.0
+    """No unit. 1 means that a thread which always spins doubles the delay, as two threads do on one CPU."""
+    after: float = 0.0
+    """Seconds from the end of communication to the next step: the optimizer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thread:
+    """How the thread that runs a policy gets its CPU.
+
+    A sleep lasts too long by `wake`, or, with the probability `oversleeps`, by an exponential time with the mean
+    `oversleep`. A thread that spins is taken from its CPU `preempted` times in a second of spinning, for an exponential
+    time with the mean `preemption`.
+    """
+
+    wake: float = 60e-6
+    """Seconds: the usual slack of a sleep on Linux is 50 us, and waking up takes a few."""
+    oversleeps: float = 0.0
+    oversleep: float = 0.0
+    preempted: float = 0.0
+    preemption: float = 0.0
+    ring: float = 28e-6
+    """Seconds until a rank on the same machine has heard a bell: a futex across CPUs takes 28 to 32 us."""
+    message: float = 2e-6
+    """Seconds of the thread's own time for a message between machines, at either end."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transfer:
+    """What the network takes."""
+
+    all_reduce: tuple[tuple[float, float], ...]
+    """(bytes, seconds), ascending in bytes; straight lines between them, and beyond the last two."""
+    synchronise: float
+    """Seconds of a policy's small all-reduce, from the last rank's part on."""
+    latency: float
+    """Seconds that a message between machines travels."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A training job.
+
+    policy: board, graph, cycle, global_sleep or nonblocking. order: for `graph`, the names of each fusion buffer in the
+    order of issue. waits: how a rank waits in a blocking synchronisation, spin or yield. awaits: whether the program
+    waits for its gradients once it has handed in all of them.
+    """
+
+    machine_of: Sequence[int]
+    """The number of every rank's machine."""
+    gradients: tuple[Gradient, ...]
+    policy: str
+    compute: Compute
+    transfer: Transfer
+    thread: Thread = field(default_factory=Thread)
+    fusion_bytes: int = FUSION_BYTES
+    cycle_seconds: float = CYCLE_SECONDS
+    waits: str = "spin"
+    awaits: bool = True
+    order: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One step of all ranks.
+
+    All seconds but `seconds`, `spinning` and `oversleep` are parts of the step, as means over ranks, and add up to it.
+    """
+
+    seconds: float
+    computation: float
+    """Without the delay."""
+    delay: float
+    """Until the rank has handed in its last gradient."""
+    last_rank: float
+    """From there until all ranks have handed in theirs, unless the last batch goes out before."""
+    negotiation: float
+    """From there until this rank issues the last batch."""
+    peers: float
+    """From there until the last batch begins: other ranks issue it, or earlier batches are under way."""
+    transfer: float
+    """Of the last batch."""
+    after: float
+    """Until the next step."""
+    spinning: float
+    """At any time of the step, of the thread that runs the policy."""
+    oversleep: float
+    """At any time of the step, beyond the sleep that was asked for."""
+    cycles: float
+    """Cycles of all ranks' policies."""
+    messages: float
+    """Messages between ranks."""
+    batches: float
+
+
+PARTS = ("computation", "delay", "last_rank", "negotiation", "peers", "transfer", "after")
+"""The parts of a step, in order."""
+
+
+def steps(job: Job, seed: int = 0) -> Iterator[Step]:
+    """Yield the steps of a job, for ever; the first ones negotiate what is not known yet.
+
+    The same job and seed give the same steps, and two policies with the same seed meet the same delays. Raises
+    ValueError for a job that makes no sense.
+    """
+    made = _engine.JobModel()
+    made.machine_of = list(job.machine_of)
+    made.policy, made.awaits, made.seed = job.policy, job.awaits, seed
+    made.order = [list(buffer) for buffer in job.order]
+    for gradient in job.gradients:
+        made.add_gradient(gradient.name, gradient.elements, gradient.ready)
+    made.set_options(job.fusion_bytes, job.cycle_seconds, job.waits)
+    compute, thread, transfer = job.compute, job.thread, job.transfer
+    made.set_compute(compute.seconds, compute.samples, compute.delay, compute.slowed_by_spinning, compute.after)
+    made.set_thread(
+        wake=thread.wake,
+        oversleeps=thread.oversleeps,
+        oversleep=thread.oversleep,
+        preempted=thread.preempted,
+        preemption=thread.preemption,
+        ring=thread.ring,
+        message=thread.message,
+    )
+    made.set_transfer(transfer.synchronise, transfer.latency, transfer.all_reduce)
+    running = _engine.Job(made)
+    while True:
+        yield Step(**running.step())
+
+
+def mean(several: Sequence[Step]) -> Step:
+    """Return the mean of every figure. Raises ValueError if there are none."""
+    if not several:
+        raise ValueError("there are no steps to take the mean of")
+    return Step(**{each.name: sum(getattr(s, each.name) for s in several) / len(several) for each in fields(Step)})
+
+
+def in_order(job: Job) -> Job:
+    """Return the job with an order for `graph` in which runs of gradients share buffers of `fusion_bytes` at most."""
+    buffers: list[list[str]] = []
+    room = 0
+    for gradient in sorted(job.gradients, key=lambda each: each.ready):
+        if not buffers or gradient.nbytes > room:
+            buffers.append([])
+            room = job.fusion_bytes
+        buffers[-1].append(gradient.name)
+        room -= gradient.nbytes
+    return replace(job, order=tuple(map(tuple, buffers)))

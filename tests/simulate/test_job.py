@@ -1,0 +1,159 @@
+"""What must hold of a job in virtual time, whatever the policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.settings.parsers import POLICIES
+from paceline.simulate import Compute, Gradient, Job, Step, Thread, Transfer, steps
+from paceline.simulate.job import PARTS, in_order
+
+SILENT = Thread(wake=0.0, ring=0.0, message=0.0)
+"""A thread that is always there at once."""
+
+
+CYCLE = 50e-6
+"""Seconds."""
+
+
+def job(policy: str = "board", **changes: object) -> Job:
+    """Five ranks on two machines that hand in one gradient after 10 ms, which takes 3 ms."""
+    usual = Job(
+        machine_of=(0, 0, 1, 1, 1),
+        gradients=(Gradient("g", 1000, 1.0),),
+        policy=policy,
+        compute=Compute(seconds=0.010),
+        thread=SILENT,
+        transfer=Transfer(all_reduce=((4000.0, 0.003),), synchronise=0.0, latency=0.0),
+        cycle_seconds=CYCLE,
+    )
+    return in_order(replace(usual, **changes))  # type: ignore[arg-type]
+
+
+def first(what: Job, count: int, seed: int = 0) -> list[Step]:
+    return list(islice(steps(what, seed), count))
+
+
+def numbered(machines: list[int]) -> list[int]:
+    """The same machines, numbered in the order of their first ranks."""
+    return [list(dict.fromkeys(machines)).index(machine) for machine in machines]
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    ranks = draw(st.integers(1, 9))
+    count = draw(st.integers(1, 12))
+    gradients = tuple(Gradient(f"g{i}", draw(st.integers(1, 1 << 20)), draw(st.floats(0.0, 1.0))) for i in range(count))
+    return in_order(
+        Job(
+            machine_of=numbered(draw(st.lists(st.integers(0, 2), min_size=ranks, max_size=ranks))),
+            gradients=gradients,
+            policy=draw(st.sampled_from(POLICIES)),
+            compute=Compute(
+                seconds=draw(st.floats(0.0, 0.1)),
+                delay=draw(st.floats(0.0, 0.05)),
+                slowed_by_spinning=draw(st.floats(0.0, 2.0)),
+                after=draw(st.floats(0.0, 0.01)),
+            ),
+            thread=Thread(
+                oversleeps=draw(st.floats(0.0, 1.0)),
+                oversleep=draw(st.floats(0.0, 0.01)),
+                preempted=draw(st.floats(0.0, 100.0)),
+                preemption=draw(st.floats(0.0, 0.01)),
+            ),
+            transfer=Transfer(
+                all_reduce=((0.0, draw(st.floats(0.0, 0.01))), (4e6, 0.02)),
+                synchronise=draw(st.floats(0.0, 1e-3)),
+                latency=draw(st.floats(0.0, 1e-3)),
+            ),
+            fusion_bytes=draw(st.sampled_from([1, 1 << 20, 64 << 20])),
+            cycle_seconds=draw(st.sampled_from([1e-3, 5e-3])),
+            waits=draw(st.sampled_from(["spin", "yield"])),
+            awaits=draw(st.booleans()),
+        )
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_noise_a_step_is_its_computation_and_its_transfer(policy: str) -> None:
+    """The very figures of the cost model, once what is negotiated is known."""
+    for step in first(job(policy), 6)[3:]:
+        # A polling policy looks once in a cycle, of which a synchronisation takes up to three.
+        assert 0.013 - 1e-12 <= step.seconds <= 0.013 + 3 * CYCLE * (policy not in ("board", "graph")) + 1e-12
+        assert (step.computation, step.transfer) == pytest.approx((0.010, 0.003), rel=1e-9)
+
+
+@given(jobs(), st.integers(0, 1 << 60))
+def test_the_parts_of_a_step_add_up_to_it(what: Job, seed: int) -> None:
+    for step in first(what, 4, seed):
+        assert min(getattr(step, part) for part in PARTS) >= -1e-12
+        assert sum(getattr(step, part) for part in PARTS) == pytest.approx(step.seconds, rel=1e-9, abs=1e-12)
+        assert step.batches >= 1
+
+
+@given(jobs(), st.integers(0, 1 << 60))
+def test_the_same_seed_gives_the_same_steps(what: Job, seed: int) -> None:
+    assert first(what, 3, seed) == first(what, 3, seed)
+
+
+def test_another_seed_gives_other_steps() -> None:
+    noisy = job("board", compute=Compute(seconds=0.010, delay=0.005))
+    assert first(noisy, 3, 1) != first(noisy, 3, 2)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_policies_meet_the_same_delays(policy: str) -> None:
+    noisy = Compute(seconds=0.010, delay=0.005)
+    delays = [step.delay for step in first(job(policy, compute=noisy), 3)]
+    assert delays == pytest.approx([step.delay for step in first(job("board", compute=noisy), 3)], rel=1e-9)
+
+
+def test_only_blocking_synchronisations_spin_and_slow_down_the_computation() -> None:
+    noisy = Compute(seconds=0.010, delay=0.005, slowed_by_spinning=1.0)
+    tired = Thread(oversleeps=0.5, oversleep=1e-3)
+
+    def mean(policy: str, what: str) -> float:
+        found = first(job(policy, compute=noisy, thread=tired, cycle_seconds=1e-3), 60)[3:]
+        return sum(getattr(step, what) for step in found) / len(found)
+
+    assert mean("cycle", "spinning") > 0
+    assert mean("nonblocking", "spinning") == mean("board", "spinning") == mean("graph", "spinning") == 0
+    assert mean("cycle", "delay") > mean("board", "delay")
+    assert mean("board", "delay") == pytest.approx(mean("nonblocking", "delay"), rel=1e-9)
+
+
+def test_measured_samples_take_the_place_of_the_constant() -> None:
+    what = job("board", compute=Compute(seconds=0.0, samples=(0.004, 0.007)))
+    found = first(what, 40)
+    assert {round(step.computation + step.last_rank, 6) for step in found} <= {0.004, 0.007}
+    assert 0.004 < sum(step.computation for step in found) / len(found) < 0.007
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"machine_of": ()}, "at least one rank"),
+        ({"machine_of": (0, -1)}, "numbered 0, 1, 2"),
+        ({"machine_of": (0, 2)}, "2 comes where 1 would be the next"),
+        ({"gradients": ()}, "at least one gradient"),
+        ({"gradients": (Gradient("g", 1, 1.0), Gradient("g", 1, 1.0))}, 'two gradients are called "g"'),
+        ({"gradients": (Gradient("g", 1, 1.5),)}, "a fraction of the computation from 0 to 1"),
+        ({"compute": Compute(seconds=-1.0)}, "negative"),
+        ({"compute": Compute(seconds=float("nan"))}, "not finite"),
+        ({"compute": Compute(seconds=0.0, samples=(-1.0,))}, "negative"),
+        ({"transfer": Transfer(all_reduce=(), synchronise=0.0, latency=0.0)}, "at least one point"),
+        ({"transfer": Transfer(all_reduce=((2.0, 1.0), (1.0, 1.0)), synchronise=0.0, latency=0.0)}, "ascend"),
+        ({"policy": "cycle", "cycle_seconds": 0.0}, "a cycle of more than 0 seconds"),
+        ({"policy": "fastest"}, "no such policy: fastest"),
+        ({"waits": "sleep"}, "no such wait: sleep"),
+    ],
+)
+def test_what_makes_no_sense_gets_one_sentence(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as raised:
+        first(job(**{"policy": "board"} | changes), 1)
+    assert "\n" not in str(raised.value)
