@@ -110,9 +110,9 @@ class Exchange final : public Single {
     std::byte* const data = has_own() ? own().data : nullptr;
     const auto sends = has_parts() ? in_a_row(data, own().counts, width())
                                    : std::vector<Buffer>(ranks(), {data, static_cast<std::size_t>(mine_.front())});
-    std::vector<std::size_t> counts;
+    std::vector<std::size_t> counts(ranks());
     for (std::size_t rank = 0; rank < ranks(); ++rank)
-      counts.push_back(all_[rank * mine_.size() + (has_parts() ? me() : 0)]);
+      counts[rank] = all_[rank * mine_.size() + (has_parts() ? me() : 0)];
     // A rank that has joined takes part, and forgets what it gets.
     output_ = context_.fusion.output(sum(counts) * width());
     moving_.push_back(exchange(context_.engine, context_.group, request().what.collective, sends,

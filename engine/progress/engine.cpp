@@ -1,6 +1,7 @@
 #include "progress/engine.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "link/tcp.hpp"
@@ -134,11 +135,9 @@ void Engine::finish_large(const Group& group) {
   const auto is_large = [&](const auto& operation) {
     return operation->group == &group && operation->large >= 0 && !operation->over();
   };
-  for (auto next = std::ranges::find_if(operations_, is_large); next != operations_.end();
-       next = std::ranges::find_if(operations_, is_large)) {
-    const std::shared_ptr<Operation> keep = *next;
-    waiting_.wait(lock, *keep);
-  }
+  std::vector<std::shared_ptr<Operation>> large;
+  std::ranges::copy_if(operations_, std::back_inserter(large), is_large);
+  for (const auto& operation : large) waiting_.wait(lock, *operation);
 }
 
 std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,

@@ -43,7 +43,7 @@ TEST(a_call_whose_predecessor_is_not_over_is_not_known_yet) {
 
 TEST(old_calls_are_forgotten_alike_whatever_they_took) {
   LargeCalls calls(1'000'000);
-  for (int i = 0; i < 1000; ++i) calls.end(calls.begin(Collective::all_reduce, kBytes, 2 * i), 2 * i + 1);
+  for (std::int64_t i = 0; i < 1000; ++i) calls.end(calls.begin(Collective::all_reduce, kBytes, 2 * i), 2 * i + 1);
   const auto all = calls.since(0);
   CHECK(all.size() == 1000 && all.front().bytes == 0 && all.front().seconds < 0);
   CHECK(all.back().bytes == kBytes && all.back().seconds > 0);
