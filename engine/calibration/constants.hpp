@@ -171,6 +171,9 @@ inline constexpr std::size_t kFewChunks = 32;
 // Bytes up to which a reduction to a root between machines is one hop: latency counts more than what links carry.
 // Found: by hand. Off by 2: not measured.
 inline constexpr std::size_t kReducedAtOnce = 4096;
+// Bytes of a collective from which on its messages between machines are encoded: for less, latency is what counts.
+// Found: by hand, where plans stop to be chosen for latency. Off by 2: not measured.
+inline constexpr std::size_t kEncodedFrom = std::size_t{64} << 10;
 
 // ---- Named tensors: coordinator/, policy/holding ----
 

@@ -119,7 +119,7 @@ std::string Group::take(int from, std::unique_ptr<Arrival> arrival) {
 Receive* Group::expect(const Header& header, int from) {
   if (error || !disagreement(header, from).empty()) return nullptr;
   Receive* receive = matcher.first(header, from);
-  if (receive == nullptr || receive->in_place || receive->length != header.length) return nullptr;
+  if (receive == nullptr || receive->in_place || !receive->takes(header.length)) return nullptr;
   matcher.forget(*receive);
   receive->actual_source = from;
   receive->link = members[static_cast<std::size_t>(from)].link;
@@ -131,10 +131,11 @@ Receive* Group::expect(const Header& header, int from) {
 std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
   const int from = receive.actual_source;
-  if (header.length != receive.length) {
+  if (!receive.takes(header.length)) {
+    if (auto wrong = disagreement(header, from); !wrong.empty()) return wrong;
     return name_of(from) + " sent " + std::to_string(header.length) + " bytes in " +
            describe(header.fingerprint(), header.sequence) + ", " + name_of(rank) + " expects " +
-           std::to_string(receive.length);
+           (receive.up_to ? "at most " : "") + std::to_string(receive.length);
   }
   receive.link = members[static_cast<std::size_t>(from)].link;
   if (header.frame == Frame::offer && !receive.link->reads(*arrival)) {

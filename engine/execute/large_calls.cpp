@@ -9,7 +9,7 @@ namespace paceline {
 bool LargeCalls::counts(const Fingerprint& what, std::uint64_t bytes) {
   const bool kind = what.collective == Collective::all_reduce || what.collective == Collective::all_gather ||
                     what.collective == Collective::reduce_scatter;
-  return kind && what.count > 0 && bytes >= calibration::kLargeCall;
+  return kind && what.codec == Codec::none && what.count > 0 && bytes >= calibration::kLargeCall;
 }
 
 std::uint64_t LargeCalls::begin(Collective collective, std::uint64_t bytes, std::int64_t now_ns) {

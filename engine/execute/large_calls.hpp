@@ -29,7 +29,7 @@ class LargeCalls {
 
   // Whether the time of this collective is that of the links. A broadcast is not counted: its root is done when the
   // last bytes are in a socket, and ranks beside it are done sooner than the link. Nor is a collective whose size
-  // differs between ranks.
+  // differs between ranks, or one that is encoded, whose time the rates of the links do not tell.
   static bool counts(const Fingerprint& what, std::uint64_t bytes);
 
   // Times are nanoseconds of one clock. Returns the call's number.

@@ -27,6 +27,7 @@ class Receive final : public StreamSink {
   std::int32_t tag = 0;
   bool point_to_point = false;
   bool in_place = false;
+  bool up_to = false;  // `length` is the most that may come; it is what came once that is known
   const Fold* fold = nullptr;
   std::byte* to = nullptr;
   std::size_t length = 0;
@@ -41,6 +42,13 @@ class Receive final : public StreamSink {
     const bool p2p = is_point_to_point(header.collective);
     return p2p == point_to_point && (source < 0 || source == from) && tag == header.tag &&
            (p2p || sequence == header.sequence);
+  }
+
+  // Whether a message of so many bytes will do; then that is its length.
+  bool takes(std::size_t bytes) {
+    if (up_to ? bytes > length : bytes != length) return false;
+    length = bytes;
+    return true;
   }
 
   std::byte* window(std::size_t size) override;

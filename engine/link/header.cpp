@@ -16,12 +16,13 @@ std::string describe(const Fingerprint& f, std::uint32_t sequence) {
     text += kOpNames[static_cast<std::size_t>(f.op)];
   }
   if (f.root >= 0) text += " root " + std::to_string(f.root);
+  if (f.codec != Codec::none) (text += " as ") += kCodecNames[static_cast<std::size_t>(f.codec)];
   return text;
 }
 
 bool is_sane(const Header& header) {
   return header.frame <= Frame::line && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
-         header.op <= Op::bxor;
+         header.op <= Op::bxor && static_cast<std::size_t>(header.codec) < kCodecNames.size();
 }
 
 }  // namespace paceline

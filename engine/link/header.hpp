@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "codec/codec.hpp"
 #include "kernel/types.hpp"
 
 namespace paceline {
@@ -52,11 +53,12 @@ struct Fingerprint {
   Collective collective = Collective::barrier;
   DType dtype = DType::uint8;
   Op op = Op::sum;
+  Codec codec = Codec::none;  // of what crosses from one machine to another
 
   bool operator==(const Fingerprint&) const = default;
 };
 
-// For example: all_reduce #12 float32[4096] SUM
+// For example: all_reduce #12 float32[4096] SUM as int8
 std::string describe(const Fingerprint& fingerprint, std::uint32_t sequence);
 
 struct Header {
@@ -70,9 +72,11 @@ struct Header {
   Frame frame = Frame::eager;
   Collective collective = Collective::barrier;
   DType dtype = DType::uint8;
-  Op op = Op::sum;
+  Op op : 4 = Op::sum;  // these two share a byte: 8 bytes of payload still fit beside a header in shared memory
+  Codec codec : 4 = Codec::none;
 
-  Fingerprint fingerprint() const { return {count, root, collective, dtype, op}; }
+  Header() = default;  // GCC 12 cannot make an aggregate with such initializers from {}
+  Fingerprint fingerprint() const { return {count, root, collective, dtype, op, codec}; }
 };
 static_assert(sizeof(Header) == 48 && std::is_trivially_copyable_v<Header>);
 

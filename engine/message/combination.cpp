@@ -4,13 +4,21 @@
 #include <cstring>
 
 #include "calibration/constants.hpp"
+#include "codec/codec.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
 
 Combination::Combination(Context& context, const Instruction& instruction, std::span<Receive> receives)
-    : context_(&context), action_(&instruction), receives_(receives) {
+    : context_(&context), action_(&instruction) {
+  const auto first = std::ranges::find_if(receives, [](const Receive& receive) { return receive.up_to; });
+  const auto plain = static_cast<std::size_t>(first - receives.begin());
+  receives_ = receives.first(plain);
+  encoded_ = receives.subspan(plain);
+  for (Receive& receive : encoded_) context.post(receive);
+  const auto own = inputs().first(action_->inputs - encoded_.size());
+  combined_ = !encoded_.empty() && plain == 0 && (own.empty() || own[0].own == action_->to);
   for (const Receive& receive : receives_) {
     const Link& link = *context.group->members[static_cast<std::size_t>(receive.source)].link;
     in_place_ = in_place_ && (link.readable() || instruction.bytes <= link.eager_limit());
@@ -24,7 +32,27 @@ Combination::Combination(Context& context, const Instruction& instruction, std::
 
 bool Combination::step() {
   if (done_) return false;
-  return in_place_ ? step_in_place() : step_streams();
+  if (combined_) return decode_next();
+  const bool moved = in_place_ ? step_in_place() : step_streams();
+  if (combined_) done_ = encoded_.empty();
+  return moved;
+}
+
+bool Combination::decode_next() {
+  Receive& receive = encoded_[decoded_];
+  if (receive.state != Receive::State::done) return false;
+  const Program& program = *context_->program;
+  const DType dtype = program.fold.dtype;
+  const std::size_t count = action_->bytes / size_of(dtype);
+  const std::size_t first = action_->inputs - encoded_.size();
+  const auto decodes = first + decoded_ == 0 ? &decode : &decode_and_add;
+  if (!decodes(program.codec, dtype, {receive.to, receive.length}, action_->to, count)) {
+    context_->refuse_garbled(receive.actual_source, receive.length, count);
+    return false;
+  }
+  context_->slot_lengths[static_cast<std::size_t>(inputs()[first + decoded_].slot)] = receive.length;
+  done_ = ++decoded_ == encoded_.size();
+  return true;
 }
 
 const std::byte* Combination::locate(Receive& receive, std::size_t offset, std::size_t size, std::byte* scratch_block) {
@@ -50,6 +78,7 @@ bool Combination::step_in_place() {
     std::size_t used = 0;
     sources.clear();
     for (const Input& input : inputs()) {
+      if (input.slot >= 0) break;
       if (input.peer < 0) {
         sources.push_back(input.own + position_);
       } else {
@@ -63,7 +92,7 @@ bool Combination::step_in_place() {
   }
   if (position_ == action_->bytes) {
     for (Receive& receive : receives_) context_->release(receive);
-    done_ = true;
+    combined_ = true;
   }
   return true;
 }
@@ -97,7 +126,7 @@ bool Combination::step_streams() {
     ++position_;
     moved = true;
   }
-  done_ = true;
+  combined_ = true;
   return true;
 }
 

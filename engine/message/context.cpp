@@ -12,6 +12,14 @@ bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::s
   return false;
 }
 
+void Context::refuse_garbled(int peer, std::size_t bytes, std::size_t count) {
+  say({ErrorKind::peer_lost,
+       group->name_of(peer) + " sent " + std::to_string(bytes) + " bytes that are no " +
+           std::string(kCodecNames[static_cast<std::size_t>(program->codec)]) + " of " + std::to_string(count) +
+           " elements",
+       group->members[static_cast<std::size_t>(peer)].description});
+}
+
 void Context::release(Receive& receive) {
   if (receive.arrival->header.frame == Frame::offer) receive.link->acknowledge(*receive.arrival);
   receive.arrival.reset();

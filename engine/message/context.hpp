@@ -18,6 +18,7 @@ struct Context {
   Header header;                           // that of every message, but for its tag and length
   Fold inner_fold{DType::uint8, Op::sum};  // the program's fold without the final division
   std::span<std::byte> workspace;          // free between two steps
+  std::vector<std::size_t> slot_lengths;   // of the encoded bytes that are in each of the program's slots
   std::vector<const std::byte*> inputs;    // of the combination under way
   bool read_remotely = false;
   Error trouble;  // the first error
@@ -27,6 +28,8 @@ struct Context {
   }
   // Copies a part of an offered message from where it lies. Returns false if its owner is gone.
   bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
+  // What `peer` sent is nothing that its codec makes of so many elements.
+  void refuse_garbled(int peer, std::size_t bytes, std::size_t count);
   // The message has been used.
   void release(Receive& receive);
   // Hands `receive` the message that has come for it, or makes it wait for one.

@@ -21,6 +21,7 @@ void MessageOperation::begin() {
   header.collective = what.collective;
   header.dtype = what.dtype;
   header.op = what.op;
+  header.codec = what.codec;
   context_.group = group;
   context_.program = &program;
   context_.header = header;
@@ -29,6 +30,8 @@ void MessageOperation::begin() {
   context_.workspace = workspace_;
   context_.read_remotely = false;
   context_.trouble = {};
+  if (slots_.size() < program.in_flight * program.slot_bytes) slots_.resize(program.in_flight * program.slot_bytes);
+  context_.slot_lengths.resize(program.slots.size());
   if (tracks_.size() < program.in_flight) tracks_.resize(program.in_flight);
   begin_tracks();
 }
@@ -36,7 +39,7 @@ void MessageOperation::begin() {
 void MessageOperation::begin_tracks() {
   const std::size_t end = std::min(program.track_ends.size(), oldest_ + program.in_flight);
   while (next_ < end) {
-    track(next_).begin(context_, next_);
+    track(next_).begin(context_, next_, slots_.data() + next_ % program.in_flight * program.slot_bytes);
     ++next_;
   }
   if (context_.trouble && !trouble_) trouble_ = context_.trouble;

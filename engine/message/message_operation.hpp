@@ -41,6 +41,7 @@ class MessageOperation final : public Operation {
 
   Context context_;
   std::vector<std::byte> scratch_;  // kept, because new memory would have to be cleared
+  std::vector<std::byte> slots_;    // of every track in flight; kept for the same reason
   std::vector<Track> tracks_;       // as many as were ever in flight together
   std::size_t oldest_ = 0;          // the oldest track in flight
   std::size_t next_ = 0;            // the first track that has not begun

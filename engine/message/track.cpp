@@ -17,9 +17,10 @@ void Track::forget() {
   sends_used_ = receives_used_ = stage_receives_ = stage_sends_ = 0;
 }
 
-void Track::begin(Context& context, std::size_t index) {
+void Track::begin(Context& context, std::size_t index, std::byte* slots) {
   forget();
   context_ = &context;
+  slots_ = slots;
   const Program& program = *context.program;
   stage_ = program.first_stage(index);
   end_ = program.track_ends[index];
@@ -54,6 +55,11 @@ void Track::post_send(const Instruction& instruction) {
   send.header.length = instruction.bytes;
   send.header.tag = instruction.tag;
   send.data = instruction.from;
+  if (instruction.slot >= 0) {
+    const auto slot = static_cast<std::size_t>(instruction.slot);
+    send.header.length = context_->slot_lengths[slot];
+    send.data = slots_ + context_->program->slots[slot].offset;
+  }
   send.unasked = context_->program->unasked;
   send.link = context_->group->members[static_cast<std::size_t>(instruction.peer)].link;
   send.link->post(send);
@@ -63,9 +69,28 @@ void Track::post_combine(const Instruction& instruction) {
   const std::size_t first = receives_used_;
   for (std::uint32_t i = 0; i < instruction.inputs; ++i) {
     const Input& input = context_->program->inputs[instruction.first_input + i];
-    if (input.peer >= 0) next_receive(input.peer, input.tag, instruction.to, instruction.bytes);
+    if (input.slot >= 0) {
+      const EncodedSlot& slot = context_->program->slots[static_cast<std::size_t>(input.slot)];
+      next_receive(input.peer, input.tag, slots_ + slot.offset, slot.capacity).up_to = true;
+    } else if (input.peer >= 0) {
+      next_receive(input.peer, input.tag, instruction.to, instruction.bytes);
+    }
   }
   combinations_.emplace_back(*context_, instruction, std::span(receives_).subspan(first, receives_used_ - first));
+}
+
+void Track::encode(const Instruction& instruction) {
+  const auto number = static_cast<std::size_t>(instruction.slot);
+  const EncodedSlot& slot = context_->program->slots[number];
+  std::byte* const room = slots_ + slot.offset;
+  const Codec codec = context_->program->codec;
+  const DType dtype = context_->program->fold.dtype;
+  const std::size_t count = instruction.bytes / size_of(dtype);
+  std::size_t& length = context_->slot_lengths[number];
+  length = instruction.residual != nullptr
+               ? encode_with_residual(codec, instruction.from, instruction.residual, count, room)
+               : paceline::encode(codec, dtype, instruction.from, count, room);
+  if (instruction.to != nullptr) decode(codec, dtype, {room, length}, instruction.to, count);
 }
 
 void Track::post_stage() {
@@ -85,6 +110,7 @@ void Track::post_stage() {
       case Instruction::Kind::divide:
         kernels().divide(dtype, instruction.to, instruction.to, instruction.bytes / size_of(dtype), instruction.factor);
         break;
+      case Instruction::Kind::encode: encode(instruction); break;
       case Instruction::Kind::send: post_send(instruction); break;
       case Instruction::Kind::receive:
         context_->post(next_receive(instruction.peer, instruction.tag, instruction.to, instruction.bytes));
@@ -139,6 +165,9 @@ bool Track::sent(std::size_t sends) const {
 bool Track::has_work() const {
   if (stage_ == end_) return sent(sends_used_);
   return stage_complete() ||
+         std::ranges::any_of(
+             combinations_,
+             [&](const Combination& each) { return each.has_work() && (!each.after_sends() || sent(stage_sends_)); }) ||
          std::ranges::any_of(receives_, [](const Receive& r) { return r.state == Receive::State::here; });
 }
 

@@ -10,8 +10,9 @@ namespace paceline {
 
 class Track {
  public:
-  // Begins the program's track `index`. It may be called again once that track is complete or forgotten.
-  void begin(Context& context, std::size_t index);
+  // Begins the program's track `index`, which has its slots in `slots`. It may be called again once that track is
+  // complete or forgotten.
+  void begin(Context& context, std::size_t index, std::byte* slots);
   // Moves on by a bounded amount of work. Returns true if anything moved.
   bool step();
   bool ended() const { return stage_ == end_; }  // its sends may still be under way
@@ -32,12 +33,14 @@ class Track {
   void post_stage();
   void post_send(const Instruction& instruction);
   void post_combine(const Instruction& instruction);
+  void encode(const Instruction& instruction);
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
   bool pull(Receive& receive);
   bool stage_complete() const;
   bool sent(std::size_t sends) const;  // whether the first so many sends are done
 
   Context* context_ = nullptr;
+  std::byte* slots_ = nullptr;
   std::size_t stage_ = 0;
   std::size_t end_ = 0;
   // Links keep pointers to these, so they do not move before the track is complete.

@@ -6,13 +6,15 @@
 
 namespace paceline {
 
-Lowering::Lowering(Program& program, int rank, int size)
+Lowering::Lowering(Program& program, int rank, int size, const Coding& coding)
     : program_(program),
       rank_(rank),
       size_(size),
+      coding_(coding),
       sent_(static_cast<std::size_t>(size)),
       received_(static_cast<std::size_t>(size)) {
   program_.clear();
+  program_.codec = coding.codec;
 }
 
 void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
@@ -42,10 +44,14 @@ void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* ow
   for (const int holder : holders) {
     if (holder == rank_) {
       program_.inputs.push_back({-1, own, 0});
-    } else {
+    } else if (!coding_.crosses(holder, rank_)) {
       program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
     }
   }
+  if (coding_.encodes())
+    for (const int holder : holders)
+      if (coding_.crosses(holder, rank_))
+        program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++, add_slot(bytes)});
   program_.instructions.push_back(instruction);
 }
 
@@ -79,6 +85,10 @@ void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size
       if (!holds && reduce.owner != rank_) continue;
       copy.rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
         const std::byte* mine = holds ? own(copy, begin, bytes) : nullptr;
+        if (coding_.crosses(rank_, reduce.owner)) {
+          std::byte* const residual = copy.residual != nullptr ? copy.residual + copy.rows.at(begin) : nullptr;
+          return add_encoded_send(add_encode(mine, bytes, residual), reduce.owner);
+        }
         if (reduce.owner != rank_) return add_send(mine, bytes, reduce.owner);
         add_combine(copy.data + begin, bytes, mine, reduce.holders);
         program_.instructions.back().after_sends = !holds;  // this rank may have given its own copy away
@@ -90,15 +100,22 @@ void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size
 }
 
 void Lowering::gather_half(std::span<const Level> levels, std::byte* data, Rows rows, std::size_t count, DType dtype,
-                           int root) {
+                           int root, std::byte* residual) {
   const std::size_t width = size_of(dtype);
   const auto actual = [&](int planned) { return (planned + root) % size_; };
+  Passes passes;
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    if (coding_.encodes()) passes.emplace_back();
     for (const Reduce& reduce : *level) {
       const int owner = actual(reduce.owner);
       for (const int planned : reduce.holders) {
         const int holder = actual(planned);
-        if (holder == owner || (holder != rank_ && owner != rank_)) continue;
+        if (holder == owner) continue;
+        if (coding_.encodes()) {
+          passes.back().push_back({owner, holder, reduce.begin.of(count) * width, reduce.end.of(count) * width});
+          continue;
+        }
+        if (holder != rank_ && owner != rank_) continue;
         rows.split(reduce.begin.of(count) * width, reduce.end.of(count) * width, [&](auto begin, auto bytes) {
           if (owner == rank_) return add_send(data + rows.at(begin), bytes, holder);
           add_receive(data + rows.at(begin), bytes, owner);
@@ -107,6 +124,7 @@ void Lowering::gather_half(std::span<const Level> levels, std::byte* data, Rows 
     }
     program_.end_stage();
   }
+  pass_on(passes, data, residual, rows);
 }
 
 // The rank that combines a range last takes the average, before it sends the range on.
@@ -157,17 +175,19 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   const auto owned = levels.first(levels.size() - (at_once ? 1 : 0));
   const std::size_t width = size_of(dtype);
   program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  if (op == Op::avg && one_level) program_.fold.divisor = size_;
-  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  const bool divided = op == Op::avg && (!one_level || coding_.encodes());  // only once all of it is decoded
+  if (op == Op::avg && !divided) program_.fold.divisor = size_;
+  cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
     std::byte* chunk = data + begin * width;
     const std::size_t bytes = elements * width;
     if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
-    Copy copy{chunk, nullptr, {bytes, 0}, {}};
+    std::byte* const residual = coding_.residual_at(begin * width);
+    Copy copy{chunk, nullptr, {bytes, 0}, residual, {}};
     scatter_half(owned, copy, elements, dtype);
     if (at_once) one_shot(levels.back(), chunk, elements, dtype);
-    if (op == Op::avg && !one_level) divide_last(plan, chunk, elements, dtype);
-    gather_half(owned, chunk, {bytes, 0}, elements, dtype, 0);
+    if (divided) divide_last(plan, chunk, elements, dtype);
+    gather_half(owned, chunk, {bytes, 0}, elements, dtype, 0, residual);
   });
 }
 
@@ -175,13 +195,15 @@ void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* 
   const std::size_t width = size_of(dtype);
   const std::size_t block = count * width;
   const auto size = static_cast<std::size_t>(size_);
-  const Chunks chunks = plan.levels.size() <= 1 ? Chunks{} : plan.chunks(block * size);
-  cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
-    std::byte* const chunk = data + begin * width;
-    const std::size_t bytes = elements * width;
-    add_local(Instruction::Kind::copy, chunk + static_cast<std::size_t>(rank_) * block, source + begin * width, bytes);
-    gather_half(plan.levels, chunk, {bytes, block}, elements * size, dtype, 0);
-  });
+  program_.fold.dtype = dtype;
+  cut(plan, plan.levels.size() <= 1 ? Chunks{} : chunks_of(plan, block * size), count,
+      [&](std::size_t begin, std::size_t elements) {
+        std::byte* const chunk = data + begin * width;
+        const std::size_t bytes = elements * width;
+        add_local(Instruction::Kind::copy, chunk + static_cast<std::size_t>(rank_) * block, source + begin * width,
+                  bytes);
+        gather_half(plan.levels, chunk, {bytes, block}, elements * size, dtype, 0);
+      });
 }
 
 std::size_t Lowering::scratch_bytes(const Plan& plan, std::size_t count, DType dtype, Op op, int size) {
@@ -203,9 +225,12 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
       add_local(Instruction::Kind::scale, scratch.data(), source, block * size, factor);
       source = scratch.data();
     }
-    if (op == Op::avg) program_.fold.divisor = size_;
+    const bool divided = op == Op::avg && coding_.encodes();
+    if (op == Op::avg && !divided) program_.fold.divisor = size_;
     if (block > 0) scatter_at_once(source, to, block);
-    program_.end_track();
+    program_.end_stage();
+    if (divided) add_local(Instruction::Kind::divide, to, nullptr, block, size_);
+    end_track();
     return;
   }
   const Chunks chunks = plan.chunks(block * size);
@@ -215,6 +240,7 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
     Copy copy{scratch.data() + program_.track_ends.size() % chunks.in_flight * room,
               source + begin * width,
               {bytes, block},
+              nullptr,
               {}};
     if (op == Op::premul_sum) {
       for (std::size_t rank = 0; rank < size; ++rank)
@@ -233,7 +259,12 @@ void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size
   std::iota(everybody.begin(), everybody.end(), 0);
   for (int distance = 1; distance < size_; ++distance) {
     const int peer = (rank_ + distance) % size_;
-    add_send(source + static_cast<std::size_t>(peer) * bytes, bytes, peer);
+    const std::byte* const block = source + static_cast<std::size_t>(peer) * bytes;
+    if (coding_.crosses(rank_, peer)) {
+      add_encoded_send(add_encode(block, bytes, nullptr), peer);
+    } else {
+      add_send(block, bytes, peer);
+    }
   }
   add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
 }

@@ -26,21 +26,26 @@ Fold sum_of(DType dtype, Op op) { return {dtype, op == Op::avg || op == Op::prem
 
 void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root) {
   if (bytes == 0) return;
+  Passes passes;
   const auto pass = [&](int from, int to) {
+    if (coding_.encodes()) return passes.back().push_back({from, to, 0, bytes});
     if (from == rank_) add_send(data, bytes, to);
     if (to == rank_) add_receive(data, bytes, from);
   };
   const std::vector<int> at = climbed(plan, root);
   for (std::size_t level = 0; level < plan.levels.size(); ++level) {
+    if (coding_.encodes()) passes.emplace_back();
     if (at[level] != at[level + 1]) pass(at[level], at[level + 1]);
     program_.end_stage();
   }
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
+    if (coding_.encodes()) passes.emplace_back();
     for (const Reduce& reduce : *level)
       for (const int holder : reduce.holders)
         if (holder != reduce.owner && !contains(at, holder)) pass(reduce.owner, holder);
     program_.end_stage();
   }
+  pass_on(passes, data, nullptr, {bytes, 0});
 }
 
 void Lowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte* own, std::size_t bytes, int root) {
@@ -70,14 +75,16 @@ void Lowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte
 
 void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  program_.fold.dtype = dtype;
+  cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
     gather_half(plan.levels, data + begin * width, {elements * width, 0}, elements, dtype, root);
   });
 }
 
 void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  cut(plan, plan.chunks(count * width), count, [&](std::size_t begin, std::size_t elements) {
+  program_.fold.dtype = dtype;
+  cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
     turned_tree(plan, data + begin * width, elements * width, root);
   });
 }

@@ -7,6 +7,9 @@ void Program::clear() {
   inputs.clear();
   stage_ends.clear();
   track_ends.clear();
+  slots.clear();
+  slot_bytes = 0;
+  codec = Codec::none;
   in_flight = 1;
   fold = {DType::uint8, Op::sum};
   unasked = false;

@@ -102,6 +102,23 @@ void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, std:
   }
 }
 
+// How the messages of a collective are encoded; all ranks that ask alike come to the same.
+Coding coding_of(const Group& group, const Wanted& wanted, Codec usual, const Plan& plan, std::size_t bytes,
+                 DType dtype, Op op) {
+  const Codec codec = wanted.codec.value_or(usual);
+  if (codec == Codec::none) return {};
+  const bool sums = op == Op::sum || op == Op::avg || op == Op::premul_sum;
+  if (!sums || !encodes(codec, dtype)) {
+    if (!wanted.codec) return {};
+    throw Failure(ErrorKind::invalid, std::string(kCodecNames[static_cast<std::size_t>(codec)]) +
+                                          " encodes sums and means of float32, not " +
+                                          std::string(kOpNames[static_cast<std::size_t>(op)]) + " of " +
+                                          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+  }
+  if (group.machines.empty() || plan.one_shot || bytes < calibration::kEncodedFrom) return {};
+  return {codec, group.machines, wanted.residual};
+}
+
 // Runs an exchange in which each rank fetches its data from where the others have them.
 template <typename Build>
 Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
@@ -114,12 +131,13 @@ Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t 
 }  // namespace
 
 Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
-                  Mode mode) {
+                  Mode mode, const Wanted& wanted) {
   check_reduction(dtype, op);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  const Fingerprint what{count, -1, Collective::all_reduce, dtype, op};
   const Plan& plan = group.plan_for("all_reduce", bytes);
+  const Coding coding = coding_of(group, wanted, group.codec, plan, bytes, dtype, op);
+  const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, data, bytes, op, factor);
@@ -134,14 +152,14 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
       operation.fold = fold_of(group, dtype, op);
     });
   }
-  if (is_led(plan, bytes)) {
+  if (is_led(plan, bytes) && !coding.encodes()) {
     return engine.run<LeaderAllReduce>(group, what, bytes, mode, [&](LeaderAllReduce& operation) {
       lead(group, plan, operation, data, count, dtype, op, factor);
     });
   }
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).all_reduce(plan, data, count, dtype, op, factor);
+    Lowering(operation.program, group.rank, group.size(), coding).all_reduce(plan, data, count, dtype, op, factor);
   });
 }
 
@@ -150,14 +168,16 @@ bool begins_together(const Group& group, std::size_t bytes) {
   return in_one_shot(group, plan, bytes) || in_one_pass(group, plan, bytes);
 }
 
-Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int root, Mode mode) {
+Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int root, Mode mode,
+                 const Wanted& wanted) {
   check_rank(group, root, "the root");
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
   // In a network it matters where a rank is, and none can stand in for another.
   const bool turned = root != 0 && group.plans.contains("turned_broadcast");
   const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
+  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, Op::sum);
+  const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
@@ -176,7 +196,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   }
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering lowering(operation.program, group.rank, group.size());
+    Lowering lowering(operation.program, group.rank, group.size(), coding);
     if (turned) return lowering.turned_broadcast(plan, data, count, dtype, root);
     lowering.broadcast(plan, data, count, dtype, root);
   });
@@ -212,12 +232,13 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
 }
 
 Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::byte* data, std::size_t count,
-                  DType dtype, Mode mode) {
+                  DType dtype, Mode mode, const Wanted& wanted) {
   check_buffer(source, count);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
-  const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum};
   const Plan& plan = group.plan_for("all_gather", bytes);
+  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, Op::sum);
+  const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum, coding.codec};
   if (in_one_shot(group, plan, count * size_of(dtype))) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
@@ -238,18 +259,19 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   }
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size()).all_gather(plan, source, data, count, dtype);
+    Lowering(operation.program, group.rank, group.size(), coding).all_gather(plan, source, data, count, dtype);
   });
 }
 
 Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std::byte* to, std::size_t count,
-                      DType dtype, Op op, double factor, Mode mode) {
+                      DType dtype, Op op, double factor, Mode mode, const Wanted& wanted) {
   check_reduction(dtype, op);
   check_buffer(source, count);
   check_buffer(to, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
-  const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
   const Plan& plan = group.plan_for("all_gather", bytes);
+  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, op);
+  const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op, coding.codec};
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
@@ -260,7 +282,7 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.levels.size() <= 1 ? "direct" : plan.algorithm;
     const auto scratch = operation.scratch(Lowering::scratch_bytes(plan, count, dtype, op, group.size()));
-    Lowering(operation.program, group.rank, group.size())
+    Lowering(operation.program, group.rank, group.size(), coding)
         .reduce_scatter(plan, source, to, count, dtype, op, factor, scratch);
   });
 }

@@ -1,6 +1,7 @@
 // The collectives as a caller sees them: each checks its arguments, builds a program and runs an operation.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "progress/engine.hpp"
@@ -14,16 +15,25 @@ struct Buffer {
 
 using Handle = std::shared_ptr<Operation>;
 
+// How the caller wants messages between machines: with a codec, or as the group has them. residual: as many float32
+// as the data, for error feedback; null: none.
+struct Wanted {
+  std::optional<Codec> codec;
+  std::byte* residual = nullptr;
+};
+
 // Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
 // and in blocking mode if the operation fails. Counts are in elements.
-Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode);
+Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode,
+                  const Wanted& wanted = {});
 // Returns whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
 bool begins_together(const Group&, std::size_t bytes);
-Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode);
+Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode, const Wanted& wanted = {});
 Handle reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, int root, Mode);
-Handle all_gather(Engine&, Group&, const std::byte* source, std::byte* data, std::size_t count, DType, Mode);
+Handle all_gather(Engine&, Group&, const std::byte* source, std::byte* data, std::size_t count, DType, Mode,
+                  const Wanted& wanted = {});
 Handle reduce_scatter(Engine&, Group&, const std::byte* source, std::byte* to, std::size_t count, DType, Op,
-                      double factor, Mode);
+                      double factor, Mode, const Wanted& wanted = {});
 Handle exchange(Engine&, Group&, Collective, const std::vector<Buffer>& sends, const std::vector<Buffer>& recvs, DType,
                 int root, Mode);
 Handle barrier(Engine&, Group&, Mode);

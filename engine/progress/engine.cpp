@@ -107,6 +107,19 @@ void Engine::set_pace(Group& group, double bytes_per_second) {
   groups_.set_pace(group, bytes_per_second);
 }
 
+void Engine::set_machines(Group& group, std::vector<int> machines) {
+  if (machines.size() != group.members.size())
+    throw Failure(ErrorKind::invalid, "every rank needs the number of its machine: " + std::to_string(group.size()) +
+                                          " ranks, " + std::to_string(machines.size()) + " numbers");
+  const auto lock = enter();
+  group.machines = std::move(machines);
+}
+
+void Engine::set_codec(Group& group, Codec codec) {
+  const auto lock = enter();
+  group.codec = codec;
+}
+
 void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
   const auto lock = enter();
   group.timeout = timeout;

@@ -60,6 +60,7 @@ void Whereabouts::report_wait(const Operation& operation) {
   header.collective = operation.what.collective;
   header.dtype = operation.what.dtype;
   header.op = operation.what.op;
+  header.codec = operation.what.codec;
   for (const Member& member : group.members)
     if (peers_.reaches(member.peer)) member.link->control(header);
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "calibration/constants.hpp"
+#include "codec/codec.hpp"
 #include "failure/error.hpp"
 #include "kernel/types.hpp"
 #include "memory/arena.hpp"
@@ -34,6 +35,12 @@ inline Op op_of(int number) {
   if (number < 0 || number >= static_cast<int>(kOpNames.size()))
     throw Failure(ErrorKind::invalid, "no such reduction: " + std::to_string(number));
   return static_cast<Op>(number);
+}
+
+inline Codec codec_of(int number) {
+  if (number < 0 || number >= static_cast<int>(kCodecNames.size()))
+    throw Failure(ErrorKind::invalid, "no such codec: " + std::to_string(number));
+  return static_cast<Codec>(number);
 }
 
 // A group, the engine that it lives in, and a callable that hears of its failures before they are raised.

@@ -36,6 +36,11 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   return buffers;
 }
 
+// codec: a number, or -1 for what the group does otherwise.
+Wanted wanted(int codec, Address residual = 0) {
+  return {codec < 0 ? std::nullopt : std::optional(codec_of(codec)), memory(residual)};
+}
+
 struct PyOperation {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> group;
@@ -108,21 +113,30 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
       .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
+      .def_prop_rw(
+          "codec", [](const PyGroup& self) { return static_cast<int>(self.group->codec); },
+          [](PyGroup& self, int codec) { self.engine->set_codec(*self.group, codec_of(codec)); })
       .def("ways", &ways)
-      .def("all_reduce",
-           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode) {
-             look_before(self, count * size_of(dtype_of(dtype)));
-             return released(self, [&] {
-               return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
-                                 mode_of(mode));
-             });
-           })
-      .def("broadcast",
-           [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode) {
-             return released(self, [&] {
-               return broadcast(*self.engine, *self.group, memory(data), count, dtype_of(dtype), root, mode_of(mode));
-             });
-           })
+      .def(
+          "all_reduce",
+          [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode, int codec,
+             Address residual) {
+            look_before(self, count * size_of(dtype_of(dtype)));
+            return released(self, [&] {
+              return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
+                                mode_of(mode), wanted(codec, residual));
+            });
+          },
+          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = -1, "residual"_a = 0)
+      .def(
+          "broadcast",
+          [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode, int codec) {
+            return released(self, [&] {
+              return broadcast(*self.engine, *self.group, memory(data), count, dtype_of(dtype), root, mode_of(mode),
+                               wanted(codec));
+            });
+          },
+          "data"_a, "count"_a, "dtype"_a, "root"_a, "mode"_a, "codec"_a = 0)
       .def("reduce",
            [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root, int mode) {
              return released(self, [&] {
@@ -130,23 +144,27 @@ void bind_group(nb::module_& m) {
                              mode_of(mode));
              });
            })
-      .def("all_gather",
-           [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode) {
-             look_before(self, whole(self, count, dtype));
-             return released(self, [&] {
-               return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
-                                 mode_of(mode));
-             });
-           })
+      .def(
+          "all_gather",
+          [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode, int codec) {
+            look_before(self, whole(self, count, dtype));
+            return released(self, [&] {
+              return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
+                                mode_of(mode), wanted(codec));
+            });
+          },
+          "source"_a, "data"_a, "count"_a, "dtype"_a, "mode"_a, "codec"_a = 0)
       .def(
           "reduce_scatter",
-          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode) {
+          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode,
+             int codec) {
             look_before(self, whole(self, count, dtype));
             return released(self, [&] {
               return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
-                                    op_of(op), factor, mode_of(mode));
+                                    op_of(op), factor, mode_of(mode), wanted(codec));
             });
-          })
+          },
+          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = 0)
       .def("exchange",
            [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
               const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {
@@ -192,6 +210,9 @@ void bind_group(nb::module_& m) {
           "stop_before", [](PyGroup& self, std::uint64_t number) { self.engine->stop_before(*self.group, number); },
           Release())
       .def("finish_large", [](PyGroup& self) { without_gil(self, [&] { self.engine->finish_large(*self.group); }); })
+      .def(
+          "set_machines",
+          [](PyGroup& self, std::vector<int> machines) { self.engine->set_machines(*self.group, std::move(machines)); })
       .def(
           "set_pace",
           [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },

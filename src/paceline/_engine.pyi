@@ -138,9 +138,23 @@ class Group:
         one is used (until then the first, the expected one); and each way's name, its block in bytes, and the
         median time it took, in nanoseconds per byte (infinite: not tried yet)."""
 
+    codec: int
+    """The number of the codec of all-reduces whose caller names none, where it takes their dtype and reduction."""
+
     def all_reduce(
-        self, data: int, count: int, dtype: int, op: int, factor: float, mode: int, /
-    ) -> Operation | None: ...
+        self,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        mode: int,
+        /,
+        codec: int = -1,
+        residual: int = 0,
+    ) -> Operation | None:
+        """`codec`: a number in `CODECS`, -1: as the group has it. `residual`: the address of as many float32, or 0."""
+
     def all_reduce_array(self, array: object, op: int, factor: float, /) -> bool:
         """The blocking call on memory that can be used as it is; False if `array` needs a closer look.
 
@@ -158,13 +172,17 @@ class Group:
     def all_gather_tensor(self, output: object, input: object, /) -> bool: ...
     def reduce_scatter_tensor(self, output: object, input: object, op: int, factor: float, /) -> bool: ...
     def all_to_all_tensor(self, output: object, input: object, /) -> bool: ...
-    def broadcast(self, data: int, count: int, dtype: int, root: int, mode: int, /) -> Operation | None: ...
+    def broadcast(
+        self, data: int, count: int, dtype: int, root: int, mode: int, /, codec: int = 0
+    ) -> Operation | None: ...
     def reduce(
         self, data: int, count: int, dtype: int, op: int, factor: float, root: int, mode: int, /
     ) -> Operation | None: ...
-    def all_gather(self, src: int, dst: int, count: int, dtype: int, mode: int, /) -> Operation | None: ...
+    def all_gather(
+        self, src: int, dst: int, count: int, dtype: int, mode: int, /, codec: int = 0
+    ) -> Operation | None: ...
     def reduce_scatter(
-        self, src: int, dst: int, count: int, dtype: int, op: int, factor: float, mode: int, /
+        self, src: int, dst: int, count: int, dtype: int, op: int, factor: float, mode: int, /, codec: int = 0
     ) -> Operation | None: ...
     def exchange(
         self,
@@ -180,6 +198,9 @@ class Group:
     def send(self, data: int, count: int, dtype: int, peer: int, tag: int, mode: int, /) -> Operation | None: ...
     def recv(self, data: int, count: int, dtype: int, peer: int, tag: int, mode: int, /) -> Operation | None: ...
     def set_plans(self, plans: Mapping[str, Sequence[PlanEntry]], /) -> None: ...
+    def set_machines(self, machines: Sequence[int], /) -> None:
+        """Every rank's machine by a number of its own; nothing is encoded before they are known."""
+
     def set_pace(self, bytes_per_second: float, /) -> None: ...
     def set_timeout(self, seconds: float, /) -> None: ...
     def abort(self, reason: str, /) -> None: ...

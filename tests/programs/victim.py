@@ -1,5 +1,7 @@
 """Random collectives for ever; one rank dies, stops or leaves, the others report what they were told.
 
+Half of the all-reduces and broadcasts of several machines are encoded where they are large enough.
+
 Arguments: how the victim goes ("kill", "stop" or "leave"), how ranks are spread over machines, a seed, the timeout, and
 the bytes of the chunks of a ring (0: whatever plan the group chooses).
 """
@@ -24,13 +26,14 @@ from paceline.plan.ring import ring
 def one_collective(group: Any, choice: random.Random) -> None:
     count = choice.choice([1, 100, 3000, 50_000, 400_000])
     array = np.ones(count, np.float32)
+    codec = choice.choice([None, "bf16"])
     match choice.randrange(6):
         case 0:
-            group.all_reduce(array)
+            group.all_reduce(array, codec=codec)
         case 1:
             group.all_gather(np.empty(count * group.size, np.float32), array)
         case 2:
-            group.broadcast(array, choice.randrange(group.size))
+            group.broadcast(array, choice.randrange(group.size), codec=codec)
         case 3:
             group.reduce_scatter(array, np.ones(count * group.size, np.float32))
         case 4:

@@ -213,6 +213,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_INTERFACE", "eth0,,eth1"),
         ("PACELINE_INTERFACE", "eth0; rm"),
         ("PACELINE_ALGORITHM", "best"),
+        ("PACELINE_COMPRESS", "zip"),
         ("PACELINE_CORES", "all"),
         ("PACELINE_START_TIMEOUT", "0"),
         ("PACELINE_POLICY", "best"),
@@ -266,6 +267,7 @@ def test_wishes() -> None:
             "PACELINE_LOG": "debug",
             "PACELINE_TOPOLOGY": "cluster.yaml",
             "PACELINE_ALGORITHM": "flexreduce",
+            "PACELINE_COMPRESS": "int8",
             "PACELINE_CORES": "adaptive",
             "PACELINE_START_TIMEOUT": "30",
             "PACELINE_POLICY": "cycle",
@@ -280,7 +282,8 @@ def test_wishes() -> None:
     assert (found.machine, found.ports, found.timeout, found.spin_us) == ("left", (40000, 40050), 2.5, 0.0)
     assert found.stall_seconds == 0.0
     assert (found.trace, found.log_level) == ("/tmp/traces", logging.DEBUG)
-    assert (found.topology, found.algorithm) == ("cluster.yaml", "flexreduce")
+    assert (found.topology, found.algorithm, found.compress) == ("cluster.yaml", "flexreduce", "int8")
+    assert read({}).compress == read({"PACELINE_COMPRESS": "off"}).compress == "none"
     assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
     assert (found.cache_capacity, found.timeline) == (0, "timeline.json")

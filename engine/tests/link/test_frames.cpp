@@ -97,6 +97,7 @@ TEST(headers_that_differ_in_any_of_their_bytes_arrive_as_they_were) {
     header.collective = Collective::all_reduce;
     header.dtype = DType::float32;
     header.op = Op::sum;
+    header.codec = Codec::int8;
     if (random() % 8 == 0) header = {};
     const WireHeader wire = writer.write(header);
     std::span<const std::byte> rest(wire.bytes.data(), wire.size);
@@ -113,7 +114,11 @@ TEST(headers_that_differ_in_any_of_their_bytes_arrive_as_they_were) {
 
 TEST(the_next_collective_of_a_kind_has_a_header_of_few_bytes) {
   HeaderWriter writer;
-  Header header{.channel = 0x123456789abcdef0, .length = 4096, .count = 1024, .sequence = 41};
+  Header header;
+  header.channel = 0x123456789abcdef0;
+  header.length = 4096;
+  header.count = 1024;
+  header.sequence = 41;
   writer.write(header);
   ++header.sequence;
   CHECK(writer.write(header).size == 5);

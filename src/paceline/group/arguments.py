@@ -7,9 +7,10 @@ from operator import index
 from typing import SupportsIndex
 
 from paceline import _engine
-from paceline.group.buffers import Array, Buffer
+from paceline.group.buffers import DTYPES, Array, Buffer, write
 
 OPS: dict[str, int] = {name.lower(): number for name, number in _engine.OPS.items()}
+CODECS: dict[str, int] = _engine.CODECS
 
 
 def whole(value: SupportsIndex, name: str, bits: int = 64) -> int:
@@ -37,6 +38,26 @@ def reduction(name: str) -> int:
         return OPS[name]
     except (KeyError, TypeError):  # a TypeError for what cannot be a key
         raise ValueError(f"no such reduction: {name!r}; use one of {', '.join(OPS)}") from None
+
+
+def encoding(name: str | None) -> int:
+    """The engine's number of the codec that is called so; -1 for None. Raises ValueError for no name of a codec."""
+    try:
+        return -1 if name is None else CODECS[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"no such codec: {name!r}; use one of {', '.join(CODECS)}") from None
+
+
+def feedback(value: Array | None, data: Buffer) -> Buffer | None:
+    """The residual that goes with `data`. Raises TypeError or ValueError unless it is as many elements of float32."""
+    if value is None:
+        return None
+    found = write(value)
+    if found.dtype != DTYPES["float32"]:
+        raise TypeError(f"a residual is of dtype float32, not {found.dtype_name}")
+    if found.count != data.count:
+        raise ValueError(f"the residual must hold {data.count} elements as the array does, not {found.count}")
+    return found
 
 
 def refuse(factor: float = 1.0, **others: SupportsIndex) -> None:

@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 
 from paceline import _engine
-from paceline.group.arguments import blocks, matched, needed, reduction, refuse, whole
+from paceline.group.arguments import blocks, encoding, feedback, matched, needed, reduction, refuse, whole
 from paceline.group.buffers import Array, Buffer, read, write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
@@ -53,38 +53,63 @@ class Group:
         return self._timeout
 
     def all_reduce(
-        self, array: Array, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+        self,
+        array: Array,
+        op: str = "sum",
+        *,
+        factor: float = 1.0,
+        codec: str | None = None,
+        residual: Array | None = None,
+        async_op: bool = False,
     ) -> Operation | None:
         """Combine `array` over all ranks, in place.
 
         `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
+
+        codec: how sums and means of float32 are encoded between machines: `none`, `bf16`, `fp16`, `three_in_one`,
+        `int8`, `int4` or `lossless`; None: as PACELINE_COMPRESS says. All ranks name the same one, and end with the
+        same bits. Nothing is encoded on one machine, or of less than 64 KiB.
+
+        residual: as many float32 as `array` has, zero before the first call: what encoding has lost on this rank, which
+        the next call with the same residual adds to its values (error feedback).
         """
         number = reduction(op)
-        try:
-            if not async_op and self._native.all_reduce_array(array, number, factor):
-                return None
-        except TypeError:
-            refuse(factor=factor)
-            raise
+        if codec is None and residual is None:
+            try:
+                if not async_op and self._native.all_reduce_array(array, number, factor):
+                    return None
+            except TypeError:
+                refuse(factor=factor)
+                raise
         data = write(array)
+        lost = feedback(residual, data)
+        coded, address = encoding(codec), lost.address if lost is not None else 0
         return self._run(
-            lambda mode: self._native.all_reduce(data.address, data.count, data.dtype, number, factor, mode),
-            [data],
+            lambda mode: self._native.all_reduce(
+                data.address, data.count, data.dtype, number, factor, mode, coded, address
+            ),
+            [data] if lost is None else [data, lost],
             async_op,
             factor=factor,
         )
 
-    def broadcast(self, array: Array, root: int = 0, *, async_op: bool = False) -> Operation | None:
-        """Give every rank the root's `array`, in place. root: a rank of this group."""
+    def broadcast(
+        self, array: Array, root: int = 0, *, codec: str | None = None, async_op: bool = False
+    ) -> Operation | None:
+        """Give every rank the root's `array`, in place. root: a rank of this group.
+
+        codec: how float32 is encoded between machines, as in `all_reduce`; None: not at all. The root, too, ends with
+        what the others decode.
+        """
         try:
-            if not async_op and self._native.broadcast_array(array, root):
+            if not async_op and codec is None and self._native.broadcast_array(array, root):
                 return None
         except TypeError:
             refuse(root=root)
             raise
-        data = write(array)
+        data, coded = write(array), encoding(codec)
         return self._run(
-            lambda mode: self._native.broadcast(data.address, data.count, data.dtype, root, mode),
+            lambda mode: self._native.broadcast(data.address, data.count, data.dtype, root, mode, coded),
             [data],
             async_op,
             root=root,
@@ -119,37 +144,51 @@ class Group:
             root=root,
         )
 
-    def all_gather(self, output: Array, input: Array, *, async_op: bool = False) -> Operation | None:
-        """Put the ranks' `input`s one after the other into `output` (size times as many elements)."""
-        if not async_op and self._native.all_gather_array(output, input):
+    def all_gather(
+        self, output: Array, input: Array, *, codec: str | None = None, async_op: bool = False
+    ) -> Operation | None:
+        """Put the ranks' `input`s one after the other into `output` (size times as many elements).
+
+        codec: as of `broadcast`; every rank ends with what the others decode of its own block, too.
+        """
+        if not async_op and codec is None and self._native.all_gather_array(output, input):
             return None
         source, data = read(input), write(output)
         matched(data, source, source.count * self.size, "output")
+        coded = encoding(codec)
         return self._run(
-            lambda mode: self._native.all_gather(source.address, data.address, source.count, data.dtype, mode),
+            lambda mode: self._native.all_gather(source.address, data.address, source.count, data.dtype, mode, coded),
             [data, source],
             async_op,
         )
 
     def reduce_scatter(
-        self, output: Array, input: Array, op: str = "sum", *, factor: float = 1.0, async_op: bool = False
+        self,
+        output: Array,
+        input: Array,
+        op: str = "sum",
+        *,
+        factor: float = 1.0,
+        codec: str | None = None,
+        async_op: bool = False,
     ) -> Operation | None:
         """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`.
 
-        `op` and `factor`: as of `all_reduce`.
+        `op` and `factor`: as of `all_reduce`. codec: as of `broadcast`, for parts of sums.
         """
         number = reduction(op)
         try:
-            if not async_op and self._native.reduce_scatter_array(output, input, number, factor):
+            if not async_op and codec is None and self._native.reduce_scatter_array(output, input, number, factor):
                 return None
         except TypeError:
             refuse(factor=factor)
             raise
         source, data = read(input), write(output)
         matched(source, data, data.count * self.size, "input")
+        coded = encoding(codec)
         return self._run(
             lambda mode: self._native.reduce_scatter(
-                source.address, data.address, data.count, data.dtype, number, factor, mode
+                source.address, data.address, data.count, data.dtype, number, factor, mode, coded
             ),
             [data, source],
             async_op,

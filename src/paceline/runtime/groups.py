@@ -34,6 +34,7 @@ class Groups:
     def __init__(self, settings: Settings, plans: Plans) -> None:
         self.plans = plans
         self._algorithm = settings.algorithm
+        self._compress = settings.compress
         self._given = given(settings.topology)
         self._placements: Placements | None = None  # known with the first group
         self._memberships: dict[int, Membership] = {}
@@ -68,6 +69,8 @@ class Groups:
         group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         if not membership.one_machine:
             group.set_pace(stream_rate(here, entries, membership.rank))
+            group.set_machines(membership.machines)
+            group.codec = _engine.CODECS[self._compress]
         self._memberships[channel] = membership
         return group
 

@@ -22,6 +22,12 @@ class Membership:
         """Whether all members share memory."""
         return len({member.machine for member in self.members}) == 1
 
+    @property
+    def machines(self) -> list[int]:
+        """The machine of every member, by the lowest rank on it."""
+        first: dict[str, int] = {}
+        return [first.setdefault(member.machine, rank) for rank, member in enumerate(self.members)]
+
     def part(self, ranks: Sequence[int]) -> Membership:
         """The members with these ranks, in that order. CommunicationError unless this process is among them, once."""
         if self.rank not in ranks or len(set(ranks)) != len(ranks):

@@ -194,6 +194,17 @@ def algorithm(text: str) -> str:
     raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")
 
 
+def codec(text: str) -> str:
+    """Return the name of a codec for messages between machines, `none` for `off`."""
+    from paceline.plan.codecs import CODECS, NONE
+
+    if text == "off":
+        return NONE
+    if text in CODECS:
+        return text
+    raise ValueError(f"should be off or one of {', '.join(CODECS)}")
+
+
 def policy(text: str) -> str:
     """Return the name of a coordination policy."""
     if text in POLICIES:

@@ -88,6 +88,9 @@ class Settings:
     algorithm: str | None = None
     """PACELINE_ALGORITHM: the all-reduce between machines: `ring`, `halving_doubling`, `rabenseifner`, `tree`,
     `leaders`, `double_tree`, `blueconnect`, `flexreduce`, `paceline`. Default: the cheapest for each size."""
+    compress: str = "none"
+    """PACELINE_COMPRESS: how sums and means of float32 are encoded between machines, the same on all ranks: `off`,
+    `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default: `off`."""
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""
@@ -191,6 +194,7 @@ class Settings:
             ),
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=value_of(parsers.algorithm, "PACELINE_ALGORITHM"),
+            compress=value_of(parsers.codec, "PACELINE_COMPRESS") or "none",
             cores=value_of(parse, "PACELINE_CORES") or OFF,
             thread_count=env.get("OMP_NUM_THREADS") or None,
             bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),

@@ -13,16 +13,19 @@ from paceline.torch.registration import register
 
 if TYPE_CHECKING:
     from paceline.torch.comm_hook import arena_hook
+    from paceline.torch.compression import Compression, compress
     from paceline.torch.gradients import GradientBuckets
     from paceline.torch.memory import empty
     from paceline.torch.sharded.optimizer import ShardedOptimizer
 
-__all__ = ["GradientBuckets", "ShardedOptimizer", "arena_hook", "empty", "register"]
+__all__ = ["Compression", "GradientBuckets", "ShardedOptimizer", "arena_hook", "compress", "empty", "register"]
 
 _HOMES = {
+    "Compression": "compression",
     "GradientBuckets": "gradients",
     "ShardedOptimizer": "sharded.optimizer",
     "arena_hook": "comm_hook",
+    "compress": "compression",
     "empty": "memory",
 }
 

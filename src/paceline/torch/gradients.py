@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from paceline.torch.backward_exchange import BackwardExchange
 from paceline.torch.bucket import BUCKET_BYTES, CACHE_LINE, Bucket, assign
+from paceline.torch.compression import Compression
 from paceline.torch.flat import FlatLayout
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.memory import empty
+from paceline.torch.work import WorkGroup
 
 if TYPE_CHECKING:
     from paceline.torch.data.weighted import Weighing
@@ -35,6 +37,9 @@ class GradientBuckets:
     With `batches`, the `Loader` or `Weighted` of `paceline.torch.data` that gives the batches, the mean is over all
     samples instead: each rank counts by the weight of its last batch. The loss must not be multiplied by it as well.
 
+    With `codec`, gradients of float32 are encoded between machines, and with `error_feedback` each rank adds what that
+    has lost in the next pass, as `paceline.torch.compress` does for DistributedDataParallel.
+
     A parameter without a gradient on some ranks counts as zero there and then has the mean everywhere; where no rank
     has one, it stays as it was. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
 
@@ -49,6 +54,8 @@ class GradientBuckets:
         *,
         bucket_bytes: int = BUCKET_BYTES,
         batches: Weighing | None = None,
+        codec: str | None = None,
+        error_feedback: bool = True,
     ) -> None:
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not parameters:
@@ -56,7 +63,12 @@ class GradientBuckets:
         if elsewhere := next((parameter.device for parameter in parameters if not parameter.is_cpu), None):
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
-        self._buckets = [_MeanBucket(some, batches) for some in assign(reversed(parameters), bucket_bytes)]
+        named = {name: one for name, one in module.named_parameters() if one.requires_grad}
+        self._compression = Compression(group, codec or "none", named if error_feedback else None)
+        self._buckets = [
+            _MeanBucket(index, some, batches, self._compression)
+            for index, some in enumerate(assign(reversed(parameters), bucket_bytes))
+        ]
         self._exchange = BackwardExchange(group, type(self).__name__)
         for tensor in (*module.parameters(), *module.buffers()):
             dist.broadcast(tensor.detach(), group=group, group_src=0)
@@ -68,6 +80,14 @@ class GradientBuckets:
         with self._exchange.paused():
             yield
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """What encoding has lost on this rank, flat, by the parameter's name; empty without a codec."""
+        return self._compression.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with what `state_dict` returned on this rank. Raises ValueError if it is of another module."""
+        self._compression.load_state_dict(state)
+
     def close(self) -> None:
         """From here on `backward` reduces nothing. Gradients stay as they are."""
         self._exchange.close()
@@ -78,15 +98,18 @@ class _MeanBucket(Bucket):
 
     Behind the gradients lies one number per parameter: whether this rank has its gradient. The mean over the ranks
     then says whether any has, so that a gradient which nobody has stays None everywhere.
-    batches: what says how much this rank counts; None for as much as the others.
+    batches: what says how much this rank counts; None for as much as the others. index: of this bucket among all.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], batches: Weighing | None) -> None:
+    def __init__(
+        self, index: int, parameters: Sequence[Tensor], batches: Weighing | None, compression: Compression
+    ) -> None:
         layout = FlatLayout(parameters, CACHE_LINE)
         flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
         super().__init__(parameters, layout, flat)
         self._present = flat[layout.numel :]
         self._batches = batches
+        self._index, self._layout, self._compression = index, layout, compression
         self.begin()
 
     def begin(self) -> None:
@@ -105,9 +128,14 @@ class _MeanBucket(Bucket):
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
         if self._batches is not None:
             self.flat.mul_(self._batches.weight)
-        work: dist.Work | None = dist.all_reduce(self.flat, dist.ReduceOp.AVG, group, async_op=True)
+        compression, encoded = self._compression, self._compression.encodes(self.flat.dtype)
+        rest = self._present if encoded else self.flat  # the numbers must not be lost among gradients
+        work: dist.Work | None = dist.all_reduce(rest, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
-        return work
+        if not encoded:
+            return work
+        gradients = self.flat[: self._layout.numel]
+        return WorkGroup([compression.mean(self._index, gradients, self.parameters, self._layout.begins), work])
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""

@@ -43,6 +43,19 @@ class Reductions(Starting):
         arguments = _reduce_arguments(memory, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
 
+    def allreduce_encoded(
+        self, tensor: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
+    ) -> dist.Work:
+        """Start to combine a dense CPU tensor of any shape over all ranks, in place, encoded between machines.
+
+        codec: a number in the engine's CODECS, for float32; 0 for none. residual: contiguous float32, as many elements.
+        """
+        memory = plain(tensor)
+        copies = [(tensor, memory)] if memory is not tensor else []
+        keep = [memory] if residual is None else [memory, residual]
+        more = codec, residual.data_ptr() if residual is not None else 0
+        return self._start("all_reduce", _reduce_arguments(memory, reduce_op), None, [tensor], copies, keep, more)
+
     allreduce_sparse = allreduce
 
     def allreduce_coalesced(self, tensors: list[Tensor], opts: object = None) -> dist.Work:

@@ -50,17 +50,22 @@ class Starting(Accelerator):
         results: Sequence[Tensor],
         copies: Copies,
         keep: Sequence[Tensor] = (),
+        more: tuple[object, ...] = (),
     ) -> dist.Work:
-        """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for."""
+        """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for.
+
+        more: the arguments behind the engine's mode.
+        """
         if self._blocks(options):
-            getattr(self._group, call)(*arguments, BLOCKING)
+            getattr(self._group, call)(*arguments, BLOCKING, *more)
             copy_back(copies)
             return DONE
         if callbacks.depth:
-            getattr(self._callback_group(), call)(*arguments, BLOCKING)
+            getattr(self._callback_group(), call)(*arguments, BLOCKING, *more)
             copy_back(copies)
             return CompletedWork(results)
-        work = PendingWork(getattr(self._group, call)(*arguments, NOTIFY), results, copies, keep, self._backward)
+        operation = getattr(self._group, call)(*arguments, NOTIFY, *more)
+        work = PendingWork(operation, results, copies, keep, self._backward)
         self._notify(work.operation.id, work.finish)
         if self._window is not None:
             self._window.append(work)

@@ -1,0 +1,99 @@
+"""Gradients that are encoded between machines, for DistributedDataParallel."""
+
+# No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from paceline.group.arguments import encoding
+from paceline.torch.reductions import Reductions
+from paceline.torch.residuals import Residuals
+
+
+class Compression:
+    """How gradients are encoded between machines, and what that has lost on this rank; see `compress`.
+
+    parameters: those with gradients, by name, for error feedback; None: without.
+    Raises TypeError if `group` is not Paceline's, ValueError if no codec is called so.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, codec: str, parameters: Mapping[str, Tensor] | None) -> None:
+        self._codec = encoding(codec)
+        self._reductions = _reductions(group) if self._codec else None
+        self._residuals = Residuals(parameters) if parameters is not None and self._codec else None
+
+    def encodes(self, dtype: torch.dtype) -> bool:
+        """Whether gradients of this dtype are encoded."""
+        return bool(self._codec) and dtype == torch.float32
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What encoding has lost on this rank, flat, by the parameter's name; empty without error feedback."""
+        return self._residuals.state_dict() if self._residuals is not None else {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with what `state_dict` returned on this rank. Raises ValueError if it is of another model."""
+        if self._residuals is not None:
+            self._residuals.load_state_dict(state)
+        elif state:
+            raise ValueError("the state is one of error feedback, which this compression does without")
+
+    def mean(self, bucket: int, flat: Tensor, parameters: Sequence[Tensor], begins: Sequence[int]) -> dist.Work:
+        """Start to make gradients, which `encodes` takes, their mean over the ranks.
+
+        flat: the contiguous gradients of the bucket with this number. begins: the element at which that of each of
+        `parameters` begins.
+        """
+        assert self._reductions is not None
+        residual = None
+        if self._residuals is not None:
+            residual = self._residuals.of(bucket, flat.numel(), parameters, begins)
+        return self._reductions.allreduce_encoded(flat, dist.ReduceOp.AVG, self._codec, residual)
+
+
+def compress(model: DistributedDataParallel, codec: str, *, error_feedback: bool = True) -> Compression:
+    """Encode the gradients of `model` where they cross from one machine to another.
+
+        model = DistributedDataParallel(module)
+        compression = paceline.torch.compress(model, "int8")
+
+    codec: a name as in `paceline.Group.all_reduce`. Gradients of other dtypes than float32, and buckets of less than 64
+    KiB, go as they are. error_feedback: each rank keeps what encoding has lost and adds it in the next step, for which
+    it needs as much memory as the gradients. Save `state_dict()` of the result on every rank with the model.
+
+    Raises TypeError if the model's process group is not Paceline's, ValueError if no codec is called so, and
+    RuntimeError, as torch does, if the model has a communication hook already.
+    """
+    parameters = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
+    state = _State(model.process_group, Compression(model.process_group, codec, parameters if error_feedback else None))
+    model.register_comm_hook(state, _hook)
+    return state.compression
+
+
+def _reductions(group: dist.ProcessGroup | None) -> Reductions:
+    """Paceline's side of a process group, None for all ranks. Raises TypeError if it is another backend's."""
+    found: object = dist.group.WORLD if group is None else group
+    if isinstance(found, Reductions):
+        return found
+    raise TypeError(f"codecs need a process group of Paceline, found one of {dist.get_backend(group)}")
+
+
+class _State(NamedTuple):
+    group: dist.ProcessGroup
+    compression: Compression
+
+
+def _hook(state: _State, bucket: dist.GradBucket) -> Future[Tensor]:
+    buffer = bucket.buffer()
+    if state.compression.encodes(buffer.dtype):
+        begin, width = buffer.data_ptr(), buffer.element_size()
+        begins = [(gradient.data_ptr() - begin) // width for gradient in bucket.gradients()]
+        work = state.compression.mean(bucket.index(), buffer, bucket.parameters(), begins)
+    else:
+        work = dist.all_reduce(buffer, dist.ReduceOp.AVG, state.group, async_op=True)
+    result: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    return result

@@ -1,0 +1,58 @@
+"""What encoding has lost of each gradient on this rank, to be added to it the next time (error feedback)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+
+class Residuals:
+    """A flat float32 tensor for each bucket, in which every parameter has its part.
+
+    Parameters may move from one bucket to another, as DDP's do after the first step, and take along what they have.
+    Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014, section 3.
+
+    parameters: by name; all of dtype float32 that are exchanged.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
+        self._sizes = {name: parameter.numel() for name, parameter in parameters.items()}
+        self._parts: dict[str, Tensor] = {}
+        self._buckets: dict[int, tuple[tuple[str, ...], Tensor]] = {}
+
+    def of(self, bucket: int, numel: int, parameters: Sequence[Tensor], begins: Sequence[int]) -> Tensor:
+        """The residual, of shape (numel,), of the bucket with this number.
+
+        parameters: those in the bucket. begins: the element of the bucket at which the gradient of each begins.
+        """
+        names = tuple(self._names[id(parameter)] for parameter in parameters)
+        before, flat = self._buckets.get(bucket, ((), torch.empty(0)))
+        if before == names and flat.numel() == numel:
+            return flat
+        flat = torch.zeros(numel)
+        for name, begin in zip(names, begins, strict=True):
+            part = flat[begin : begin + self._sizes[name]]
+            if name in self._parts:
+                part.copy_(self._parts[name])
+            self._parts[name] = part
+        self._buckets[bucket] = names, flat
+        return flat
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """A copy of what is kept, flat, by the parameter's name. It belongs to this rank alone."""
+        return {name: part.clone() for name, part in self._parts.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with what `state_dict` returned. Raises ValueError if it is of other parameters."""
+        for name, part in state.items():
+            if self._sizes.get(name) != part.numel():
+                expected = f"{self._sizes[name]} elements" if name in self._sizes else "no such parameter"
+                raise ValueError(f"the state has {part.numel()} elements for {name}, the model has {expected}")
+        for name, part in state.items():
+            if name in self._parts:
+                self._parts[name].copy_(part.reshape(-1))
+            else:
+                self._parts[name] = part.detach().reshape(-1).to(torch.float32, copy=True)

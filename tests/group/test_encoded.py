@@ -1,0 +1,74 @@
+"""Messages between machines that are encoded: right, the same on all ranks, and named where ranks differ."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from fault_trial import trial
+from jobs import PROGRAMS, job, run, words
+
+from paceline import _engine
+from paceline.plan.codecs import CODECS, NONE
+
+
+def test_the_cost_model_knows_the_codecs_of_the_engine() -> None:
+    assert list(_engine.CODECS) == [NONE, *CODECS]
+
+
+@pytest.mark.parametrize("machines", ["01", "011", "00111", "0122"])
+def test_every_codec(machines: str, tmp_path: Path) -> None:
+    run(len(machines), PROGRAMS / "encoded.py", machines, output=tmp_path)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "flexreduce", "double_tree"])
+def test_every_codec_by_other_plans(algorithm: str, tmp_path: Path) -> None:
+    run(5, PROGRAMS / "encoded.py", "00111", output=tmp_path, env={"PACELINE_ALGORITHM": algorithm})
+
+
+@pytest.mark.parametrize("machines", ["01", "00111"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_rank_that_is_killed_is_named(machines: str, seed: int, tmp_path: Path) -> None:
+    trial("kill", machines, seed, tmp_path)
+
+
+SETTING = """
+import os, sys
+rank = int(os.environ["RANK"])
+os.environ["PACELINE_MACHINE"] = f"machine-{rank}"
+os.environ["PACELINE_COMPRESS"] = sys.argv[1 + rank]
+import numpy as np, paceline
+group = paceline.init(timeout=30)
+small, large = np.full(9, 1 + 2.0**-20, np.float32), np.full(20_000, 1 + 2.0**-20, np.float32)
+group.all_reduce(small)
+group.all_reduce(np.ones(20_000))  # float64 has no codec
+plain = large.copy()
+group.all_reduce(plain, codec="none")
+try:
+    group.all_reduce(large)
+except Exception as error:
+    print(type(error).__name__, error)
+else:
+    assert (small == plain[0]).all() and (plain > 2).all()
+    print((large == 2).all())
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("bf16", "bf16"), "True"),
+        (("off", "off"), "False"),
+        (("bf16", "off"), "Mismatch .*ranks disagree: rank 0 .* SUM as bf16, rank 1 .* SUM$"),
+    ],
+)
+def test_the_setting(settings: tuple[str, str], said: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(SETTING)
+    output = tmp_path / "out"
+    output.mkdir()
+    with job(2, program, *settings, output=output) as running:
+        running.wait(60)
+    lines = [path.read_text().strip() for path in sorted(output.glob("*out*"))]
+    assert len(lines) == 2 and all(re.match(said, line) for line in lines), words(output)

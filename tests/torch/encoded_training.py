@@ -1,0 +1,136 @@
+"""Trains with gradients that are encoded between machines. Argument: how ranks are spread over machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    """Some buckets are large enough to be encoded; the layer in the middle is used in some steps only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.spare, self.last = (nn.Linear(200, 200) for _ in range(3))
+
+    def forward(self, x: Tensor, spare: bool) -> Tensor:
+        hidden = self.first(x).tanh()
+        result: Tensor = self.last(self.spare(hidden) if spare else hidden)
+        return result
+
+
+def batch(step: int, rank: int) -> Tensor:
+    return torch.randn(8, 200, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def backward(net: nn.Module, step: int, rank: int, spare: bool = True) -> None:
+    net.zero_grad()
+    net(batch(step, rank), spare).square().mean().backward()
+
+
+def gradients(net: nn.Module) -> list[Tensor]:
+    return [p.grad.detach().clone() for p in net.parameters() if p.grad is not None]
+
+
+def means(step: int, ranks: int, spare: bool = True) -> list[Tensor]:
+    """The gradients of one process that has all ranks' batches."""
+    net, total = Net(), []
+    for rank in range(ranks):
+        backward(net, step, rank, spare)
+        mine = [grad.double() / ranks for grad in gradients(net)]
+        total = mine if not total else [a + b for a, b in zip(total, mine, strict=True)]
+    return total
+
+
+def check(net: nn.Module, step: int, error: float, spare: bool = True) -> None:
+    """All ranks have the same bits, close to the mean."""
+    found = gradients(net)
+    right = means(step, dist.get_world_size(), spare)
+    assert len(found) == len(right)
+    for grad, mean in zip(found, right, strict=True):
+        everyone = [torch.empty_like(grad) for _ in range(dist.get_world_size())]
+        dist.all_gather(everyone, grad)
+        assert all(torch.equal(grad, other) for other in everyone)
+        assert (grad.double() - mean).abs().max() <= error * max(1e-6, float(mean.abs().max()))
+
+
+def with_ddp(rank: int) -> None:
+    import paceline.torch
+
+    def made(codec: str) -> tuple[DDP, paceline.torch.Compression]:
+        net = DDP(Net(), bucket_cap_mb=0.2, gradient_as_bucket_view=True)
+        return net, paceline.torch.compress(net, codec)
+
+    net, compression = made("bf16")
+    for step in range(STEPS):
+        backward(net, step, rank)
+        check(net.module, step, 0.05)
+    state = compression.state_dict()
+    assert set(state) <= {name for name, _ in net.module.named_parameters()}
+    lost = torch.tensor([float(sum(part.abs().sum() for part in state.values()))])
+    dist.all_reduce(lost)
+    assert lost > 0
+    # Another model that goes on from there comes to the same bits, and one without the state to others.
+    again, other = made("bf16")
+    fresh, _ = made("bf16")
+    for one in (again, fresh):
+        backward(one, 0, rank)  # DDP builds its final buckets after its first step
+    other.load_state_dict(state)
+    for one in (net, again, fresh):
+        backward(one, STEPS, rank)
+    assert all(torch.equal(a, b) for a, b in zip(gradients(net), gradients(again), strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(gradients(net), gradients(fresh), strict=True))
+    with pytest.raises(ValueError, match="no such parameter"):
+        other.load_state_dict({"nowhere": torch.zeros(3)})
+
+
+def with_buckets(rank: int) -> None:
+    import paceline.torch
+
+    net = Net()
+    buckets = paceline.torch.GradientBuckets(net, bucket_bytes=1 << 17, codec="bf16")
+    for step in range(STEPS):
+        spare = step % 2 == 0 or rank == 0
+        net.zero_grad()
+        net(batch(step, rank), spare).square().mean().backward()
+        if step % 2 == 0:
+            check(net, step, 0.05)
+        assert all(parameter.grad is not None for parameter in net.parameters())
+    state = buckets.state_dict()
+    buckets.close()
+    others = paceline.torch.GradientBuckets(Net(), bucket_bytes=1 << 17, codec="bf16")
+    others.load_state_dict(state)
+    assert all(torch.equal(part, others.state_dict()[name]) for name, part in state.items())
+    others.close()
+    # A parameter that nobody has used keeps no gradient.
+    unused = Net()
+    last = paceline.torch.GradientBuckets(unused, bucket_bytes=1 << 17, codec="bf16", error_feedback=False)
+    backward(unused, 0, rank, spare=False)
+    assert unused.spare.weight.grad is None and last.state_dict() == {}
+    check(unused, 0, 0.05, spare=False)
+    last.close()
+
+
+def main(machines: str) -> None:
+    rank = int(os.environ["RANK"])
+    os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    torch.set_num_threads(1)
+    dist.init_process_group("paceline")
+    work: Callable[[int], None]
+    for work in (with_ddp, with_buckets):
+        work(rank)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
