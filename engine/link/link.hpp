@@ -55,7 +55,10 @@ class Inbox {
   virtual void deliver(std::unique_ptr<Arrival> arrival) = 0;
   // Returns where the payload of an eager message goes as it comes in, or null if it is to be delivered as a whole.
   virtual StreamSink* expect(int peer, const Header& header) = 0;
+  // The connection has ended; `reason` is empty where the peer hung up.
   virtual void lost(int peer, const std::string& reason) = 0;
+  // The peer sent `what`, as no peer should. Nothing more is read from it, but it can still be told.
+  virtual void garbled(int peer, const std::string& what) = 0;
 };
 
 class Link {

@@ -147,7 +147,7 @@ bool ShmLink::poll(Inbox& inbox) {
   }
   Header header;
   bool took = false;
-  while (reader_.peek(header)) {
+  while (!refused_ && reader_.peek(header)) {
     if (!take_record(header, inbox)) return true;
     took = true;
   }
@@ -164,8 +164,8 @@ bool ShmLink::poll(Inbox& inbox) {
 bool ShmLink::take_record(const Header& header, Inbox& inbox) {
   const std::size_t size = record_payload(header);
   if (!is_sane(header) || size > kLargestRecord) {
-    lost_ = true;
-    inbox.lost(peer(), "sent a garbled message over shared memory");
+    refused_ = true;
+    inbox.garbled(peer(), "a garbled message over shared memory");
     return false;
   }
   switch (header.frame) {
@@ -247,7 +247,7 @@ void ShmLink::grant(const Arrival& offer, StreamSink& sink) {
 
 void ShmLink::on_readable(Inbox& inbox) {
   char bytes[64];
-  while (!lost_) {
+  while (!lost_ && !refused_) {
     const ssize_t got = ::recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
     if (got == sizeof bytes) continue;
     if (got > 0) return;  // the socket is empty now
@@ -255,7 +255,7 @@ void ShmLink::on_readable(Inbox& inbox) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     poll(inbox);  // what the peer wrote before it ended counts
     lost_ = true;
-    inbox.lost(peer(), "");
+    if (!refused_) inbox.lost(peer(), "");
   }
 }
 

@@ -102,6 +102,7 @@ class ShmLink final : public Link {
   std::uint64_t next_id_ = 1;
   std::uint64_t bulk_written_ = 0;
   bool lost_ = false;
+  bool refused_ = false;    // what the peer sends is garbled, and not read any more
   bool wrote_ = false;      // something that a sleeping peer must be woken for
   bool wrote_ack_ = false;  // something that it must be woken for only if it has nothing else to wait for
   bool starved_ = false;

@@ -104,7 +104,8 @@ bool TcpLink::write_some() {
     const ssize_t wrote = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (wrote < 0) {
       if (errno == EINTR) continue;
-      break;  // the socket is full or broken: reading will tell which
+      if (refused_ && errno != EAGAIN && errno != EWOULDBLOCK) lost_ = true;
+      break;  // the socket is full or broken: reading, if it goes on, will tell which
     }
     moved = true;
     out.written += static_cast<std::size_t>(wrote);
@@ -150,8 +151,15 @@ void TcpLink::fail(Inbox& inbox, const std::string& reason) {
   inbox.lost(peer(), reason);
 }
 
+// Returns false, as there is nothing more to read.
+bool TcpLink::refuse(Inbox& inbox, const std::string& what) {
+  refused_ = true;
+  inbox.garbled(peer(), what);
+  return false;
+}
+
 void TcpLink::on_readable(Inbox& inbox) {
-  while (!lost_) {
+  while (!lost_ && !refused_) {
     std::byte* to = scratch_.data();
     std::size_t room = scratch_.size();
     // A large piece that is not to be combined goes straight to its place, past the scratch memory.
@@ -183,10 +191,7 @@ bool TcpLink::feed(const std::byte* data, std::size_t size, Inbox& inbox) {
     if (receiving_ == Receiving::header) {
       std::span rest(data, size);
       const auto state = headers_in_.read(rest);
-      if (state == HeaderReader::State::garbled) {
-        fail(inbox, "sent a garbled frame");
-        return false;
-      }
+      if (state == HeaderReader::State::garbled) return refuse(inbox, "a garbled frame");
       used = size - rest.size();
       if (state == HeaderReader::State::complete && !take_header(inbox)) return false;
     } else if (receiving_ == Receiving::payload) {
@@ -219,10 +224,8 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::stream: {
       const auto found = streams_in_.find(header.id);
       sink_ = found != streams_in_.end() ? found->second.sink : nullptr;
-      if (header.length > kPieceBytes || (sink_ != nullptr && header.length > found->second.remaining)) {
-        fail(inbox, "sent more than it had offered");
-        return false;
-      }
+      if (header.length > kPieceBytes || (sink_ != nullptr && header.length > found->second.remaining))
+        return refuse(inbox, "more than it had offered");
       if (sink_ != nullptr) found->second.remaining -= header.length;
       remaining_ = header.length;
       if (remaining_ > 0) receiving_ = Receiving::stream;
@@ -245,10 +248,7 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::line:
     case Frame::goodbye: {
       const bool carries = header.frame != Frame::offer && header.frame != Frame::status;
-      if (carries && header.length > kPieceBytes) {
-        fail(inbox, "sent a frame longer than allowed");
-        return false;
-      }
+      if (carries && header.length > kPieceBytes) return refuse(inbox, "a frame longer than allowed");
       arrival_ = inbox.new_arrival();
       arrival_->header = header;
       arrival_->peer = peer();

@@ -65,11 +65,13 @@ class TcpLink final : public Link {
   void take_piece(const std::byte* data, std::size_t size);
   void end_piece();
   void fail(Inbox& inbox, const std::string& reason);
+  bool refuse(Inbox& inbox, const std::string& what);
 
   Descriptor socket_;
   const std::string ends_;  // "address:port to address:port", kept because a socket that has failed does not tell
   std::span<std::byte> scratch_;
   bool lost_ = false;
+  bool refused_ = false;  // what the peer sends is garbled, and not read any more
   Pace pace_;
   Smoothing smoothing_;
   std::uint64_t next_id_ = 1;

@@ -94,9 +94,14 @@ StreamSink* Delivery::expect(int peer, const Header& header) {
 void Delivery::lost(int handle, const std::string& reason) {
   Peer& peer = peers_[handle];
   if (peer.lost) return;
-  peers_.lose(handle);
+  peers_.lose(handle, reason);
   wakeups_.remove(peer.link->descriptor());
-  failures_.lose(handle, reason);
+  failures_.lose(handle);
+}
+
+void Delivery::garbled(int handle, const std::string& what) {
+  peers_[handle].garbled = !peers_[handle].lost;
+  lost(handle, what);
 }
 
 }  // namespace paceline

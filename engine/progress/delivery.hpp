@@ -23,6 +23,7 @@ class Delivery final : public Inbox {
   void deliver(std::unique_ptr<Arrival> arrival) override;
   StreamSink* expect(int peer, const Header& header) override;
   void lost(int peer, const std::string& reason) override;
+  void garbled(int peer, const std::string& what) override;
 
   // Delivers again what has come for groups that this rank had yet to make.
   void deliver_early();

@@ -157,7 +157,7 @@ class Engine final : private LoopHost {
   Groups groups_{*arena_, peers_, operations_, description_};
   Whereabouts whereabouts_{peers_};
   Waits waits_{operations_, whereabouts_};
-  Failures failures_{peers_, groups_, operations_, whereabouts_};
+  Failures failures_{peers_, groups_, operations_, whereabouts_, description_};
   Deadlines deadlines_{operations_, whereabouts_, waits_, failures_};
   Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, failures_};
   Sockets sockets_{peers_, sleepers_.wakeups(), delivery_};

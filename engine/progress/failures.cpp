@@ -41,7 +41,7 @@ Error Failures::explained(const Operation& operation) const {
   if (operation.trouble().kind == ErrorKind::peer_lost) {
     for (int rank = 0; rank < group.size(); ++rank) {
       const Member& member = group.members[static_cast<std::size_t>(rank)];
-      if (member.peer >= 0 && peers_[member.peer].left && operation.involves(rank)) return gone(group, rank, "");
+      if (member.peer >= 0 && peers_[member.peer].left && operation.involves(rank)) return gone(group, rank);
     }
   }
   return operation.trouble();
@@ -53,7 +53,7 @@ void Failures::fail_if_absent(const Operation& operation) {
   for (const int rank : operation.missing()) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.peer < 0 || !peers_[member.peer].lost) continue;
-    fail(group, gone(group, rank, ""));
+    fail(group, gone(group, rank));
     return;
   }
 }
@@ -61,13 +61,13 @@ void Failures::fail_if_absent(const Operation& operation) {
 void Failures::fail_if_dead(Group& group) {
   for (int rank = 0; rank < group.size(); ++rank) {
     const int handle = group.members[static_cast<std::size_t>(rank)].peer;
-    if (handle >= 0 && peers_[handle].lost && !peers_[handle].left) fail(group, gone(group, rank, ""));
+    if (handle >= 0 && peers_[handle].lost && !peers_[handle].left) fail(group, gone(group, rank));
   }
 }
 
-void Failures::lose(int handle, const std::string& reason) {
+void Failures::lose(int handle) {
   const Peer& peer = peers_[handle];
-  if (!peer.left) first_error_.note(gone(peer, peer.description, peer.last_operation(), reason));
+  if (!peer.left) first_error_.note(gone(peer, peer.description, peer.last_operation()));
   for (const auto& group : groups_.all()) {
     const int rank = group->rank_of(handle);
     if (rank < 0) continue;
@@ -76,25 +76,24 @@ void Failures::lose(int handle, const std::string& reason) {
       return operation.group == group.get() && !operation.over() && operation.involves(rank);
     };
     if (!peer.left || (group->use != Group::Use::control && operations_.any(needs)))
-      fail(*group, gone(*group, rank, reason));
+      fail(*group, gone(*group, rank));
   }
 }
 
-Error Failures::gone(const Group& group, int rank, const std::string& reason) const {
+Error Failures::gone(const Group& group, int rank) const {
   const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
-  return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank), reason);
+  return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank));
 }
 
 // The first error wins also where ranks are not in the same groups: a rank that ends because of an error is not to
 // blame.
-Error Failures::gone(const Peer& peer, const std::string& name, const std::string& last,
-                     const std::string& reason) const {
-  std::string text = name + (peer.left ? " has left the job" : " died");
-  if (const std::string link = peer.left ? std::string() : peer.link->condition(); !link.empty()) {
-    text += " (" + (reason.empty() ? reason : reason + "; ") + link + ")";
-  } else if (!reason.empty()) {
-    text += " (" + reason + ")";
-  }
+Error Failures::gone(const Peer& peer, const std::string& name, const std::string& last) const {
+  std::string text = name;
+  text += peer.left ? " has left the job" : peer.garbled ? " sent " + description_ + " " + peer.why : " died";
+  const std::string reason = peer.garbled ? std::string() : peer.why;
+  const std::string link = peer.left ? std::string() : peer.link->condition();
+  const std::string between = reason.empty() || link.empty() ? "" : "; ";
+  if (!reason.empty() || !link.empty()) text += " (" + reason + between + link + ")";
   text += last.empty() ? "; it had not been heard of" : "; last heard of in " + last;
   const Error before = peer.left ? peer.before : first_error_.cause_of_failure(peer.description);
   if (!before) return {ErrorKind::peer_lost, text, peer.description};

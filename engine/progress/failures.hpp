@@ -13,8 +13,14 @@ namespace paceline {
 
 class Failures {
  public:
-  Failures(Peers& peers, Groups& groups, ActiveOperations& operations, const Whereabouts& whereabouts)
-      : peers_(peers), groups_(groups), operations_(operations), whereabouts_(whereabouts) {}
+  // description: what peers call this process.
+  Failures(Peers& peers, Groups& groups, ActiveOperations& operations, const Whereabouts& whereabouts,
+           const std::string& description)
+      : peers_(peers),
+        groups_(groups),
+        operations_(operations),
+        whereabouts_(whereabouts),
+        description_(description) {}
 
   // The first error of this process; empty if there was none.
   const Error& first() const { return first_error_.error(); }
@@ -28,17 +34,18 @@ class Failures {
   // Fails a new group with a member that has died.
   void fail_if_dead(Group& group);
   // The link to this peer has ended: fails every group that needs it.
-  void lose(int handle, const std::string& reason);
+  void lose(int handle);
 
  private:
   Error explained(const Operation& operation) const;
-  Error gone(const Group& group, int rank, const std::string& reason) const;
-  Error gone(const Peer& peer, const std::string& name, const std::string& last, const std::string& reason) const;
+  Error gone(const Group& group, int rank) const;
+  Error gone(const Peer& peer, const std::string& name, const std::string& last) const;
 
   Peers& peers_;
   Groups& groups_;
   ActiveOperations& operations_;
   const Whereabouts& whereabouts_;
+  const std::string& description_;
   FirstError first_error_;
 };
 

@@ -16,9 +16,11 @@ struct Peer {
   std::unique_ptr<Link> link;
   std::string description;
   std::uint32_t interest = 0;  // epoll events that the engine listens for
-  bool lost = false;
-  bool left = false;  // it said goodbye
-  Error before;       // the first error that it knew of when it left
+  bool lost = false;           // nothing more is heard from it
+  bool garbled = false;        // because of what it sent; it can still be told
+  std::string why;             // it was lost; empty where it hung up
+  bool left = false;           // it said goodbye
+  Error before;                // the first error that it knew of when it left
   bool seen = false;
   Header last_seen;        // the last message of an operation
   std::string line;        // the line of its program that it last told us of, in printable ASCII, or empty
@@ -54,13 +56,14 @@ class Peers {
   bool has(int handle) const { return handle >= 0 && handle < next_handle(); }
   Peer& operator[](int handle) { return *peers_[static_cast<std::size_t>(handle)]; }
   const Peer& operator[](int handle) const { return *peers_[static_cast<std::size_t>(handle)]; }
-  void lose(int handle) {
+  void lose(int handle, const std::string& why) {
     (*this)[handle].lost = true;
+    (*this)[handle].why = why;
     any_lost_ = true;
   }
   bool any_lost() const { return any_lost_; }
   // `handle` is that of a member, or negative if the member is this process.
-  bool reaches(int handle) const { return handle >= 0 && !(*this)[handle].lost; }
+  bool reaches(int handle) const { return handle >= 0 && (!(*this)[handle].lost || (*this)[handle].garbled); }
 
   auto begin() { return peers_.begin(); }
   auto end() { return peers_.end(); }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 from contextlib import ExitStack, closing
@@ -164,11 +165,16 @@ def test_a_silent_program_that_holds_the_first_port(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "meddling",
-    [Meddling(ANSWER, 100_000), Meddling(CALL, HELLO + PROOF, cut=False)],
+    ("meddling", "reason"),
+    [
+        (Meddling(ANSWER, 100_000), ""),
+        (Meddling(CALL, HELLO + PROOF, cut=False), r"rank 1 \(host [^)]*\) sent rank 0 \(host [^)]*\) a garbled frame"),
+    ],
     ids=["cut", "garbled"],
 )
-def test_a_link_that_breaks_during_training_is_named_on_both_ends(meddling: Meddling, tmp_path: Path) -> None:
+def test_a_link_that_breaks_during_training_is_named_on_both_ends(
+    meddling: Meddling, reason: str, tmp_path: Path
+) -> None:
     unmeasured = {"PACELINE_ALGORITHM": "ring"}  # links are used first when they are measured, while ranks meet
     with Play(2, tmp_path) as play:
         play.start(0, **unmeasured)
@@ -178,5 +184,5 @@ def test_a_link_that_breaks_during_training_is_named_on_both_ends(meddling: Medd
             play.everybody("met")
             told = [rank.error() for rank in play.ranks.values()]
     assert [kind for kind, _ in told] == ["PeerLost"] * 2
-    assert "rank 1 (host " in told[0][1]
-    assert "rank 0 (host " in told[1][1]
+    assert "rank 1 (host " in told[0][1] and re.search(reason, told[0][1])
+    assert "rank 0 (host " in told[1][1] and re.search(reason, told[1][1])

@@ -115,6 +115,33 @@ TEST(a_rank_that_leaves_is_named) {
   });
 }
 
+TEST(a_garbled_link_is_the_reason_for_every_group_and_its_peer_is_told) {
+  const auto [ours, theirs] = tcp_pair();
+  const Descriptor stranger(theirs);
+  Engine engine(std::make_shared<Arena>(std::size_t{4} << 20), std::chrono::microseconds(5), "rank 0 (thread)");
+  const int peer = engine.add_tcp_peer(Descriptor(ours), "rank 1 (thread)");
+  const std::string garbage(100, 'x');
+  CHECK(::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL) == 100);
+  std::string told(1 << 16, ' ');
+  std::size_t heard = 0;
+  for (const std::uint64_t channel : {1, 2}) {  // the second group is made when the link has been given up
+    const auto group = engine.add_group(channel, 0, {-1, peer}, std::chrono::seconds(60), plans_for(2, false));
+    std::vector<float> data(100, 1);
+    const auto error = failure_of(
+        [&] { all_reduce(engine, *group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::blocking); });
+    CHECK(error.kind == ErrorKind::peer_lost);
+    const std::string wanted = "rank 1 (thread) sent rank 0 (thread) a garbled frame (127.0.0.1:";
+    CHECK(contains(error.message, wanted));
+    while (!contains(told, wanted)) {
+      const auto got = ::recv(stranger.get(), &told[heard], told.size() - heard, 0);
+      CHECK(got > 0);
+      heard += static_cast<std::size_t>(got);
+    }
+    heard = 0;
+    told.assign(told.size(), ' ');
+  }
+}
+
 TEST(who_leaves_because_of_an_error_is_not_the_one_to_blame) {
   on_every_wire([](Wire wire) {
     World world(3, [=](int, int) { return wire; });

@@ -15,6 +15,7 @@ class Counter final : public Inbox {
   void deliver(std::unique_ptr<Arrival> arrival) override { last = std::move(*arrival), ++arrivals; }
   StreamSink* expect(int, const Header&) override { return nullptr; }
   void lost(int, const std::string&) override { CHECK(false); }
+  void garbled(int, const std::string&) override { CHECK(false); }
 
   Arrival last;
   int arrivals = 0;

@@ -21,14 +21,16 @@ class Collector final : public Inbox {
   std::unique_ptr<Arrival> new_arrival() override { return std::make_unique<Arrival>(); }
   void deliver(std::unique_ptr<Arrival> arrival) override { arrivals.push_back(std::move(arrival)); }
   StreamSink* expect(int, const Header&) override { return nullptr; }
-  void lost(int, const std::string& reason) override {
-    ++losses;
-    last_reason = reason;
+  void lost(int, const std::string&) override { ++losses; }
+  void garbled(int, const std::string& what) override {
+    ++refusals;
+    refused = what;
   }
 
   std::vector<std::unique_ptr<Arrival>> arrivals;
   int losses = 0;
-  std::string last_reason;
+  int refusals = 0;
+  std::string refused;
 };
 
 struct Wired {
@@ -76,8 +78,8 @@ TEST(a_million_random_frames) {
     if (random() % 16 == 0) wire.bytes[random() % wire.size] = static_cast<std::byte>(random());
     wired->send(wire.bytes.data(), random() % 8 == 0 ? random() % wire.size : wire.size);
     wired->link->on_readable(wired->inbox);
-    if (wired->inbox.losses > 0) {
-      CHECK(wired->inbox.losses == 1);
+    if (wired->inbox.refusals > 0) {
+      CHECK(wired->inbox.refusals == 1);
       wired = std::make_unique<Wired>();
       headers = {};
     }
@@ -147,8 +149,8 @@ TEST(a_frame_that_is_missing_is_noticed) {
   Wired wired;
   CHECK(wired.send(wire.bytes.data(), wire.size));
   wired.link->on_readable(wired.inbox);
-  CHECK(wired.inbox.losses == 1);
-  CHECK(wired.inbox.last_reason == "sent a garbled frame");
+  CHECK(wired.inbox.refusals == 1);
+  CHECK(wired.inbox.refused == "a garbled frame");
 }
 
 TEST(what_begins_unlike_a_frame_ends_the_link_before_more_of_it_comes) {
@@ -158,7 +160,7 @@ TEST(what_begins_unlike_a_frame_ends_the_link_before_more_of_it_comes) {
     Wired wired;
     CHECK(wired.send(bytes.data(), bytes.size()));
     wired.link->on_readable(wired.inbox);
-    CHECK(wired.inbox.losses == 1);
+    CHECK(wired.inbox.refusals == 1);
   }
 }
 
@@ -169,7 +171,7 @@ TEST(a_giant_length_allocates_nothing) {
   const WireHeader wire = HeaderWriter().write(header);
   CHECK(wired.send(wire.bytes.data(), wire.size));
   wired.link->on_readable(wired.inbox);
-  CHECK(wired.inbox.losses == 1);
+  CHECK(wired.inbox.refusals == 1);
 }
 
 TEST(garbage_in_shared_memory_ends_the_link_only) {
@@ -186,5 +188,5 @@ TEST(garbage_in_shared_memory_ends_the_link_only) {
   CHECK(writer.write(header, nullptr, 0));
   Collector inbox;
   link.poll(inbox);
-  CHECK(inbox.losses == 1 && inbox.arrivals.empty());
+  CHECK(inbox.refusals == 1 && inbox.arrivals.empty());
 }
