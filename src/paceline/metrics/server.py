@@ -19,12 +19,13 @@ from prometheus_client.registry import Collector
 
 from paceline.settings.parsers import MetricsAddress
 
-SECONDS = 5.0
-"""Seconds that a client has to send its request, and again to receive the answer."""
+REQUEST_SECONDS, ANSWER_SECONDS = 2.0, 5.0
+"""Seconds that a client has to send its request, and to receive the answer."""
 MAX_REQUEST = 8192
 """The most bytes of a request."""
 AT_ONCE = 4
-"""Clients that are served at a time; further connections are closed."""
+"""Clients that are served at a time. A further one takes the place of the one whose request is overdue for longest, and
+is hung up on where all of them receive answers."""
 
 log = logging.getLogger("paceline")
 _open: weakref.WeakSet[Server] = weakref.WeakSet()
@@ -44,6 +45,9 @@ class Server:
         self._registry, self._token = registry, token.encode()
         self._socket = _listen(address, first)
         self._places = threading.BoundedSemaphore(AT_ONCE)
+        self._lock = threading.Lock()
+        self._silent: list[socket.socket] = []
+        """Clients that have yet to send a request, the oldest first."""
         _open.add(self)
         self._thread = threading.Thread(target=self._serve, name="paceline-metrics", daemon=True)
         self._thread.start()
@@ -57,7 +61,7 @@ class Server:
         """Stop listening. Clients that are being served are not waited for."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends accept
-        self._thread.join(SECONDS)
+        self._thread.join(ANSWER_SECONDS)
         self.close_socket()
 
     def close_socket(self) -> None:
@@ -76,19 +80,35 @@ class Server:
                 time.sleep(1.0)  # perhaps there are no descriptors left
                 continue
             if not self._places.acquire(blocking=False):
-                client.close()
-                continue
+                self._drop_oldest()
+                if not self._places.acquire(timeout=REQUEST_SECONDS):
+                    client.close()
+                    continue
+            with self._lock:
+                self._silent.append(client)
             try:
                 threading.Thread(target=self._answer, args=(client,), name="paceline-metrics", daemon=True).start()
             except RuntimeError:  # an interpreter that is ending starts no threads
                 self._answer(client)
 
+    def _drop_oldest(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if self._silent:
+                self._silent.pop(0).shutdown(socket.SHUT_RDWR)  # its thread, which reads, gives up its place
+
+    def _request(self, client: socket.socket) -> bytes | None:
+        try:
+            return _read(client, time.monotonic() + REQUEST_SECONDS)
+        finally:
+            with self._lock, contextlib.suppress(ValueError):  # it may have been dropped
+                self._silent.remove(client)
+
     def _answer(self, client: socket.socket) -> None:
         try:
             with client:
-                request = _read(client, time.monotonic() + SECONDS)
+                request = self._request(client)
                 if request is not None:
-                    client.settimeout(SECONDS)
+                    client.settimeout(ANSWER_SECONDS)
                     client.sendall(_reply(request, self._registry, self._token))
                     client.shutdown(socket.SHUT_WR)
         except OSError:
