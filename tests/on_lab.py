@@ -17,9 +17,17 @@ Process = subprocess.Popen[str]
 
 @contextmanager
 def ranks_on(
-    lab: Lab, places: Sequence[int], program: Path, *arguments: str, **settings: str
+    lab: Lab,
+    places: Sequence[int],
+    program: Path,
+    *arguments: str,
+    under: Sequence[str] = (),
+    **settings: str,
 ) -> Iterator[list[Process]]:
-    """Rank r on machine places[r], with pipes to it and these variables; killed at the end."""
+    """Rank r on machine places[r], with pipes to it and these variables; killed at the end.
+
+    under: words of the command that starts each of them.
+    """
     with ExitStack() as stack:
         ranks = []
         for rank, machine in enumerate(places):
@@ -37,7 +45,7 @@ def ranks_on(
             ranks.append(
                 stack.enter_context(
                     subprocess.Popen(
-                        [*lab.exec(machine), sys.executable, str(program), *arguments],
+                        [*under, *lab.exec(machine), sys.executable, str(program), *arguments],
                         env=env,
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -97,6 +98,9 @@ class Link {
   // the group that uses most links, `most` in the group that uses fewest. If that is little, the link keeps the peer
   // from sending more ahead than a switch on the way can hold.
   virtual void set_pace(double /*least*/, double /*most*/) {}
+
+  // Bytes that the kernel has taken in from the peer so far, read or not; 0 where it does not count them.
+  virtual std::uint64_t received() const { return 0; }
 
   // Describes a link over a network: its two addresses, and for how long nothing has come. Empty for other links.
   virtual std::string condition() const { return {}; }

@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "link/tcp_count.hpp"
+
 namespace paceline {
 namespace {
 
@@ -133,6 +135,8 @@ void TcpLink::finished(Outgoing& out) {
 void TcpLink::set_pace(double least, double most) {
   if (!lost_) pace_.set(socket_.get(), least, most);
 }
+
+std::uint64_t TcpLink::received() const { return tcp_bytes_received(socket_.get()); }
 
 bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }
 

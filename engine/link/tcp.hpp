@@ -35,6 +35,7 @@ class TcpLink final : public Link {
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
   void on_readable(Inbox& inbox) override;
   void set_pace(double least, double most) override;
+  std::uint64_t received() const override;
   bool flush() override;
   void hang_up() override;
   void forget_after_fork() override { socket_.reset(); }

@@ -120,6 +120,12 @@ void Engine::set_codec(Group& group, Codec codec) {
   group.codec = codec;
 }
 
+std::uint64_t Engine::received(const Group& group, int rank) {
+  const auto lock = enter();
+  const Member& member = group.members.at(static_cast<std::size_t>(rank));
+  return member.link == nullptr ? 0 : member.link->received();
+}
+
 void Engine::set_timeout(Group& group, std::chrono::duration<double> timeout) {
   const auto lock = enter();
   group.timeout = timeout;

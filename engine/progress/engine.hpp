@@ -68,6 +68,8 @@ class Engine final : private LoopHost {
   // the caller names none. All ranks do so between the same two collectives.
   void set_machines(Group& group, std::vector<int> machines);
   void set_codec(Group& group, Codec codec);
+  // See Link::received; 0 for the group's own rank.
+  std::uint64_t received(const Group& group, int rank);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);
 
   // Counts the group's large collectives from now on, see LargeCalls; all ranks do so between the same two of them.

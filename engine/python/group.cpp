@@ -218,6 +218,9 @@ void bind_group(nb::module_& m) {
           [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
+          "received", [](PyGroup& self, int rank) { return self.engine->received(*self.group, rank); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
           "set_timeout",
           [](PyGroup& self, double seconds) {
             self.engine->set_timeout(*self.group, std::chrono::duration<double>(seconds));

@@ -4,11 +4,13 @@ plan again; no result is wrong."""
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from ahead import AHEAD
 from on_a_changing_link import COUNT
-from on_lab import ended, heard, ranks_on
+from on_lab import Process, ended, heard, ranks_on
 
 from paceline.lab.lab import Lab
 from paceline.topology import Link, parse, read
@@ -29,15 +31,15 @@ children:
 RACKS = """
 children:
   - switch: east
-    uplink: 100 Mbit/s
+    uplink: 50 Mbit/s
     children:
-      - {machine: alpha, ranks: 1, uplink: 100 Mbit/s}
-      - {machine: beta, ranks: 1, uplink: 100 Mbit/s}
+      - {machine: alpha, ranks: 1, uplink: 50 Mbit/s}
+      - {machine: beta, ranks: 1, uplink: 50 Mbit/s}
   - switch: west
-    uplink: 100 Mbit/s
+    uplink: 50 Mbit/s
     children:
-      - {machine: gamma, ranks: 1, uplink: 100 Mbit/s}
-      - {machine: delta, ranks: 1, uplink: 100 Mbit/s}
+      - {machine: gamma, ranks: 1, uplink: 50 Mbit/s}
+      - {machine: delta, ranks: 1, uplink: 50 Mbit/s}
 """
 ONE_SLOW = """
 children:
@@ -48,6 +50,11 @@ children:
 NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) Mbit/s down)?")
 
 pytestmark = pytest.mark.timeout(400)
+
+
+def on(lab: Lab, places: tuple[int, ...], *arguments: str) -> AbstractContextManager[list[Process]]:
+    """Ranks that judge links by how long things take, and not by how busy this machine is."""
+    return ranks_on(lab, places, PROGRAM, *arguments, under=AHEAD)
 
 
 @pytest.mark.requires_root_network
@@ -61,7 +68,7 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
     file.write_text(TOPOLOGY)
     with (
         Lab(read(file), file) as lab,
-        ranks_on(lab, (0, 1, 2), PROGRAM, collective, str(BEFORE), str(AFTER)) as ranks,
+        on(lab, (0, 1, 2), collective, str(BEFORE), str(AFTER)) as ranks,
     ):
         heard(ranks[0], "ready")
         lab.change("beta", Link(left * MBIT, left * MBIT))
@@ -81,7 +88,7 @@ def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
     that nobody runs ahead."""
     with (
         Lab(parse(TOPOLOGY)) as lab,
-        ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "30", "8", "4") as ranks,
+        on(lab, (0, 1, 2), "all_reduce", "30", "8", "4") as ranks,
     ):
         heard(ranks[0], "ready")
         lab.change("beta", Link(100 * MBIT, 100 * MBIT))
@@ -94,7 +101,7 @@ def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
 def test_links_that_nobody_told_of_are_known_from_the_start() -> None:
     """A plan for equal links sends 4/3 of the buffer over each one. The one that fits sends the buffer once over the
     slow link, which is the least that can be."""
-    with Lab(parse(ONE_SLOW)) as lab, ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "1", "5") as ranks:
+    with Lab(parse(ONE_SLOW)) as lab, on(lab, (0, 1, 2), "all_reduce", "1", "5") as ranks:
         heard(ranks[0], "ready")
         before = lab.traffic()[2]
         _, said = ended(ranks, "go\n")
@@ -109,7 +116,7 @@ def test_links_that_nobody_told_of_are_known_from_the_start() -> None:
 def test_rank_0_says_once_what_binds(tmp_path: Path) -> None:
     file = tmp_path / "one-slow.yaml"
     file.write_text(ONE_SLOW)
-    with Lab(read(file), file) as lab, ranks_on(lab, (0, 1, 2), PROGRAM, "all_reduce", "1", "1") as ranks:
+    with Lab(read(file), file) as lab, on(lab, (0, 1, 2), "all_reduce", "1", "1") as ranks:
         heard(ranks[0], "ready")
         _, said = ended(ranks, "go\n")
     assert [rank.returncode for rank in ranks] == [0, 0, 0], said
@@ -123,7 +130,7 @@ def test_switches_that_nobody_told_of_are_found_and_planned_for() -> None:
     quarter, and twice the buffer crosses each rack's link each way; with the racks known, once."""
     with (
         Lab(parse(RACKS)) as lab,
-        ranks_on(lab, (0, 1, 2, 3), PROGRAM, "all_reduce", "48", str(CALLS)) as ranks,
+        on(lab, (0, 1, 2, 3), "all_reduce", "48", str(CALLS)) as ranks,
     ):
         heard(ranks[0], "ready")
         before = {traffic.name: traffic for traffic in lab.traffic()}

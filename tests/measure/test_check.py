@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ahead import AHEAD
 
 from paceline.lab.lab import Lab
 from paceline.launch import tree
@@ -144,6 +145,6 @@ def commands(lab: Lab, where: list[int], out: Path) -> list[Command]:
             "MASTER_PORT": "29500",
         }
         argv = [*lab.exec(machine), *CHECK, "--out", str(out)]
-        program = wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid())
+        program = [*AHEAD, *wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid())]
         made.append(Command(program, {**environment(), **who}, f"rank {rank}"))
     return made

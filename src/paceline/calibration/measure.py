@@ -19,7 +19,7 @@ SMALLEST_STREAM, LARGEST_STREAM = 64 << 10, 256 << 20
 STREAM_GROWTH = 16
 """A factor: the next stream is at most this many times as long."""
 STREAMS = 3
-"""Streams of equal length of which the median counts; a rank that loses its core for a moment spoils one of them."""
+"""Streams of equal length, as a rank that loses its core for a moment spoils one of them."""
 IN_FLIGHT = 4
 """Messages that are sent or received at once."""
 

@@ -19,6 +19,7 @@ from paceline.calibration.measure import (
 )
 from paceline.group.group import Group
 from paceline.group.operation import Operation
+from paceline.measure.arrivals import Arrivals
 from paceline.topology.measured import Load
 
 Pieces = npt.NDArray[np.uint8]
@@ -114,11 +115,9 @@ def _send(group: Group, peer: int, seconds: float) -> None:
 
 def _receive(group: Group, peer: int) -> float:
     """The bytes per second that arrived after TCP had found its rate."""
-    begun = time.monotonic()
+    arrivals = Arrivals(group, peer)
     posted = 0
     pieces, under_way = deque[Pieces](), deque[Operation | int | None]()
-    sizes: list[int] = []
-    arrived: list[float] = []
     left = _MORE
     while left:
         while left == _MORE and len(pieces) < IN_FLIGHT:
@@ -127,14 +126,9 @@ def _receive(group: Group, peer: int) -> float:
             posted += 1
         _finish(under_way.popleft())
         piece = pieces.popleft()
-        arrived.append(time.monotonic() - begun)
-        sizes.append(len(piece))
+        arrivals.add(len(piece))
         left = int(piece[0])
-    times, come = np.array(arrived), np.cumsum(sizes)
-    # The rate is that between two arrivals. A rank that waited for a core sees many at once, so a slope means little.
-    first = int(np.searchsorted(times, SETTLING * times[-1], side="right")) - 1
-    first = max(0, min(first, len(times) - 2))
-    return float((come[-1] - come[first]) / max(times[-1] - times[first], 1e-9))
+    return arrivals.rate(arrivals.after(SETTLING))
 
 
 def _finish(operation: Operation | int | None) -> None:

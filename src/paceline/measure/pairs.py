@@ -22,6 +22,7 @@ from paceline.calibration.measure import (
 )
 from paceline.group.group import Group
 from paceline.group.operation import Operation
+from paceline.measure.arrivals import Arrivals
 
 
 def latency(group: Group, peer: int) -> float:
@@ -71,14 +72,21 @@ def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
 
 
 def receive_stream(group: Group, peer: int) -> float:
-    """Return the bytes per second that arrived from `peer`, the median of its longest streams."""
+    """Return the bytes per second that arrived from `peer`.
+
+    Of its longest streams the fastest counts where the kernel counts bytes, as a rank that waits for a core can only
+    slow a stream down, and else the median.
+    """
     size = np.zeros(1, np.int64)
     rates: dict[int, list[float]] = {}
+    counted = False
     while group.recv(size, peer) == peer and size[0]:
-        rate, taken = _receive(group, peer, int(size[0]))
+        arrivals = _receive(group, peer, int(size[0]))
+        rate, counted = arrivals.rate(SETTLED_PIECES), arrivals.counted
         rates.setdefault(int(size[0]), []).append(rate)
-        group.send(np.array([rate, taken]), peer)
-    return median(rates[max(rates)])
+        group.send(np.array([rate, arrivals.seconds]), peer)
+    longest = rates[max(rates)]
+    return max(longest) if counted else median(longest)
 
 
 def _send(group: Group, peer: int, size: int) -> None:
@@ -93,21 +101,16 @@ def _send(group: Group, peer: int, size: int) -> None:
         _finish(operation)
 
 
-def _receive(group: Group, peer: int, size: int) -> tuple[float, float]:
-    """The bytes per second after the first messages, and the seconds that all of them took."""
+def _receive(group: Group, peer: int, size: int) -> Arrivals:
     pieces = [np.zeros(size, np.uint8) for _ in range(IN_FLIGHT)]
     under_way = deque(group.recv(piece, peer, async_op=True) for piece in pieces)
-    begun = time.perf_counter()
-    arrived = []
+    arrivals = Arrivals(group, peer)
     for number in range(STREAM_PIECES):
         _finish(under_way.popleft())
-        arrived.append(time.perf_counter())
+        arrivals.add(size)
         if number + IN_FLIGHT < STREAM_PIECES:
             under_way.append(group.recv(pieces[number % IN_FLIGHT], peer, async_op=True))
-    # The slope of all arrivals is used; the first and the last alone mean little where a rank shares its core.
-    counted = np.arange(SETTLED_PIECES, STREAM_PIECES)
-    per_piece = float(np.polyfit(counted, np.array(arrived[SETTLED_PIECES:]) - begun, 1)[0])
-    return size / max(per_piece, 1e-9), arrived[-1] - begun
+    return arrivals
 
 
 def _finish(operation: Operation | int | None) -> None:
