@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.adapt.network import AssumedNetwork
-from paceline.topology import Link, Topology, parse
+from paceline.topology import Link, Node, Topology, parse
 from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
 from paceline.topology.measured import Measured
@@ -18,21 +18,29 @@ from paceline.topology.measured import Measured
 TWO = "children: [{machine: alpha, ranks: 1, uplink: 1 Gbit/s}, {machine: beta, ranks: 2, uplink: 1 Gbit/s}]"
 
 
+THREE = TWO.replace("]", ", {machine: gamma, ranks: 1, uplink: 1 Gbit/s}]")
+
+
+def faster(node: Node, up: float, down: float) -> Node:
+    link = node.uplink
+    assert link is not None
+    return replace(node, uplink=Link(link.up * up, link.down * down, link.latency))
+
+
 def times(topology: Topology, up: float, down: float) -> Topology:
-    """With another link above the first machine."""
+    """With another link above the first machine; of two machines the other end is measured as the same."""
     first, *others = topology.root.children
-    assert first.uplink is not None
-    link = Link(first.uplink.up * up, first.uplink.down * down, first.uplink.latency)
-    return replace(topology, root=replace(topology.root, children=(replace(first, uplink=link), *others)))
+    if len(others) == 1:
+        others = [faster(others[0], down, up)]
+    return replace(topology, root=replace(topology.root, children=(faster(first, up, down), *others)))
 
 
 def measured(known: Topology, up: float, down: float, spread: float = 1.0) -> tuple[Topology, str]:
     """What is made of a measurement that found the first machine's link so many times as fast."""
-    unknown = np.full((2, 2), np.nan)
+    unknown = np.full((len(known.root.children),) * 2, np.nan)
     figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread)
-    now, news = AssumedNetwork(Placement(known, (0, 1, 2))).measured(
-        Placement(times(known, up, down), (0, 1, 2)), figures
-    )
+    ranks = tuple(range(known.world))
+    now, news = AssumedNetwork(Placement(known, ranks)).measured(Placement(times(known, up, down), ranks), figures)
     return now.topology, news
 
 
@@ -43,9 +51,20 @@ def test_links_that_are_what_they_were_taken_for_are_no_news(up: float, down: fl
 
 @given(st.sampled_from([(0.8, 1.0), (1.0, 0.8), (1.3, 1.0), (1.0, 1.3)]))
 def test_a_link_that_is_another_one_way_is(factors: tuple[float, float]) -> None:
-    now, news = measured(parse(TWO), *factors)
+    now, news = measured(parse(THREE), *factors)
     assert news.startswith("alpha ") and "(taken for 1 Gbit/s), beta 1 Gbit/s (taken for 1 Gbit/s)" in news
-    assert now.root.children[0].uplink == times(parse(TWO), *factors).root.children[0].uplink
+    assert now.root.children[0].uplink == times(parse(THREE), *factors).root.children[0].uplink
+
+
+def test_between_two_machines_it_is_their_way_that_is_another() -> None:
+    """Which end is slow cannot be told; and a way that is as slow as its slower end was known to be is no news."""
+    assert measured(parse(TWO), 0.1, 0.1)[1] == "the link between alpha and beta 100 Mbit/s (taken for 1 Gbit/s)"
+    news = measured(parse(TWO), 0.1, 0.2)[1]
+    assert news == "the link between alpha and beta 100 Mbit/s up / 200 Mbit/s down (taken for 1 Gbit/s)"
+    uneven, slow = parse(TWO.replace("1 Gbit/s}]", "100 Mbit/s}]")), times(parse(TWO), 0.1, 0.1)
+    unknown = np.full((2, 2), np.nan)
+    figures = Measured(unknown, unknown, unknown[0], unknown[0])
+    assert AssumedNetwork(Placement(uneven, (0, 1, 2))).measured(Placement(slow, (0, 1, 2)), figures)[1] == ""
 
 
 @given(st.floats(0.7, 1.4), st.floats(0.7, 1.4))
@@ -54,7 +73,7 @@ def test_what_a_busy_machine_cannot_tell_is_no_news(up: float, down: float) -> N
 
 
 def test_a_link_that_is_faster_than_a_rank_can_measure_is_as_its_interface_says() -> None:
-    fast = parse(TWO.replace("1 Gbit/s", "100 Gbit/s"))
+    fast = parse(THREE.replace("1 Gbit/s", "100 Gbit/s"))
     assert measured(fast, 0.1, 0.12)[1] == ""
     assert measured(fast, 0.01, 0.1)[1].startswith("alpha 1 Gbit/s up / ")
 

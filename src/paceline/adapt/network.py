@@ -82,9 +82,20 @@ def _differ(now: float, known: float, factor: float) -> bool:
 
 
 def _links(topology: Topology) -> Iterator[tuple[str, Link]]:
-    """The links of machines and switches with their names; a switch's name lists its machines."""
-    for node in topology.root.walk():
-        if node.uplink is not None and node.kind in ("machine", "switch"):
-            machines = [below.name for below in node.walk() if below.kind == "machine"]
-            names = machines[:_MOST_NAMES] + ["…"] * (len(machines) > _MOST_NAMES)
-            yield node.name if node.kind == "machine" else f"{node.name} of {' '.join(names)}", node.uplink
+    """The links of machines and switches with their names; a switch's name lists its machines.
+
+    Between two machines alone all traffic crosses both of their links, and no measurement tells which one is slow: it
+    is the way from the first to the second, and back, that counts.
+    """
+    nodes = [node for node in topology.root.walk() if node.uplink is not None and node.kind in ("machine", "switch")]
+    if [node.kind for node in nodes] == ["machine", "machine"]:
+        first, second = nodes
+        assert first.uplink is not None and second.uplink is not None
+        there, back = min(first.uplink.up, second.uplink.down), min(first.uplink.down, second.uplink.up)
+        yield f"the link between {first.name} and {second.name}", replace(first.uplink, up=there, down=back)
+        return
+    for node in nodes:
+        assert node.uplink is not None
+        machines = [below.name for below in node.walk() if below.kind == "machine"]
+        names = machines[:_MOST_NAMES] + ["…"] * (len(machines) > _MOST_NAMES)
+        yield node.name if node.kind == "machine" else f"{node.name} of {' '.join(names)}", node.uplink

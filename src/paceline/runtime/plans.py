@@ -47,7 +47,10 @@ def tell(topology: Topology, news: str, algorithm: str | None) -> None:
     machines = sum(len(ranks) > 0 for _, ranks in topology.machines())
     said = f"{topology.world} ranks on {machines} machines: large all-reduces go by "
     said += algorithm or pick("all_reduce", topology, _LARGE).name
-    said += f"; what binds is {', '.join(binds[:MOST_NAMES])}" if binds else "; no link is slower than the others"
+    if binds:
+        said += f"; what binds is {', '.join(binds[:MOST_NAMES])}"
+    elif machines > 2:
+        said += "; no link is slower than the others"
     said += f"; links were measured: {news}" if news else ""
     log.log(logging.WARNING if binds or news else logging.INFO, "%s", said)
 
