@@ -154,7 +154,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
     std::uint64_t ended = 0;  // the batches and joins that it had seen the end of
     std::string why;          // the error of requests that need it
   };
-  enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave };
+  enum NoteTag : std::int32_t { kWhole, kMoreFollows, kClosing, kAsk, kHave, kAwait };
 
   void check(const RequestArguments& arguments) const;
   void check_open(std::string_view request, std::string_view name = {}) const;
@@ -178,7 +178,9 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   std::vector<PendingRequest*> oldest_first() const;
   std::vector<int> silent(Now since) const;
   void ask(Now now);
+  bool has(std::string_view name) const;
   void answer(const Note& note);
+  void hear_of_wait(const Note& note);
   Clock::duration patience() const;
   bool act(Now now);
   void carry_out(Issue& action, Now now);

@@ -15,6 +15,16 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(1);
 constexpr std::size_t kQuestions = 8;
 
+// What a rank says that waits itself: an answer to this question, when it had seen the end of so much.
+struct Await {
+  std::uint64_t asked;
+  std::uint64_t ended;
+};
+
+std::string_view text_of(std::span<const std::byte> message, std::size_t from) {
+  return {reinterpret_cast<const char*>(message.data()) + from, message.size() - from};
+}
+
 }  // namespace
 
 const Operation& Coordinator::urgent() const {
@@ -91,7 +101,8 @@ std::vector<int> Coordinator::silent(Now since) const {
 // A policy may not know which ranks have yet to hand in a request, or to join (which has no name). So this rank asks
 // the others after a while. A rank that has nothing under way in this coordinator does not even hear that, and has not
 // handed in the request. Ranks on other machines that are known to be missing are asked, too, so that something was
-// sent to them: see Engine::tell_line.
+// sent to them: see Engine::tell_line. Where a caller waits, ranks of this machine are asked as well, as they may wait
+// for this rank: see hear_of_wait.
 void Coordinator::ask(Now now) {
   asks_ = pending_.empty() ? Now::max() : now + patience();
   std::size_t left = kQuestions;
@@ -104,9 +115,12 @@ void Coordinator::ask(Now now) {
     std::memcpy(question.data(), &pending->id, sizeof pending->id);
     std::ranges::copy(std::as_bytes(std::span(name)), question.begin() + sizeof pending->id);
     if (const auto known = known_missing(*pending); !known.empty()) {
-      if (question.size() > kNoteBytes || !std::exchange(first_known, false)) continue;
-      for (const int rank : known)
-        if (seat_.machine_of[static_cast<std::size_t>(rank)] != here) tell(rank, kAsk, question);
+      const bool first = std::exchange(first_known, false);
+      if (question.size() > kNoteBytes) continue;
+      for (const int rank : known) {
+        const bool far = seat_.machine_of[static_cast<std::size_t>(rank)] != here;
+        if ((first && far) || pending->waiter != 0) tell(rank, kAsk, question);
+      }
       continue;
     }
     if (left-- == 0) return;
@@ -130,11 +144,47 @@ void Coordinator::answer(const Note& note) {
         pending->handed_in[static_cast<std::size_t>(note.from)] = true;
     return;
   }
-  const std::string_view name(reinterpret_cast<const char*>(note.message.data()) + sizeof asked,
-                              note.message.size() - sizeof asked);
+  if (joins() || has(text_of(note.message, sizeof asked)))
+    return tell(note.from, kHave, std::span(note.message).first(sizeof asked));
+  const auto waits = std::ranges::find_if(pending_, [](const PendingRequest* pending) {
+    return !pending->issued && !pending->join && pending->waiter != 0;
+  });
+  if (waits == pending_.end()) return;
+  const Await await{asked, ended_};
+  const std::string_view name = (*waits)->request->name;
+  std::vector<std::byte> message(sizeof await + name.size());
+  if (message.size() > kNoteBytes) return;
+  std::memcpy(message.data(), &await, sizeof await);
+  std::ranges::copy(std::as_bytes(std::span(name)), message.begin() + sizeof await);
+  tell(note.from, kAwait, message);
+}
+
+bool Coordinator::has(std::string_view name) const {
   const auto found = names_.find(name);
-  if (joins() || (found != names_.end() && found->second.current))
-    tell(note.from, kHave, std::span(note.message).first(sizeof asked));
+  return found != names_.end() && found->second.current;
+}
+
+// A caller of this rank waits for what another rank has not handed in, and a caller there for what this rank has not:
+// both wait in vain, unless they have other threads. It has to be so twice, patience() apart, when both ranks have seen
+// the end of the same batches: so it is nothing that one of them has yet to hear of.
+void Coordinator::hear_of_wait(const Note& note) {
+  Await await{};
+  if (note.message.size() < sizeof await) return;
+  std::memcpy(&await, note.message.data(), sizeof await);
+  const std::string_view name = text_of(note.message, sizeof await);
+  const auto found = std::ranges::find_if(pending_, [&](const PendingRequest* one) { return one->id == await.asked; });
+  if (found == pending_.end()) return;
+  PendingRequest& pending = **found;
+  if (pending.issued || pending.join || pending.waiter == 0 || await.ended != ended_ || joins() || has(name)) {
+    pending.in_vain.clear();
+  } else if (pending.in_vain != name) {
+    pending.in_vain = name;
+  } else if (!std::exchange(pending.told_in_vain, true)) {
+    warnings_.push_back(pending.description() + " waits for " + control_->name_of(note.from) +
+                        ", which has not handed it in and waits for \"" + pending.in_vain + "\", which this rank, " +
+                        control_->name_of(seat_.rank) + ", has not handed in: neither ends unless another thread does");
+    loop_.report(warnings_id_);
+  }
 }
 
 Clock::duration Coordinator::patience() const {

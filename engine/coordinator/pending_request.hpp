@@ -44,7 +44,9 @@ class PendingRequest final : public Operation {
   Record record;
   bool issued = false;
   std::vector<bool> handed_in;  // by rank: it has said so when asked; empty before any rank is asked
-  std::size_t place = 0;        // its place among the coordinator's pending requests
+  std::string in_vain;          // what a rank that has not handed it in waits for itself, and this rank has not
+  bool told_in_vain = false;
+  std::size_t place = 0;  // its place among the coordinator's pending requests
 
   // For example: all_reduce "layer3.weight" float32[64x3x7x7]
   std::string description() const override;

@@ -107,6 +107,10 @@ bool Coordinator::hear(Now now) {
       answer(note);
       continue;
     }
+    if (note.tag == kAwait) {
+      hear_of_wait(note);
+      continue;
+    }
     partial.insert(partial.end(), note.message.begin(), note.message.end());
     if (note.tag == kMoreFollows) continue;
     policy_->receive(note.from, partial, seconds_of(now));

@@ -75,8 +75,7 @@ void Failures::lose(int handle) {
     const auto needs = [&](const Operation& operation) {
       return operation.group == group.get() && !operation.over() && operation.involves(rank);
     };
-    if (!peer.left || (group->use != Group::Use::control && operations_.any(needs)))
-      fail(*group, gone(*group, rank));
+    if (!peer.left || (group->use != Group::Use::control && operations_.any(needs))) fail(*group, gone(*group, rank));
   }
 }
 

@@ -16,11 +16,7 @@ class Failures {
   // description: what peers call this process.
   Failures(Peers& peers, Groups& groups, ActiveOperations& operations, const Whereabouts& whereabouts,
            const std::string& description)
-      : peers_(peers),
-        groups_(groups),
-        operations_(operations),
-        whereabouts_(whereabouts),
-        description_(description) {}
+      : peers_(peers), groups_(groups), operations_(operations), whereabouts_(whereabouts), description_(description) {}
 
   // The first error of this process; empty if there was none.
   const Error& first() const { return first_error_.error(); }

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import queue
 import random
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +132,50 @@ def check_a_name_twice_in_a_row(rank: int, size: int) -> None:
 
 def test_a_name_twice_in_a_row_is_refused_also_where_the_first_is_over_at_once(ranks: Ranks) -> None:
     ranks(check_a_name_twice_in_a_row)
+
+
+class Heard(logging.Handler):
+    """What is logged that contains this word."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+        self.sentences: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.word in record.getMessage():
+            self.sentences.put(record.getMessage())
+
+
+def check_a_name_that_comes_again_after_its_end(rank: int, size: int) -> bool:
+    """The last rank hands `a` in once more: it and the others wait for each other, until other threads help. Whether
+    this rank heard of that before others helped."""
+    import paceline.horovod.torch as hvd
+
+    heard = Heard("neither ends unless another thread does")
+    logging.getLogger("paceline").addHandler(heard)
+    one = torch.ones(2)
+    hvd.allreduce(one, name="a")
+    time.sleep(2.5 if rank == 0 else 0.0)  # the others wait for rank 0, which waits for nobody
+    hvd.allreduce(one, name="b")
+    assert heard.sentences.empty()
+    mine, theirs = ("a", "b") if rank == size - 1 else ("b", "a")
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(hvd.allreduce, one, name=mine, op=hvd.Sum)
+        waiting.add_done_callback(lambda _: heard.sentences.put(""))
+        if sentence := heard.sentences.get(timeout=60):
+            assert sentence.startswith(f'all_reduce "allreduce.{mine}" float32[2] SUM waits for rank ')
+            assert f'waits for "allreduce.{theirs}", which this rank, rank {rank} (host ' in sentence
+        other = hvd.allreduce(one, name=theirs, op=hvd.Sum)
+        assert other.tolist() == waiting.result().tolist() == [float(size)] * 2
+    logging.getLogger("paceline").removeHandler(heard)
+    return bool(sentence)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ranks_that_wait_for_each_other_are_named_at_once(ranks: Ranks, policy: str) -> None:
+    environment = {"PACELINE_POLICY": policy}
+    assert any(ranks(check_a_name_that_comes_again_after_its_end, size=3, machines="001", environment=environment))
 
 
 def check_poll(rank: int, size: int) -> None:
