@@ -125,6 +125,37 @@ def check_training_is_the_plain_optimizers(rank: int, size: int, name: str) -> N
         buckets.close()
 
 
+def check_a_codec_changes_nothing_on_one_machine(rank: int, size: int) -> None:
+    """Also where parameters are changed by others, and the state holds them exact."""
+    for codec in ("bf16", "none"):
+        ours, theirs = model(), model()
+        optimizers = [
+            ShardedOptimizer(groups(net), torch.optim.AdamW, codec=given)
+            for net, given in ((ours, codec), (theirs, None))
+        ]
+        for step in range(3):
+            for net, optimizer in zip((ours, theirs), optimizers, strict=True):
+                optimizer.zero_grad()
+                backward(net, step, rank)
+                optimizer.step()
+                if step < 2:
+                    with torch.no_grad():
+                        net.layers[step].weight.clamp_(-0.05, 0.05)
+                    net.layers[3].bias.data = net.layers[3].bias.detach() * 0.5
+            assert_same(ours, theirs)
+        for optimizer in optimizers:
+            optimizer.consolidate_state_dict(None)
+        state = optimizers[0].state_dict()
+        exact = {number: given.pop("exact_parameter", None) for number, given in state["state"].items()}
+        assert_same_state(state, optimizers[1].state_dict())
+        ordered = [parameter for group in groups(ours) for parameter in group["params"]]
+        for number, value in exact.items():
+            assert (value is not None) == (codec == "bf16" and ordered[number].dtype == torch.float32)
+            assert value is None or torch.equal(value, ordered[number])
+        for optimizer in optimizers:
+            optimizer.close()
+
+
 def check_memory_is_one_part(rank: int, size: int) -> None:
     net = nn.Sequential(*(nn.Linear(100, 100) for _ in range(10)))
     optimizer = ShardedOptimizer(net.parameters(), torch.optim.AdamW, bucket_bytes=100_000)
@@ -382,6 +413,11 @@ def check_what_it_refuses(rank: int, size: int) -> None:
         ShardedOptimizer(nn.Linear(2, 2, device="meta").parameters(), torch.optim.SGD)
     with pytest.raises(ValueError, match="empty parameter list"):
         ShardedOptimizer([], torch.optim.SGD)
+    with pytest.raises(ValueError, match="no such codec: 'zip'"):
+        ShardedOptimizer(net.parameters(), torch.optim.SGD, codec="zip")
+    gloo = dist.new_group(backend="gloo")
+    with pytest.raises(TypeError, match="codecs need a process group of Paceline, found one of gloo"):
+        ShardedOptimizer(net.parameters(), torch.optim.SGD, gloo, codec="bf16")
     with pytest.raises(TypeError, match="nonsense"):
         ShardedOptimizer(net.parameters(), torch.optim.SGD, nonsense=1)
     table = nn.Embedding(4, 2, sparse=True)

@@ -11,7 +11,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.group.arguments import encoding
-from paceline.torch.reductions import Reductions
+from paceline.torch.backend import PacelineProcessGroup
 from paceline.torch.residuals import Residuals
 
 
@@ -24,7 +24,7 @@ class Compression:
 
     def __init__(self, group: dist.ProcessGroup | None, codec: str, parameters: Mapping[str, Tensor] | None) -> None:
         self._codec = encoding(codec)
-        self._reductions = _reductions(group) if self._codec else None
+        self._reductions = paceline_group(group) if self._codec else None
         self._residuals = Residuals(parameters) if parameters is not None and self._codec else None
 
     def encodes(self, dtype: torch.dtype) -> bool:
@@ -74,10 +74,10 @@ def compress(model: DistributedDataParallel, codec: str, *, error_feedback: bool
     return state.compression
 
 
-def _reductions(group: dist.ProcessGroup | None) -> Reductions:
+def paceline_group(group: dist.ProcessGroup | None) -> PacelineProcessGroup:
     """Paceline's side of a process group, None for all ranks. Raises TypeError if it is another backend's."""
     found: object = dist.group.WORLD if group is None else group
-    if isinstance(found, Reductions):
+    if isinstance(found, PacelineProcessGroup):
         return found
     raise TypeError(f"codecs need a process group of Paceline, found one of {dist.get_backend(group)}")
 

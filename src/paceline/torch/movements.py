@@ -50,6 +50,16 @@ class Movements(Starting):
 
     _allgather_base = all_gather_single
 
+    def all_gather_encoded(self, output: Tensor, input: Tensor, codec: int) -> dist.Work:
+        """Start to put the ranks' contiguous CPU tensors into the contiguous `output`, encoded between machines.
+
+        codec: a number in the engine's CODECS, for float32. All ranks end with the same bits in `output`, this rank's
+        own part included.
+        """
+        address, count = span(input)
+        arguments = (address, output.data_ptr(), count, code_of(input.dtype))
+        return self._start("all_gather", arguments, None, [output], [], [input, output], (codec,))
+
     def all_gather_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
     ) -> dist.Work:

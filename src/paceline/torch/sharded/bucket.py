@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.bucket import Bucket
-from paceline.torch.compat import all_gather_single, reduce_scatter_single
+from paceline.torch.compat import reduce_scatter_single
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
+from paceline.torch.sharded.exact import ExactShard
 from paceline.torch.work import WorkGroup
 
 LINE = 256
@@ -34,13 +35,23 @@ class Piece(NamedTuple):
     gradient: Tensor
 
 
+class AllGather(Protocol):
+    """Puts all ranks' blocks into `output`, the ranks' in their order."""
+
+    lossy: bool
+
+    def __call__(self, output: Tensor, block: Tensor) -> dist.Work:
+        """Start."""
+
+
 class ShardBucket(Bucket):
     """Parameters and gradients of one dtype, each in flat memory of `ranks` equal blocks. `rank` owns a block of both.
 
     An exchange leaves the mean of the gradients in the owners' blocks. The rest of `p.grad` is this rank's alone.
+    all_gather: of the values. exact: this rank's values, if that is lossy.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], rank: int, ranks: int) -> None:
+    def __init__(self, parameters: Sequence[Tensor], rank: int, ranks: int, all_gather: AllGather) -> None:
         self.layout = layout = FlatLayout(parameters, LINE)
         line = LINE // layout.dtype.itemsize
         self.shard_numel = -(-layout.numel // (ranks * line)) * line
@@ -48,6 +59,8 @@ class ShardBucket(Bucket):
         super().__init__(parameters, layout, flat)
         self._value_views = layout.views(self._values)
         self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
+        self._all_gather = all_gather
+        self.exact = ExactShard(self._values[self._shard]) if all_gather.lossy else None
         self.pieces = [piece for slot in range(len(parameters)) if (piece := self._piece(slot, parameters[slot]))]
         self._owned = {piece.slot: piece.gradient for piece in self.pieces}
         self._present = torch.ones(len(parameters), dtype=torch.uint8)
@@ -60,9 +73,11 @@ class ShardBucket(Bucket):
         first, last = max(start, self._shard.start), min(start + parameter.numel(), self._shard.stop)
         if first >= last:
             return None
-        shape = (last - first,) if parameter.dim() else ()
-        values, gradient = (flat[first:last].view(shape) for flat in (self._values, self.flat))
-        return Piece(slot, first - start, last - start, first - self._shard.start, values.requires_grad_(), gradient)
+        at, length = first - self._shard.start, last - first
+        owned = self._values[self._shard] if self.exact is None else self.exact.values
+        blocks = owned, self.flat[self._shard]
+        values, gradient = (block[at : at + length].view((length,) if parameter.dim() else ()) for block in blocks)
+        return Piece(slot, first - start, last - start, at, values.requires_grad_(), gradient)
 
     # -- gradients ----------------------------------------------------------------------------------------------
 
@@ -146,6 +161,8 @@ class ShardBucket(Bucket):
                     )
                 view.copy_(parameter.detach())
                 parameter.data = view
+        if self.exact is not None:
+            self.exact.take_over()
 
     def lend_gradients(self) -> list[Tensor]:
         """Give each piece its gradient, if there is one; returns those."""
@@ -159,14 +176,20 @@ class ShardBucket(Bucket):
                 found.append(piece.gradient)
         return found
 
-    def gather(self, group: dist.ProcessGroup | None) -> dist.Work:
-        """Start to give every rank the other owners' values."""
-        work: dist.Work = all_gather_single(self._values, self._values[self._shard], group=group, async_op=True)
-        return work
+    def gather(self) -> dist.Work:
+        """Start to give every rank the other owners' values; `gathered` ends it."""
+        return self._all_gather(self._values, self._values[self._shard] if self.exact is None else self.exact.values)
+
+    def gathered(self) -> None:
+        """All values are there."""
+        if self.exact is not None:
+            self.exact.encoded()
 
     def broadcast(self, group: dist.ProcessGroup | None) -> None:
         """Give every rank the values of the group's first one."""
         dist.broadcast(self._values, group=group, group_src=0)
+        if self.exact is not None:
+            self.exact.restart()
 
 
 def described(tensor: Tensor) -> str:

@@ -21,9 +21,11 @@ from paceline.torch.bucket import BUCKET_BYTES, assign
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.sharded import state
 from paceline.torch.sharded.agreement import require_agreement
+from paceline.torch.sharded.all_gather import all_gather_of
 from paceline.torch.sharded.bucket import ShardBucket, described
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
 
+_EXACT = "exact_parameter"
 _NO_OPTIONS = ("params", "param_names")
 
 
@@ -46,7 +48,10 @@ class ShardedOptimizer(Optimizer):
     of this class. Gradients that some or all ranks lack count as in GradientBuckets. The constructor and
     `add_param_group` are collectives: parameters become rank 0's; buffers of the model are left alone.
 
-    params, defaults: as the wrapped class takes them. bucket_bytes: a bucket with more is full.
+    params, defaults: as the wrapped class takes them. bucket_bytes: a bucket with more is full. codec: how updated
+    parameters of float32 are encoded between machines, a name as in `paceline.Group.all_gather`, or None. All ranks
+    then hold the same decoded parameters, and each rank keeps its part exact beside them, also in `state_dict`; with a
+    lossy codec that takes two more parts.
 
     Raises ValueError if ranks have different parameters, if a parameter is not on the CPU, or if the wrapped class does
     not work element by element, as LAMB, Adafactor and Muon don't. `backward` raises what GradientBuckets' does, `step`
@@ -60,10 +65,12 @@ class ShardedOptimizer(Optimizer):
         group: dist.ProcessGroup | None = None,
         *,
         bucket_bytes: int = BUCKET_BYTES,
+        codec: str | None = None,
         **defaults: object,
     ) -> None:
         self._group = group
         self._bucket_bytes = bucket_bytes
+        self._codec = codec
         self._class = cast(OptimizerClass, optimizer_class)
         self._buckets: list[ShardBucket] = []
         self._local: Optimizer | None = None  # of this rank's pieces
@@ -117,7 +124,7 @@ class ShardedOptimizer(Optimizer):
         members = assign(trained, self._bucket_bytes, lambda parameter: (indexes[parameter], parameter.dtype))
         pieces: list[list[Tensor]] = [[] for _ in groups]
         for parameters in members:
-            bucket = ShardBucket(parameters, rank, ranks)
+            bucket = ShardBucket(parameters, rank, ranks, all_gather_of(self._group, self._codec, parameters[0].dtype))
             bucket.broadcast(self._group)
             self._buckets.append(bucket)
             pieces[indexes[parameters[0]]] += [piece.values for piece in bucket.pieces]
@@ -163,8 +170,10 @@ class ShardedOptimizer(Optimizer):
             self._share_options(self.param_groups, self.local.param_groups)
             self.local.step()
             self._share_options(self.local.param_groups, self.param_groups)
-            for work in [bucket.gather(self._group) for bucket in self._buckets]:
+            works = [bucket.gather() for bucket in self._buckets]
+            for bucket, work in zip(self._buckets, works, strict=True):
                 work.wait()
+                bucket.gathered()
         return loss
 
     def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0, *, error_if_nonfinite: bool = False) -> Tensor:
@@ -227,7 +236,11 @@ class ShardedOptimizer(Optimizer):
 
     def consolidate_state_dict(self, to: int | None = 0) -> None:
         """Gather the state, for `state_dict` on rank `to` of the group, or on all ranks (None). A collective."""
-        found = state.gathered(self._buckets, self.local.state, self._group, to)
+        states = {values: dict(given) for values, given in self.local.state.items()}
+        for bucket in self._buckets:
+            for piece in bucket.pieces if bucket.exact else ():
+                states.setdefault(piece.values, {})[_EXACT] = piece.values
+        found = state.gathered(self._buckets, states, self._group, to)
         self._whole = found if to in (None, dist.get_rank(self._group)) else None
 
     def state_dict(self) -> dict[str, object]:
@@ -260,12 +273,17 @@ class ShardedOptimizer(Optimizer):
             for group, saved in zip(self.local.param_groups, mine["param_groups"], strict=True)
             for values, number in zip(group["params"], saved["params"], strict=True)
         }
-        mine["state"] = {
-            numbers[id(piece.values)]: state.cut(bucket, piece, whole[parameter])
-            for bucket in self._buckets
-            for piece in bucket.pieces
-            if (parameter := bucket.parameters[piece.slot]) in whole
-        }
+        mine["state"] = {}
+        for bucket in self._buckets:
+            for piece in bucket.pieces:
+                if (parameter := bucket.parameters[piece.slot]) in whole:
+                    cut = state.cut(bucket, piece, whole[parameter])
+                    exact = cut.pop(_EXACT, None)
+                    if bucket.exact is not None and isinstance(exact, Tensor):
+                        piece.values.detach().copy_(exact)
+                    mine["state"][numbers[id(piece.values)]] = cut
+            if bucket.exact is not None:
+                bucket.exact.encoded()
         self.local.load_state_dict(mine)
         self._share_options(self.param_groups, self.local.param_groups)
 
