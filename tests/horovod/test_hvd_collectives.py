@@ -329,22 +329,28 @@ def test_sparse_allreduce(ranks: Ranks) -> None:
     ranks(check_sparse, 3)
 
 
-def check_compression(rank: int, size: int) -> None:
+def check_compression(rank: int, size: int, name: str, sent_as: torch.dtype, tolerance: float) -> None:
     import paceline.horovod.torch as hvd
 
+    compression = getattr(hvd.Compression, name)
     mine, right = number(rank, (5,), torch.float64), expected("Average", size, (5,), torch.float64)
-    given = hvd.allreduce(mine, compression=hvd.Compression.fp16)
-    assert given.dtype == torch.float64 and torch.allclose(given, right, rtol=1e-3)
+    given = hvd.allreduce(mine, compression=compression)
+    assert given.dtype == torch.float64 and torch.allclose(given, right, rtol=tolerance)
     whole = torch.tensor([3, 70000])
-    assert torch.equal(hvd.allreduce(whole, compression=hvd.Compression.fp16), whole)
+    assert torch.equal(hvd.allreduce(whole, compression=compression), whole)
+    large = hvd.allreduce(torch.tensor([70000.0]), compression=compression)
+    assert large.item() == torch.tensor(70000.0).to(sent_as).item()  # infinite as float16, 70144 as bfloat16
     for dtype in (torch.float32, torch.float64, torch.int8, torch.int64):
-        sent, context = hvd.Compression.fp16.compress(torch.ones(3, dtype=dtype))
-        assert sent.dtype == (torch.float16 if dtype.is_floating_point else dtype)
-        assert hvd.Compression.fp16.decompress(sent, context).dtype == dtype
+        sent, context = compression.compress(torch.ones(3, dtype=dtype))
+        assert sent.dtype == (sent_as if dtype.is_floating_point else dtype)
+        assert compression.decompress(sent, context).dtype == dtype
 
 
-def test_compression(ranks: Ranks) -> None:
-    ranks(check_compression)
+@pytest.mark.parametrize(
+    ("name", "sent_as", "tolerance"), [("fp16", torch.float16, 1e-3), ("bf16", torch.bfloat16, 8e-3)]
+)
+def test_compression(ranks: Ranks, name: str, sent_as: torch.dtype, tolerance: float) -> None:
+    ranks(check_compression, name=name, sent_as=sent_as, tolerance=tolerance)
 
 
 def check_wrong_dtype(rank: int, size: int) -> None:

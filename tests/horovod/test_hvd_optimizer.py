@@ -56,7 +56,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "groups": {"groups": 2},
     "one group": {"groups": 1},
     "num_groups": {"num_groups": 3},
-    "half": {},
+    "fp16": {},
+    "bf16": {},
 }
 
 
@@ -69,8 +70,8 @@ def check_training(rank: int, size: int, way: str) -> None:
     if rank == 0:
         model.load_state_dict(net().state_dict())
     optimizer: Any = sgd(model.parameters())
-    if way == "half":
-        options["compression"] = hvd.Compression.fp16
+    if way in ("fp16", "bf16"):
+        options["compression"] = getattr(hvd.Compression, way)
     if way in ("groups", "num_groups"):
         options["gradient_predivide_factor"] = 4.0
     with warnings.catch_warnings():
@@ -83,7 +84,7 @@ def check_training(rank: int, size: int, way: str) -> None:
         for number in range(passes):
             loss(model, rank, step * passes + number).backward()
         optimizer.step()
-    assert_close(model, alone(size, 3, passes, way == "sum"), 1e-2 if way == "half" else 1e-12)
+    assert_close(model, alone(size, 3, passes, way == "sum"), 1e-2 if "compression" in options else 1e-12)
     everyone = hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()])[None])
     assert all(torch.equal(row, everyone[0]) for row in everyone)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,18 +36,32 @@ class NoneCompressor(Compressor):
         return tensor
 
 
-class FP16Compressor(Compressor):
-    """Sends floating-point tensors as float16."""
+class _CastCompressor(Compressor):
+    """Sends floating-point tensors as another dtype, `sent_as`."""
 
-    @staticmethod
-    def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor as float16 if its dtype is floating-point, else unchanged, and its dtype."""
-        return (tensor.to(torch.float16) if tensor.dtype.is_floating_point else tensor), tensor.dtype
+    sent_as: ClassVar[torch.dtype]
 
-    @staticmethod
-    def decompress(tensor: Tensor, ctx: Any) -> Tensor:
+    @classmethod
+    def compress(cls, tensor: Tensor) -> tuple[Tensor, Any]:
+        """Return the tensor as `sent_as` if its dtype is floating-point, else unchanged, and its dtype."""
+        return (tensor.to(cls.sent_as) if tensor.dtype.is_floating_point else tensor), tensor.dtype
+
+    @classmethod
+    def decompress(cls, tensor: Tensor, ctx: Any) -> Tensor:
         """Return the tensor in its original dtype, which is `ctx`."""
         return tensor.to(ctx)
+
+
+class FP16Compressor(_CastCompressor):
+    """Sends floating-point tensors as float16; magnitudes above 65504 become infinite."""
+
+    sent_as = torch.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """Sends floating-point tensors as bfloat16, which has the range of float32 and 8 significant bits."""
+
+    sent_as = torch.bfloat16
 
 
 class Compression:
@@ -55,3 +69,4 @@ class Compression:
 
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor
