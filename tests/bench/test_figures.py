@@ -201,6 +201,15 @@ def test_each_algorithm_that_was_asked_for_keeps_its_row():
     assert report.best(rows) == rows
 
 
+def test_each_codec_keeps_its_row_and_is_named_in_the_table():
+    plain = row("paceline", "engine", 8, 2.0)
+    rows = [replace(plain, codec=name, time_us=time) for name, time in (("none", 2.0), ("bf16", 1.0))]
+    assert report.best(rows) == rows
+    (column,) = (column for column in report.table(rows, root=0).columns if column.header == "codec")
+    assert [*column.cells] == ["none", "bf16"]
+    assert "codec" not in [column.header for column in report.table([plain], root=0).columns]
+
+
 def test_beside_a_bound_the_table_says_how_far_it_is():
     rows = [replace(row("paceline", "engine", 8, 3.0), bound_us=2.0), row("gloo", "torch", 8, 50.0)]
     table = report.table(rows, root=0)

@@ -25,7 +25,7 @@ from paceline.cpu.budget import available
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),
     *("time_us", "time_us_q1", "time_us_q3", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong", "iterations"),
-    *("asked", "bytes_per_link", "link_efficiency", "bound_us"),
+    *("asked", "bytes_per_link", "link_efficiency", "bound_us", "codec"),
 }
 QUICK = ["--rounds", "3", "--iterations", "3"]
 
@@ -60,6 +60,7 @@ def test_paceline_beside_gloo_through_the_command_line(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
     check_rows(rows, 4)
+    assert {row["codec"] for row in rows} == {None}
     both = [("paceline", "engine"), ("gloo", "torch")]
     found = [(row["system"], row["path"], row["bytes"], row["ranks"], row["iterations"]) for row in rows]
     assert found == [(*system, size, 2, 9) for size in (8, 65536) for system in both]
@@ -235,6 +236,26 @@ def test_two_machines(tmp_path):
     check_rows(rows, 2)
     assert [row["machines"] for row in rows] == [2, 2]
     assert [row["link_efficiency"] for row in rows] == [None, None]  # nothing is held to a rate
+
+
+@pytest.mark.requires_root_network
+@pytest.mark.parametrize("collective", ["all_reduce", "broadcast"])
+def test_codecs_between_two_machines(tmp_path, collective):
+    file = tmp_path / "rows.json"
+    names = ["none", "bf16", "three_in_one", "int8", "lossless"]
+    words = (collective, "-n", "3", "-b", "1M", "-e", "1M", "--paths", "engine", "--codecs", ",".join(names))
+    done = bench(*words, "--machines", "2", *QUICK, "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())
+    check_rows(rows, len(names))
+    assert [row["codec"] for row in rows] == names
+    assert {row["op"] for row in rows} == {"avg" if collective == "all_reduce" else "none"}
+    assert "codec" in done.stdout
+    # Headers take up to a tenth. Zeros would hide that lossless keeps the mantissas of float32.
+    shares = {"none": 1, "bf16": 1 / 2, "three_in_one": 1 / 3, "int8": 0.258, "lossless": 0.83}
+    for row in rows:
+        carried = max(max(link.values()) for link in row["bytes_per_link"].values()) / row["bytes"]
+        assert shares[row["codec"]] * 0.95 < carried < shares[row["codec"]] * 1.1, row["codec"]
 
 
 @pytest.mark.requires_root_network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -16,10 +16,11 @@ from paceline.bench import bandwidth, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
 from paceline.bench.place import RANKS, place
-from paceline.bench.ranks import pattern
+from paceline.bench.ranks import gradients, pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, Outcome, run
 from paceline.cli.option_checks import finite
+from paceline.codec.codecs import CODECS
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
@@ -51,6 +52,14 @@ def command(
         str,
         typer.Option(
             help="Algorithms of Paceline to compare, as PACELINE_ALGORITHM names them.", show_default="its choice"
+        ),
+    ] = "",
+    codecs: Annotated[
+        str,
+        typer.Option(
+            help="Codecs to compare between machines: " + ", ".join(CODECS) + ". Needs --paths engine and float32; "
+            "all_reduce averages.",
+            show_default="no codec",
         ),
     ] = "",
     against: option.AGAINST = "",
@@ -86,6 +95,11 @@ def command(
     busbw are those of nccl-tests. "vs PEER" says how many times faster than that peer. Where an MPI has several
     settings, the best at each size is shown.
 
+    With --codecs, also with "none", the data are like gradients, because zeros would flatter the codecs whose size
+    depends on the data: normally distributed, with a standard deviation of 0.001. all_reduce averages, so that they
+    stay so from call to call. Results may be as far off as the codec may take them. On one machine, and below 64 KiB,
+    nothing is encoded.
+
     On the machines of a lab (`paceline lab FILE -- paceline bench all_reduce …`) the first machine's command measures,
     with ranks on all machines as the file says, and the commands of the others end at once.
 
@@ -95,13 +109,15 @@ def command(
     collective = str(context.info_name)
     if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
         raise typer.BadParameter("works only for all_reduce of float32 sums", param_hint="--limit")
+    if codecs:
+        op = _coded(collective, dtype, op, (paths, against, limit))
     placed = place(ranks, machines, os.environ)
     if placed is None:
         return
     lab, ranks = placed
     works = _works(collective, dtype, op, ranks, (begin, end, factor))
     crowded = ranks > available().cpus
-    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms, crowded)
+    chosen, missing = choose(collective, paths, against, peers, buffers, algorithms, codecs, crowded)
     for sentence in missing:
         err.print(sentence, style="yellow", markup=False, highlight=False, soft_wrap=True)
     refused = bool(missing) and against != "all"
@@ -139,6 +155,7 @@ def choose(
     peers: Path,
     buffers: str = "any",
     algorithms: str = "",
+    codecs: str = "",
     crowded: bool = False,
 ) -> tuple[list[systems.System], list[str]]:
     """Return the systems to measure, and a sentence for each requested one that cannot be measured here.
@@ -148,11 +165,13 @@ def choose(
     Raises typer.BadParameter for an unknown name.
     """
     wanted: list[Callable[[], list[systems.System]]] = []
-    for path in _words(paths, systems.PATHS, "none", "--paths"):
-        for buffer in _words(buffers, systems.BUFFERS, "", "--buffers"):
-            for algorithm in _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""]:
-                ours = partial(systems.paceline, path, buffer, algorithm)
-                wanted.append(lambda ours=ours: [ours()])  # type: ignore[misc]
+    for ours in product(
+        _words(paths, systems.PATHS, "none", "--paths"),
+        _words(buffers, systems.BUFFERS, "", "--buffers"),
+        _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""],
+        _words(codecs, CODECS, "", "--codecs") or [""],
+    ):
+        wanted.append(lambda ours=ours: [systems.paceline(*ours)])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):
         wanted.append(lambda name=name: systems.peer(name, peers, collective, crowded))  # type: ignore[misc]
     chosen: list[systems.System] = []
@@ -163,6 +182,20 @@ def choose(
         except systems.Missing as reason:
             missing.append(str(reason))
     return chosen, list(dict.fromkeys(missing))
+
+
+def _coded(collective: str, dtype: str, op: str, others: tuple[str, str, bool]) -> str:
+    """Return the op to measure with codecs. others: paths, peers, and whether the limit is measured as well.
+
+    Raises typer.BadParameter for all that is not measured with codecs.
+    """
+    if collective not in gradients.COLLECTIVES:
+        raise typer.BadParameter(f"works for {' and '.join(gradients.COLLECTIVES)} only", param_hint="--codecs")
+    if (dtype, op) != ("float32", "sum"):
+        raise typer.BadParameter("works for float32 without --op only; all_reduce averages", param_hint="--codecs")
+    if others != ("engine", "", False):
+        raise typer.BadParameter("needs --paths engine, without --against and --limit", param_hint="--codecs")
+    return "avg"
 
 
 def _words(text: str, allowed: tuple[str, ...], nothing: str, option: str) -> list[str]:

@@ -129,7 +129,7 @@ class Interleaved:
         return sorted(measured, key=lambda one: order[id(one.session)])
 
     def _prepare(self, one: Measured, work: Work) -> None:
-        one.session.ask(do="prepare", **vars(work))
+        one.session.ask(do="prepare", codec=one.session.system.codec, **vars(work))
         _check(one, _SEEDS_BEFORE)
         one.calls = self._effort.calls or _calls(one.session, self._effort.burst)
 

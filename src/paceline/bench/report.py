@@ -21,6 +21,8 @@ class Row(row.Row):
     """One system at one size. Bandwidths are in 10^9 bytes/s, times in µs; q1 and q3 are quartiles of the time.
 
     asked: the algorithm that the system was told to use, "default" if it chooses; `algorithm` is the one it used.
+    codec: the one that encoded the data between machines, None without --codecs; bytes, bandwidths and T* are those of
+    the data before they are encoded.
     bytes_per_link: in a lab, the bytes that one call sends over each uplink towards the parent and from it, by the
     kernel's counters; headers and the benchmark's own barrier are included. link_efficiency: the share of their rates
     that the lab's links carried as iperf3's payload in this run; None without such a link or without iperf3. bound_us:
@@ -29,6 +31,7 @@ class Row(row.Row):
 
     op: str
     asked: str = "default"
+    codec: str | None = None
     machines: int
     time_us_q1: float
     time_us_q3: float
@@ -73,6 +76,7 @@ def figures(one: Measured, work: Work, place: Place = HERE) -> Row:
         collective=work.collective,
         algorithm=one.algorithm,
         asked=system.asked or "default",
+        codec=system.codec or None,
         system=system.name,
         path=system.path,
         dtype=work.dtype,
@@ -110,9 +114,9 @@ def _per_link(rounds: list[list[Traffic]]) -> dict[str, dict[str, int]]:
 def best(rows: Sequence[Row]) -> list[Row]:
     """Return the fastest row of each system per size, and all rows with wrong results.
 
-    A system that was told to use several algorithms counts as several systems.
+    A system that was told to use several algorithms or codecs counts as several systems.
     """
-    fastest: dict[tuple[str, str, str, str, int], Row] = {}
+    fastest: dict[tuple[str | int | None, ...], Row] = {}
     for one in rows:
         kept = fastest.setdefault(_key(one), one)
         if one.time_us < kept.time_us:
@@ -120,8 +124,8 @@ def best(rows: Sequence[Row]) -> list[Row]:
     return [one for one in rows if one.wrong or fastest[_key(one)] is one]
 
 
-def _key(one: Row) -> tuple[str, str, str, str, int]:
-    return one.system, one.path, one.asked, one.buffer, one.bytes
+def _key(one: Row) -> tuple[str | int | None, ...]:
+    return one.system, one.path, one.asked, one.codec, one.buffer, one.bytes
 
 
 def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
@@ -136,7 +140,8 @@ def table(rows: Sequence[Row], root: int) -> Table:
     """Return a table with the columns of nccl-tests, the system, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
     bounds = ["of T*"] if any(row.bound_us for row in rows) else []
-    left = ("type", "redop", "system", "path", "algorithm", "buffer")
+    coded = ["codec"] if any(row.codec for row in rows) else []
+    left = ("type", "redop", "system", "path", "algorithm", "codec", "buffer")
     plain = (
         "size(B)",
         "count",
@@ -146,6 +151,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
         "system",
         "path",
         "algorithm",
+        *coded,
         "buffer",
         "time(us)",
         "cpu(us)",
@@ -158,6 +164,7 @@ def table(rows: Sequence[Row], root: int) -> Table:
             one.system,
             one.path,
             one.algorithm if one.asked in ("default", one.algorithm) else f"{one.asked}: {one.algorithm}",
+            *([one.codec or ""] if coded else []),
             one.buffer,
             f"{one.time_us:.2f}",
             f"{one.cpu_us:.2f}",

@@ -29,8 +29,9 @@ class System:
     "mpich" or "intelmpi" (by their own launchers). python: the interpreter whose environment holds the system.
     environment: variables added to those that the ranks inherit. variant: distinguishes systems that differ only in a
     setting; the best of them is reported at each size. asked: the algorithm that it is told to use, "" if it chooses
-    itself. buffer: the memory of the data: "any", or what the system itself allocates. restless: whether it continues
-    to work between two orders, so that its ranks must be stopped meanwhile.
+    itself. codec: encodes the data between machines; "" is for a system that is given no codec, not even "none".
+    buffer: the memory of the data: "any", or what the system itself allocates. restless: whether it continues to work
+    between two orders, so that its ranks must be stopped meanwhile.
     """
 
     name: str
@@ -42,6 +43,7 @@ class System:
     environment: dict[str, str] = field(default_factory=dict)
     variant: str = ""
     asked: str = ""
+    codec: str = ""
     buffer: str = "any"
     restless: bool = False
 
@@ -49,13 +51,14 @@ class System:
     def label(self) -> str:
         """Identifies the system within a run."""
         own = "" if self.buffer == "any" else self.buffer
-        return "/".join(word for word in (self.name, self.path, self.asked, own, self.variant) if word)
+        return "/".join(word for word in (self.name, self.path, self.asked, self.codec, own, self.variant) if word)
 
 
-def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
+def paceline(path: str, buffer: str = "any", algorithm: str = "", codec: str = "") -> System:
     """Return Paceline as a system.
 
-    path: one of `PATHS`. buffer: one of `BUFFERS`. algorithm: the one to use; "" lets Paceline choose.
+    path: one of `PATHS`. buffer: one of `BUFFERS`. algorithm: the one to use; "" lets Paceline choose. codec: see
+    `System`; only the path "engine" takes one.
 
     Raises Missing if the engine, or torch for the path "torch", is not installed.
     """
@@ -66,7 +69,9 @@ def paceline(path: str, buffer: str = "any", algorithm: str = "") -> System:
     adapter = ".raw:Raw" if path == "engine" else ".torch_distributed:PacelineTorch"
     environment = {"PACELINE_ALGORITHM": algorithm} if algorithm else {}
     options = {"buffer": buffer}
-    return System("paceline", path, adapter, options, environment=environment, asked=algorithm, buffer=buffer)
+    return System(
+        "paceline", path, adapter, options, environment=environment, asked=algorithm, codec=codec, buffer=buffer
+    )
 
 
 def peer(name: str, prefix: Path, collective: str = "all_reduce", crowded: bool = False) -> list[System]:

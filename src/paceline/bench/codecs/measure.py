@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.bench import bandwidth
+from paceline.bench.ranks.gradients import GROUP, RELATIVE
 from paceline.codec import codecs
 
 _BURST_BYTES = 16 << 20
 """Bytes of elements that the calls of one burst encode together."""
-_GROUP = 128
-"""Elements among which the largest magnitude is looked for; int8 and int4 scale as many together."""
-_MOST_ERROR = {"bf16": 2**-8, "fp16": 2**-11, "three_in_one": 2**-6, "int8": 0.51 / 127, "int4": 0.51 / 7}
-"""The largest error that each codec may make, as a share of the largest magnitude of its group; 0 for all others."""
 
 Array = NDArray[Any]
 
@@ -65,7 +62,7 @@ class Case:
         """Return the error of each element over the largest magnitude of its group. Raises CorruptEncoding."""
         found = codecs.decode(self.encoded[: self.bytes], self.codec, self.elements.size, dtype=self.dtype)
         given, got = (_widened(array, self.dtype) for array in (self.elements, found))
-        largest = np.maximum.reduceat(np.abs(given), np.arange(0, given.size, _GROUP)).repeat(_GROUP)[: given.size]
+        largest = np.maximum.reduceat(np.abs(given), np.arange(0, given.size, GROUP)).repeat(GROUP)[: given.size]
         return np.divide(np.abs(got - given), largest, out=np.zeros(given.size), where=largest > 0)
 
     def time(self) -> tuple[float, float, float]:
@@ -126,7 +123,7 @@ def _row(case: Case, buffer: str, errors: NDArray[np.float64], times: list[tuple
         decode_to_memcpy=round(median(copied / decoded for copied, _, decoded in times), 3),
         buffer=buffer,
         isa=_engine.isa(),
-        wrong=int((errors > _MOST_ERROR.get(case.codec, 0)).sum()),
+        wrong=int((errors > RELATIVE.get(case.codec, 0)).sum()),
     )
 
 

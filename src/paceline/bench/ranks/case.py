@@ -29,7 +29,8 @@ class Piece(NamedTuple):
 class Case:
     """A collective on `elements` elements, which is S of nccl-tests.
 
-    S is the larger of a rank's two buffers; it is divisible by the ranks if the collective divides it.
+    S is the larger of a rank's two buffers; it is divisible by the ranks if the collective divides it. codec: encodes
+    the data between machines; "" is for exact data.
     """
 
     collective: str
@@ -39,6 +40,7 @@ class Case:
     root: int
     rank: int
     ranks: int
+    codec: str = ""
 
     def source(self) -> list[Piece]:
         """Return the pieces of this rank's input."""

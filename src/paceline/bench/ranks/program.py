@@ -19,6 +19,7 @@ from pathlib import Path
 from . import segments, wire
 from .adapter import Adapter, Call, Unsupported
 from .case import Buffers, Case
+from .gradients import Gradients
 from .wire import Closed, Lines, Message
 
 
@@ -55,19 +56,19 @@ class Rank:
         gc.disable()
         return {"rank": system.rank, "size": system.size, "host": os.uname().nodename, "about": system.about}
 
-    def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int) -> Message:
+    def do_prepare(self, collective: str, dtype: str, op: str, elements: int, root: int, codec: str = "") -> Message:
         """Allocate the buffers of one case; those of the previous case are freed first."""
         self._call = self._buffers = None
         assert self._adapter is not None
-        case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size)
-        self._buffers = Buffers(case, self._adapter.memory)
+        case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size, codec)
+        self._buffers = (Gradients if codec else Buffers)(case, self._adapter.memory)
         self._call = self._adapter.bind(case, self._buffers.source, self._buffers.target)
         return {}
 
     def do_verify(self, seeds: list[int]) -> Message:
         """Run the case once per seed on known data, and return the number of wrong elements.
 
-        The buffers are zero afterwards, for the timing.
+        The buffers are cleared afterwards, for the timing.
         """
         assert self._adapter is not None and self._buffers is not None and self._call is not None
         wrong = 0

@@ -32,7 +32,7 @@ class Raw:
         """Return the call that runs the case once. Raises Unsupported, for bfloat16 for example, which NumPy lacks."""
         if case.dtype == "bfloat16":
             raise Unsupported("NumPy has no bfloat16; measure it with --paths torch")
-        group, op, root = self._group, case.op, case.root
+        group, op, root, codec = self._group, case.op, case.root, case.codec or None
         following, previous = (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
 
         def sendrecv() -> None:
@@ -42,10 +42,10 @@ class Raw:
             sent.wait()
 
         calls: dict[str, Call] = {
-            "all_reduce": lambda: group.all_reduce(source, op),
+            "all_reduce": lambda: group.all_reduce(source, op, codec=codec),
             "all_gather": lambda: group.all_gather(target, source),
             "reduce_scatter": lambda: group.reduce_scatter(target, source, op),
-            "broadcast": lambda: group.broadcast(source, root),
+            "broadcast": lambda: group.broadcast(source, root, codec=codec),
             "all_to_all": lambda: group.all_to_all(target, source),
             "reduce": lambda: group.reduce(source, root, op),
             "barrier": lambda: group.barrier(),
