@@ -19,7 +19,7 @@ from paceline import topology
 from paceline.calibration import plan as fitted
 from paceline.formats.sizes import show_bytes
 from paceline.plan.between import SIZES
-from paceline.plan.choice import NO_LIMIT, Choice
+from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
 from paceline.plan.cost import cost
 from paceline.plan.outline import outline
@@ -56,7 +56,7 @@ def _with(constant: str, factor: float, network: Topology) -> tuple[Choice, ...]
 def _seconds(network: Topology, choices: tuple[Choice, ...]) -> Iterator[float]:
     """The seconds that the chosen plan takes at every size."""
     for nbytes in SIZES:
-        choice = next(one for one in choices if one.limit == NO_LIMIT or nbytes <= one.limit)
+        choice = serving(choices, nbytes)
         lines = outline(choice.plan, one_shot=choice.one_shot)
         yield cost(lines, network, nbytes, choice.chunk or nbytes).line.seconds(nbytes)
 

@@ -39,8 +39,9 @@ class Group {
   std::chrono::duration<double> timeout{};
   Plans plans;
   const char* link_name = "";
-  std::vector<int> machines;  // of every rank: those with equal numbers share one; empty while that is unknown
-  Codec codec = Codec::none;  // of all-reduces whose caller does not say
+  std::vector<int> machines;   // of every rank: those with equal numbers share one; empty while that is unknown
+  Codec codec = Codec::none;   // of all-reduces whose caller does not say
+  std::size_t coded_from = 0;  // bytes of a buffer from which they have it
   double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0 if it is unknown
   Matcher matcher;
   Error error;  // the first one; every later operation fails with it

@@ -136,7 +136,8 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Plan& plan = group.plan_for("all_reduce", bytes);
-  const Coding coding = coding_of(group, wanted, group.codec, plan, bytes, dtype, op);
+  const Codec usual = bytes < group.coded_from ? Codec::none : group.codec;
+  const Coding coding = coding_of(group, wanted, usual, plan, bytes, dtype, op);
   const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {

@@ -115,9 +115,10 @@ void Engine::set_machines(Group& group, std::vector<int> machines) {
   group.machines = std::move(machines);
 }
 
-void Engine::set_codec(Group& group, Codec codec) {
+void Engine::set_codec(Group& group, Codec codec, std::size_t from) {
   const auto lock = enter();
   group.codec = codec;
+  group.coded_from = from;
 }
 
 std::uint64_t Engine::received(const Group& group, int rank) {

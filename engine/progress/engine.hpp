@@ -64,10 +64,10 @@ class Engine final : private LoopHost {
   // Sets what each link to another machine may bring in for this group, see Link::set_pace; infinite if that is
   // unknown.
   void set_pace(Group& group, double bytes_per_second);
-  // Says which ranks share a machine, by equal numbers; and with which codec sums of float32 go between machines where
-  // the caller names none. All ranks do so between the same two collectives.
+  // Says which ranks share a machine, by equal numbers; and with which codec sums of float32 of so many bytes or more
+  // go between machines where the caller names none. All ranks do so between the same two collectives.
   void set_machines(Group& group, std::vector<int> machines);
-  void set_codec(Group& group, Codec codec);
+  void set_codec(Group& group, Codec codec, std::size_t from = 0);
   // See Link::received; 0 for the group's own rank.
   std::uint64_t received(const Group& group, int rank);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);

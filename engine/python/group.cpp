@@ -113,9 +113,14 @@ void bind_group(nb::module_& m) {
       .def_prop_ro("channel", [](const PyGroup& self) { return self.group->channel; })
       .def_prop_ro("sequence", [](const PyGroup& self) { return self.group->sequence(); })
       .def_prop_ro("link", [](const PyGroup& self) { return std::string(self.group->link_name); })
-      .def_prop_rw(
-          "codec", [](const PyGroup& self) { return static_cast<int>(self.group->codec); },
-          [](PyGroup& self, int codec) { self.engine->set_codec(*self.group, codec_of(codec)); })
+      .def_prop_ro("codec", [](const PyGroup& self) { return static_cast<int>(self.group->codec); })
+      .def_prop_ro("coded_from", [](const PyGroup& self) { return self.group->coded_from; })
+      .def(
+          "set_codec",
+          [](PyGroup& self, int codec, std::size_t from) {
+            self.engine->set_codec(*self.group, codec_of(codec), from);
+          },
+          "codec"_a, "from_bytes"_a = 0)
       .def("ways", &ways)
       .def(
           "all_reduce",

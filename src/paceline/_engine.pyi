@@ -140,6 +140,10 @@ class Group:
 
     codec: int
     """The number of the codec of all-reduces whose caller names none, where it takes their dtype and reduction."""
+    coded_from: int
+    """Bytes of a buffer from which they have it."""
+    def set_codec(self, codec: int, from_bytes: int = 0) -> None:
+        """Set both of these for collectives that start from now on; all ranks do so between the same two."""
 
     def all_reduce(
         self,

@@ -11,6 +11,7 @@ import pytest
 
 from paceline.cli.main import main
 from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.codecs import CODECS, NONE
 
 FILE = """
 name: three
@@ -55,7 +56,7 @@ def test_without_a_name_it_says_what_would_be_chosen_and_why(file: Path, capsys:
 def test_comparison_as_rows(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, svg = tmp_path / "rows.json", tmp_path / "bars.svg"
     assert run("--topology", file, "--bytes", "32M", "--compare", "--json", out, "--draw", svg) == 0
-    rows = {row["algorithm"]: row for row in json.loads(out.read_text())}
+    rows = {row["algorithm"]: row for row in json.loads(out.read_text()) if row["codec"] == NONE}
     assert list(rows) == list(ALGORITHMS)
     for row in rows.values():
         assert row["bound_seconds"] == pytest.approx(1.0737, abs=1e-4)
@@ -68,6 +69,38 @@ def test_comparison_as_rows(file: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert shown.index("paceline ") < shown.index("flexreduce ") < shown.index("ring ")
     bars = ElementTree.parse(svg).getroot()
     assert len(bars.findall("{*}rect")) == 1 + len(rows)
+
+
+def test_comparison_of_codecs(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.json"
+    assert run("--topology", file, "--bytes", "32M", "--compare", "--json", out) == 0
+    rows = [row for row in json.loads(out.read_text()) if row["algorithm"] == "paceline"]  # the quickest here
+    plain, *encoded = rows
+    assert [row["codec"] for row in rows] == [NONE, *CODECS]
+    for row in encoded:
+        ratio = CODECS[row["codec"]].ratio
+        for machine, carried in plain["bytes_per_link"].items():
+            fewer = ratio if machine in ("alpha", "beta", "gamma") else 1
+            assert row["bytes_per_link"][machine]["up"] == pytest.approx(carried["up"] / fewer, abs=1)
+        assert row["seconds"] == pytest.approx(plain["seconds"] / ratio, rel=0.05)
+    shown = capsys.readouterr().out
+    assert "paceline, encoded between machines" in shown and all(name in shown for name in CODECS)
+    assert "For this size PACELINE_COMPRESS=auto would use bf16 with this algorithm." in shown
+
+
+@pytest.mark.parametrize(
+    ("machines", "nbytes"),
+    [("[{machine: alpha, ranks: 3, uplink: 1 Gbit/s}]", "32M"), ("FILE", "65535")],
+)
+def test_no_codec_is_compared_where_nothing_is_encoded(
+    machines: str, nbytes: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.json"
+    if machines != "FILE":
+        file.write_text(f"children: {machines}")
+    assert run("--topology", file, "--bytes", nbytes, "--compare", "--json", out) == 0
+    assert {row["codec"] for row in json.loads(out.read_text())} == {NONE}
+    assert "encoded" not in capsys.readouterr().out
 
 
 def test_sockets_of_several_machines_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,8 +150,8 @@ def test_ten_thousand_ranks_of_which_every_machine_has_its_own_speed(how: list[s
     file.write_text("\n".join(lines))
     assert run("--topology", file, "--draw", svg, "--json", out, *how) == 0
     rows = json.loads(out.read_text())
-    assert len(rows) == (len(ALGORITHMS) if how else 1)
-    assert all(row["seconds"] >= row["bound_seconds"] > 0 for row in rows)
+    assert len(rows) == (len(ALGORITHMS) + len(CODECS) if how else 1)
+    assert all(row["seconds"] >= row["bound_seconds"] > 0 for row in rows if row["codec"] == NONE)
     assert len(rows[0]["bytes_per_link"]) == 25 + 1250 + sum(1 + node * 7 % 15 for node in range(1250))
     assert len(svg.read_text()) < 300_000
 

@@ -10,11 +10,13 @@ from fault_trial import trial
 from jobs import PROGRAMS, job, run, words
 
 from paceline import _engine
+from paceline.calibration.plan import DECODE_RATE, ENCODE_RATE
 from paceline.plan.codecs import CODECS, NONE
 
 
 def test_the_cost_model_knows_the_codecs_of_the_engine() -> None:
     assert list(_engine.CODECS) == [NONE, *CODECS]
+    assert list(ENCODE_RATE) == list(DECODE_RATE) == [*CODECS]
 
 
 @pytest.mark.parametrize("machines", ["01", "011", "00111", "0122"])
@@ -72,3 +74,49 @@ def test_the_setting(settings: tuple[str, str], said: str, tmp_path: Path) -> No
         running.wait(60)
     lines = [path.read_text().strip() for path in sorted(output.glob("*out*"))]
     assert len(lines) == 2 and all(re.match(said, line) for line in lines), words(output)
+
+
+AUTO = """
+import os, sys
+rank = int(os.environ["RANK"])
+os.environ.update(
+    PACELINE_MACHINE="machine-" + sys.argv[1][rank], PACELINE_COMPRESS="auto", PACELINE_TOPOLOGY=sys.argv[2]
+)
+import numpy as np, paceline
+group = paceline.init(timeout=30)
+print(group.native.codec, group.native.coded_from)
+data = np.full(1_000_000, 1 + 2.0**-20, np.float32)
+group.all_reduce(data)
+print((data == 2).all())
+"""
+
+
+@pytest.mark.parametrize(
+    ("machines", "uplink", "found", "said"),
+    [
+        (
+            "01",
+            "500 Mbit/s",
+            "1 131072 True",
+            "sums and means of float32 go as bf16 from 128 KiB on, because",
+        ),
+        ("01", "400 Gbit/s", "0 0 False", "nothing is encoded, because by the cost model an all-reduce of 1 GiB takes"),
+        ("00", "500 Mbit/s", "0 0 False", "nothing is encoded, because all ranks are on one machine"),
+    ],
+)
+def test_the_cost_model_decides(machines: str, uplink: str, found: str, said: str, tmp_path: Path) -> None:
+    """All ranks alike, and the first one says so once."""
+    program, topology = tmp_path / "program.py", tmp_path / "topology.yaml"
+    program.write_text(AUTO)
+    ranks = [machines.count(name) for name in sorted(set(machines))]
+    lines = (f"  - {{machine: m{at}, ranks: {count}, uplink: {uplink}}}\n" for at, count in enumerate(ranks))
+    topology.write_text("children:\n" + "".join(lines))
+    output = tmp_path / "out"
+    output.mkdir()
+    with job(2, program, machines, str(topology), output=output) as running:
+        running.wait(60)
+    printed = [path.read_text().split() for path in sorted(output.glob("*out*"))]
+    assert printed == [found.split()] * 2, words(output)
+    errors = "".join(path.read_text() for path in output.glob("*err*"))
+    assert errors.count("PACELINE_COMPRESS=auto: ") == 1, errors
+    assert f"PACELINE_COMPRESS=auto: {said}" in errors

@@ -235,6 +235,14 @@ TEST(nothing_is_encoded_on_one_machine_or_below_64_KiB) {
     reduce(plain, {Codec::none});
     reduce(data, {});
     CHECK(data != plain);
+    r.engine->set_codec(*r.group, Codec::bf16, 80'001);  // bytes: one more than there are
+    data = gradients(r.rank, 20'000);
+    reduce(data, {});
+    CHECK(data == plain);
+    r.engine->set_codec(*r.group, Codec::bf16, 80'000);
+    data = gradients(r.rank, 20'000);
+    reduce(data, {});
+    CHECK(data != plain);
   });
 }
 

@@ -134,3 +134,33 @@ of the two times plus this fraction of the shorter.
 
 Found: on machine A. The model then predicts 143 us for 4 KiB on 2+2+3 and 183 us on 1+1+1; 139 and 177 us were
 measured. Off by 2: 1.06 times as long at worst (half, 256 KiB on 3+3+4), 1.001 in the mean."""
+
+# ---- Codecs: codecs, auto ----
+
+ENCODE_RATE = {
+    "bf16": 19.9e9,
+    "fp16": 15.3e9,
+    "three_in_one": 17.9e9,
+    "int8": 19.6e9,
+    "int4": 21.5e9,
+    "lossless": 4.0e9,
+}
+"""Bytes of float32 that one core encodes per second, out of its cache.
+
+Found: by `paceline bench codecs` on 64 MiB of trained weights, on a shared AMD EPYC (Zen 4) with AVX-512. They are not
+measured in a job, because all ranks must decide with the same values. Off by 2: changes no choice."""
+DECODE_RATE = {
+    "bf16": 20.5e9,
+    "fp16": 20.3e9,
+    "three_in_one": 21.6e9,
+    "int8": 22.5e9,
+    "int4": 24.0e9,
+    "lossless": 4.1e9,
+}
+"""Bytes of float32 that one core decodes per second, into memory out of its cache.
+
+Found: together with `ENCODE_RATE`. Off by 2: as there."""
+WORTH_ENCODING = 0.05
+"""The fraction of its time that an all-reduce must save so that `auto` encodes it.
+
+Found: by hand. Off by 2: changes no choice."""

@@ -16,8 +16,10 @@ from paceline.cli.output_file import UsageError, writable, write
 from paceline.formats.sizes import parse_bytes, show_bytes, show_seconds
 from paceline.plan import show
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
+from paceline.plan.auto import CODEC, pays
 from paceline.plan.bound import Bound, bound
 from paceline.plan.choose import pick
+from paceline.plan.codecs import CODECS, ENCODED_FROM
 from paceline.plan.cost import Cost, cost
 from paceline.plan.draw import draw
 from paceline.plan.draw_chart import chart
@@ -37,7 +39,7 @@ def command(
     algorithm: Annotated[
         str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}. [default: what Paceline would choose]")
     ] = "",
-    compare: Annotated[bool, typer.Option("--compare", help="Compare all algorithms.")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="Compare all algorithms, and all codecs.")] = False,
     svg: Annotated[
         Path | None,
         typer.Option(
@@ -46,7 +48,7 @@ def command(
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write one row for each algorithm.", callback=writable),
+        typer.Option("--json", metavar="FILE", help="Write one row for each algorithm, and codec.", callback=writable),
     ] = None,
 ) -> int:
     """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
@@ -69,9 +71,11 @@ def command(
 
 
 def row(cost: Cost, bound: Bound) -> dict[str, Any]:
-    """Return one algorithm's result for programs: seconds, and the bytes of the whole all-reduce by link."""
+    """Return the result of one algorithm, or of one codec with it, for programs: seconds, and the bytes of the whole
+    all-reduce by link."""
     return {
         "algorithm": cost.algorithm,
+        "codec": cost.codec,
         "bytes": cost.nbytes,
         "seconds": cost.seconds,
         "barrier_seconds": cost.barrier,
@@ -120,4 +124,20 @@ def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callabl
     console.print(Text.assemble((topology.name, "bold"), what), soft_wrap=True)
     console.print(show.comparison(costs, least))
     console.print(f"T* {show_seconds(least.seconds)}: {least.reason}", soft_wrap=True)
-    return (lambda: chart(costs, least, topology.name)), costs
+    quickest = min(costs, key=lambda cost: cost.seconds)
+    encoded = _encoded(quickest, topology, network)
+    if encoded:
+        console.print(show.codecs(quickest, encoded))
+        (by_auto,) = (one for one in encoded if one.codec == CODEC.name)
+        used = CODEC.name if pays(quickest.seconds, by_auto.seconds) else "no codec"
+        console.print(f"For this size PACELINE_COMPRESS=auto would use {used} with this algorithm.", soft_wrap=True)
+    return (lambda: chart(costs, least, topology.name)), [*costs, *encoded]
+
+
+def _encoded(plain: Cost, topology: Topology, network: Network) -> Sequence[Cost]:
+    """What every codec makes of this cost; nothing where the engine encodes nothing."""
+    machines = sum(len(ranks) > 0 for _, ranks in topology.machines())
+    if machines < 2 or plain.nbytes < ENCODED_FROM:
+        return []
+    lines = named(plain.algorithm).lines(topology)
+    return [cost(lines, network, plain.nbytes, codec=codec) for codec in CODECS.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.plan.ir import Plan
@@ -41,3 +42,8 @@ class Choice:
     def outline(self) -> Outline:
         """What the plan sends, for the cost model."""
         return outline(self.plan, self.one_shot)
+
+
+def serving(choices: Sequence[Choice], nbytes: int) -> Choice:
+    """Return which of these, by rising limit and the last without one, serves a buffer of `nbytes` bytes."""
+    return next(choice for choice in choices if choice.limit == NO_LIMIT or nbytes <= choice.limit)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from paceline.calibration import plan as fitted
 from paceline.plan.binomial import binomial
-from paceline.plan.choice import NO_LIMIT, Choice
+from paceline.plan.choice import NO_LIMIT, Choice, serving
 from paceline.plan.direct import direct
 from paceline.plan.flat import flat
 from paceline.plan.ir import Plan
@@ -57,8 +57,7 @@ def choose(
 
 def pick(collective: str, topology: Topology, nbytes: int) -> Choice:
     """Return the choice that serves a buffer of `nbytes` bytes. Raises ValueError for an unknown collective."""
-    choices = choose(collective, topology)
-    return next(choice for choice in choices if choice.limit == NO_LIMIT or nbytes <= choice.limit)
+    return serving(choose(collective, topology), nbytes)
 
 
 def _on_one_machine(collective: str, size: int) -> tuple[Choice, ...]:

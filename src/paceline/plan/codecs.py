@@ -1,8 +1,10 @@
-"""Codecs for messages between machines, and how many bytes they leave."""
+"""Codecs for messages between machines: how many bytes they leave, and how long they take."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from paceline.calibration import plan as fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,11 @@ class Codec:
 
     name: str
     ratio: float
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in which one core encodes a byte of float32 and decodes it."""
+        return 1 / fitted.ENCODE_RATE[self.name] + 1 / fitted.DECODE_RATE[self.name]
 
 
 CODECS = {
@@ -30,3 +37,7 @@ CODECS = {
 }
 """All of them, by name. Where a name is asked for, `NONE` stands for no codec."""
 NONE = "none"
+AUTO = "auto"
+"""What stands for the codec that the cost model chooses, where it may choose."""
+ENCODED_FROM = 64 * 1024
+"""Bytes of a buffer from which the engine encodes messages; the same as kEncodedFrom of the engine, which see."""

@@ -12,6 +12,10 @@ that follow each other never take less than the busiest link needs for all of th
 Where there are more ranks than CPUs that they share (`Network.crowds`), a call never takes less than these CPUs need
 for all of its messages, one chunk after the other.
 
+With a codec, links between machines carry so many bytes less, and every pass takes longer by the time in which its
+busiest rank encodes and decodes, as if no transfer went on meanwhile and every message were encoded for itself. Links
+inside machines count as if nothing were encoded.
+
 Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
 reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
 busiest link needs for all of its bytes. A buffer of one chunk has a barrier after every level.
@@ -26,6 +30,7 @@ import numpy as np
 
 from paceline.calibration import plan as fitted
 from paceline.plan.chunk import chunk_bytes
+from paceline.plan.codecs import NONE, Codec
 from paceline.plan.ir import Plan
 from paceline.plan.load import Load
 from paceline.plan.network import Floats, Network
@@ -41,9 +46,9 @@ class LevelCost:
     """One level on the whole buffer, which a plan runs `times` times in a row: seconds of each half, and messages."""
 
     reduce_scatter: float
-    """Seconds, without latency."""
+    """Seconds, without latency, with those of a codec."""
     all_gather: float
-    """Seconds, without latency."""
+    """Seconds, without latency, with those of a codec."""
     latency: float
     """Seconds of one half; part of neither of the above."""
     times: int
@@ -104,6 +109,9 @@ class Cost:
     """Seconds of traffic that every link between machines lets cross at once after a pause."""
     crowded: float = 0.0
     """Seconds for which shared CPUs are busy with the messages of one chunk, both halves."""
+    codec: str = NONE
+    coding: float = 0.0
+    """Seconds in which the busiest CPU encodes and decodes the whole buffer's messages, both halves."""
 
     @property
     def barrier(self) -> float:
@@ -125,7 +133,7 @@ class Cost:
         """The seconds as a function of the buffer's size."""
         ways = [way for level in self.levels for way in level.ways]
         seconds, headers = (self.busiest.seconds, self.busiest.headers) if self.busiest else (0.0, 0.0)
-        return self._line(self.latency, ways, seconds, headers, self.crowded)
+        return self._line(self.latency, ways, seconds + self.coding, headers, self.crowded)
 
     @property
     def all_gather(self) -> Line:
@@ -139,7 +147,7 @@ class Cost:
         ways = [(level.all_gather, level.times) for level in self.levels]
         half = ((link.all_gather, link.headers / 2) for link in self.links)
         seconds, headers = max(half, default=(0.0, 0.0))
-        return self._line(latency, ways, seconds, headers, self.crowded / 2)
+        return self._line(latency, ways, seconds + self.coding / 2, headers, self.crowded / 2)
 
     def _line(
         self, latency: float, first: Sequence[tuple[float, int]], rest: float, headers: float, crowded: float
@@ -206,10 +214,17 @@ def mean(lines: Sequence[Line]) -> Line:
     return Line(latency, ways, rest, lines[0].chunk, lines[0].burst, headers, crowded)
 
 
-def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk: int | None = None) -> Cost:
+def cost(
+    plan: Plan | Outline,
+    topology: Topology | Network,
+    nbytes: int,
+    chunk: int | None = None,
+    codec: Codec | None = None,
+) -> Cost:
     """Return the cost of `plan`, whose ranks are those of `topology`, for a buffer of `nbytes` bytes.
 
-    chunk: bytes of a chunk; None lets the network and the buffer's size decide.
+    chunk: bytes of a chunk; None lets the network and the buffer's size decide. codec: how float32 is encoded between
+    machines; a chunk then holds as many elements more.
     Raises ValueError if the plan is for another number of ranks.
     """
     network = topology if isinstance(topology, Network) else Network(topology)
@@ -217,24 +232,29 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
     if lines.world != network.world:
         raise ValueError(f"the plan is for {lines.world} ranks, the topology has {network.world}")
     up, down = np.zeros(len(network.up)), np.zeros(len(network.up))
-    work, ready = np.zeros((2, network.world))
+    work, ready, coded = np.zeros((3, network.world))
+    smaller = np.where(network.outside, codec.ratio if codec is not None else 1.0, 1.0)
+    coding = nbytes * codec.seconds if codec is not None else 0.0
     crossing = np.zeros(len(network.up))
     levels: list[LevelCost] = []
     for step in lines.steps:
         load = Load(network, step.level)
+        load.up, load.down = load.up / smaller, load.down / smaller
         done = _after(load, step.times, ready)
         if step.one_shot:  # one half of it in either half
             load.up, load.down, load.latency, load.work = load.up / 2, load.down / 2, load.latency / 2, load.work / 2
-            load.crossing, done = load.crossing / 2, (ready + done) / 2
+            load.crossing, load.coded, done = load.crossing / 2, load.coded / 2, (ready + done) / 2
         ready = done
         up += step.times * load.up
         down += step.times * load.down
         work += step.times * load.work
         crossing += step.times * load.crossing
+        coded += step.times * load.coded
+        half_coding = coding * network.busiest(load.coded) / 2 if coding else 0.0
         levels.append(
             LevelCost(
-                nbytes * float(max((load.up / network.up).max(), (load.down / network.down).max())),
-                nbytes * float(max((load.down / network.up).max(), (load.up / network.down).max())),
+                nbytes * float(max((load.up / network.up).max(), (load.down / network.down).max())) + half_coding,
+                nbytes * float(max((load.down / network.up).max(), (load.up / network.down).max())) + half_coding,
                 load.latency,
                 step.times,
                 load.messages,
@@ -256,7 +276,20 @@ def cost(plan: Plan | Outline, topology: Topology | Network, nbytes: int, chunk:
     ]
     crowded = max((2 * float(work[ranks].sum()) / cpus for ranks, cpus in network.crowds), default=0.0)
     usual = chunk or chunk_bytes(network)
-    whole = Cost(lines.name, nbytes, usual, tuple(levels), tuple(links), 2 * float(ready.max()), network.burst, crowded)
+    if codec is not None:
+        usual = int(usual * codec.ratio)
+    whole = Cost(
+        lines.name,
+        nbytes,
+        usual,
+        tuple(levels),
+        tuple(links),
+        2 * float(ready.max()),
+        network.burst,
+        crowded,
+        codec.name if codec is not None else NONE,
+        coding * network.busiest(coded) if coding else 0.0,
+    )
     return whole if chunk else replace(whole, chunk=whole.line.cut(nbytes).chunk)
 
 

@@ -20,6 +20,8 @@ class Load:
 
     up, down: arrays of (nodes + 1,) float64, the fractions of the buffer that cross the link above every node.
     crossing: array of (nodes + 1,) float64, the messages between machines that cross that link in either direction.
+    coded: array of (world,) float64, the fraction of the buffer that every rank sends or receives between machines,
+    and has to encode or decode where messages are encoded.
     messages: the number of messages of the level.
     work: array of (world,) float64, the seconds of a CPU that every rank needs for its messages where ranks share CPUs.
     latency: seconds of the longest path, and of the busiest rank for its messages after the first.
@@ -29,6 +31,7 @@ class Load:
         links = len(network.up)
         self.up, self.down, self.crossing = np.zeros(links), np.zeros(links), np.zeros(links)
         sent, received = np.zeros((2, network.world)), np.zeros((2, network.world))
+        self.coded = np.zeros(network.world)
         self.messages = 0
         longest = 0.0
         self._paths: list[tuple[Integers, Integers, Floats]] = []
@@ -48,6 +51,8 @@ class Load:
             for kind, which in enumerate((~far, far)):
                 sent[kind] += np.bincount(holders[which], minlength=network.world)
                 received[kind] += np.bincount(owners[which], minlength=network.world)
+            for ends in (holders, owners):
+                self.coded += np.bincount(ends[far], share[far], network.world)
             longest = max(longest, float(seconds.max(initial=0.0)))
             self._paths = [(holders, owners, seconds)] if self.messages == len(share) else []
         self.up[-1] = self.down[-1] = self.crossing[-1] = 0

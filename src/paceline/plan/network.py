@@ -83,6 +83,12 @@ class Network:
         return np.array([link.latency if link is not None else 0.0 for link in links] + [0.0])
 
     @cached_property
+    def outside(self) -> npt.NDArray[np.bool_]:
+        """Array of (nodes + 1,) bool: whether nothing but messages between machines crosses the link above a node."""
+        own = set(self.machine.tolist())
+        return np.array([node.kind == "switch" or index in own for index, node in enumerate(self.nodes)] + [False])
+
+    @cached_property
     def burst(self) -> float:
         """Seconds of traffic that every link between machines lets cross at once after a pause."""
         bursts = [
@@ -109,6 +115,14 @@ class Network:
             if node.cpus is not None:
                 sharing.setdefault(node.cpus, []).extend(span)
         return [(np.array(ranks), cpus.count) for cpus, ranks in sharing.items() if cpus.count < len(ranks)]
+
+    def busiest(self, each: Floats) -> float:
+        """The most that one CPU has to do, if every rank has so much; those that share too few CPUs share the work.
+
+        each: array of (world,) float64.
+        """
+        shared = (float(each[ranks].sum()) / cpus for ranks, cpus in self.crowds)
+        return max(float(each.max(initial=0.0)), *shared, 0.0)
 
     @cached_property
     def ancestors(self) -> Integers:

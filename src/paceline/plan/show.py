@@ -107,6 +107,30 @@ def comparison(costs: Sequence[Cost], bound: Bound) -> Table:
     return table
 
 
+def codecs(plain: Cost, encoded: Sequence[Cost]) -> Table:
+    """Return a table of what codecs make of one algorithm's time and of its busiest link, the plain one first."""
+    title = f"{plain.algorithm}, encoded between machines"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("codec", no_wrap=True)
+    table.add_column("predicted", justify="right", no_wrap=True)
+    table.add_column("busiest link", no_wrap=True)
+    for name in ("each way", "busy"):
+        table.add_column(name, justify="right", no_wrap=True)
+    slowest = max(cost.seconds for cost in (plain, *encoded))
+    table.add_column("", no_wrap=True, min_width=_BAR)
+    for cost in (plain, *encoded):
+        busiest = cost.busiest
+        table.add_row(
+            cost.codec,
+            show_seconds(cost.seconds),
+            shortened_host(busiest.name, _LONGEST_NAME) if busiest is not None else "",
+            show_bytes(round(busiest.bytes)) if busiest is not None else "",
+            show_seconds(busiest.seconds) if busiest is not None else "",
+            _bar(cost.seconds / slowest if slowest else 0.0),
+        )
+    return table
+
+
 def ratio(cost: Cost, bound: Bound) -> float:
     """Return the predicted time divided by T*; 1 where there is nothing to do."""
     return cost.seconds / bound.seconds if bound.seconds else 1.0

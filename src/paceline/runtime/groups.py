@@ -12,11 +12,12 @@ from paceline import _engine
 from paceline._engine import Engine
 from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
+from paceline.plan.codecs import AUTO
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
 from paceline.runtime.membership import Membership
 from paceline.runtime.placement import Placements, given
-from paceline.runtime.plans import tell
+from paceline.runtime.plans import encoding, tell
 from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
@@ -70,7 +71,10 @@ class Groups:
         if not membership.one_machine:
             group.set_pace(stream_rate(here, entries, membership.rank))
             group.set_machines(membership.machines)
-            group.codec = _engine.CODECS[self._compress]
+            if self._compress != AUTO:  # which waits for what is measured
+                group.set_codec(_engine.CODECS[self._compress])
+        elif self._compress == AUTO and not self._memberships and membership.rank == 0:
+            encoding(here.topology, self._algorithm, True)
         self._memberships[channel] = membership
         return group
 
@@ -94,6 +98,7 @@ class Groups:
         if new and membership.rank == 0:
             said = any(member.speed for member in membership.members)  # otherwise no link was taken for anything
             tell(here.topology, news if said else "", self._algorithm)
+        self._encode(native, here, new)
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. Raises CommunicationError if there is none."""
@@ -121,7 +126,7 @@ class Groups:
         from paceline.adapt.replanner import Replanner
 
         assert self._placements is not None
-        plan = partial(self._planned, native, membership)
+        plan = partial(self._planned_again, native, membership)
         return Replanner(native, self._placements.of(membership.members), measure, plan)
 
     def _planned(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
@@ -129,6 +134,17 @@ class Groups:
         entries = self.plans(found.topology, found.ranks, None)
         native.set_pace(stream_rate(found, entries, membership.rank))
         return entries
+
+    def _planned_again(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
+        """The same for a group that is in use, whose codec may change, too."""
+        self._encode(native, found, True)
+        return self._planned(native, membership, found)
+
+    def _encode(self, native: _engine.Group, found: Placement, told: bool) -> None:
+        """Let the cost model choose the group's codec, if that is wished. told: whether the first rank says which."""
+        if self._compress == AUTO:
+            codec, least = encoding(found.topology, self._algorithm, told and native.rank == 0)
+            native.set_codec(_engine.CODECS[codec], least)
 
 
 def _everywhere(native: _engine.Group, mine: bool) -> bool:

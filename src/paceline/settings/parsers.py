@@ -195,14 +195,14 @@ def algorithm(text: str) -> str:
 
 
 def codec(text: str) -> str:
-    """Return the name of a codec for messages between machines, `none` for `off`."""
-    from paceline.plan.codecs import CODECS, NONE
+    """Return the name of a codec for messages between machines, `none` for `off`; `auto` lets the cost model choose."""
+    from paceline.plan.codecs import AUTO, CODECS, NONE
 
     if text == "off":
         return NONE
-    if text in CODECS:
+    if text == AUTO or text in CODECS:
         return text
-    raise ValueError(f"should be off or one of {', '.join(CODECS)}")
+    raise ValueError(f"should be off, {AUTO} or one of {', '.join(CODECS)}")
 
 
 def policy(text: str) -> str:

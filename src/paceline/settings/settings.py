@@ -90,7 +90,8 @@ class Settings:
     `leaders`, `double_tree`, `blueconnect`, `flexreduce`, `paceline`. Default: the cheapest for each size."""
     compress: str = "none"
     """PACELINE_COMPRESS: how sums and means of float32 are encoded between machines, the same on all ranks: `off`,
-    `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default: `off`."""
+    `auto` (as `bf16` where that saves time), `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default:
+    `off`."""
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""

@@ -1,0 +1,75 @@
+"""Decide whether all-reduces are encoded between machines, and from which size on, by the cost model.
+
+Only `bf16` is considered. It needs no error feedback to train well, it keeps float32's range, and its size does not
+depend on the data. `lossless` is slower and leaves more bytes, so it is never the better of the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+
+from paceline.calibration import plan as fitted
+from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.plan.between import SIZES
+from paceline.plan.choice import Choice, serving
+from paceline.plan.choose import choose
+from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE
+from paceline.plan.cost import Line, cost
+from paceline.plan.network import Network
+from paceline.topology import Topology
+
+CODEC = CODECS["bf16"]
+"""The only codec that is chosen."""
+_USUAL = 32 << 20
+"""Bytes for which the time is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The codec of sums and means of `least` bytes and more, NONE for none, and why: a clause for people."""
+
+    codec: str
+    least: int
+    reason: str
+
+
+def encoding(topology: Topology, algorithm: str | None = None) -> Encoding:
+    """Return how all-reduces of a group on `topology` are encoded; equal topologies give equal results.
+
+    Sizes are encoded where it pays for them and for all larger ones. algorithm: as of `choose`, which see for errors.
+    """
+    if sum(len(ranks) > 0 for _, ranks in topology.machines()) < 2:
+        return Encoding(NONE, 0, "nothing is encoded, because all ranks are on one machine")
+    network = Network(topology)
+    choices = choose("all_reduce", topology, algorithm=algorithm)
+    lines = {choice.limit: _lines(choice, network) for choice in choices if not choice.one_shot}
+
+    def seconds(nbytes: int) -> tuple[float, float]:
+        """As it is, and encoded."""
+        both = lines.get(serving(choices, nbytes).limit)
+        return (both[0].seconds(nbytes), both[1].seconds(nbytes)) if both is not None else (0.0, 0.0)
+
+    falling = reversed([size for size in SIZES if size >= ENCODED_FROM])
+    paying = list(takewhile(lambda size: pays(*seconds(size)), falling))
+    told = max(paying[-1], _USUAL) if paying else SIZES[-1]
+    plain, coded = map(show_seconds, seconds(told))
+    takes = f"by the cost model an all-reduce of {show_bytes(told)} takes {plain} as it is and {coded} as {CODEC.name}"
+    if not paying:
+        worth = 100 * fitted.WORTH_ENCODING
+        return Encoding(NONE, 0, f"nothing is encoded, because {takes}, which does not save {worth:.0f} %")
+    least = show_bytes(paying[-1])
+    return Encoding(
+        CODEC.name, paying[-1], f"sums and means of float32 go as {CODEC.name} from {least} on, because {takes}"
+    )
+
+
+def pays(plain: float, coded: float) -> bool:
+    """Return whether these seconds of an encoded all-reduce are so much less than those of a plain one."""
+    return coded < (1 - fitted.WORTH_ENCODING) * plain
+
+
+def _lines(choice: Choice, network: Network) -> tuple[Line, Line]:
+    """The choice as it is, and encoded."""
+    plain, coded = (cost(choice.outline, network, SIZES[-1], choice.chunk, codec).line for codec in (None, CODEC))
+    return plain, coded

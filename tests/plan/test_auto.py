@@ -1,0 +1,109 @@
+"""What the cost model says of codecs, and where it has all-reduces encoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trees import GBIT, link, machines, on_cpus, trees
+
+from paceline.plan.algorithms import ALGORITHMS, named
+from paceline.plan.auto import CODEC, Encoding, encoding
+from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
+from paceline.plan.cost import cost
+from paceline.plan.network import Network
+from paceline.topology import Node, Topology
+
+BYTES = 32 << 20
+every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+few = settings(max_examples=25)  # each compares all algorithms at all sizes
+sizes = st.lists(st.integers(1, 4), min_size=2, max_size=6)
+
+
+def with_uplinks(topology: Topology, gbits: float) -> Topology:
+    """With links of this speed between all machines and switches."""
+
+    def changed(node: Node) -> Node:
+        if node.kind not in ("switch", "machine"):
+            return node
+        uplink = link(gbits) if node.uplink is not None else None
+        return replace(node, uplink=uplink, children=tuple(map(changed, node.children)))
+
+    return replace(topology, root=changed(topology.root))
+
+
+@few
+@given(trees(most=24), st.sampled_from(sorted(ALGORITHMS)), st.sampled_from(list(CODECS.values())))
+def test_links_between_machines_carry_so_many_bytes_less_and_no_others(
+    topology: Topology, algorithm: str, codec: Codec
+) -> None:
+    lines = named(algorithm).lines(topology)
+    plain, coded = (cost(lines, topology, BYTES, codec=one) for one in (None, codec))
+    assert (plain.codec, coded.codec) == (NONE, codec.name)
+    for one, other in zip(plain.links, coded.links, strict=True):
+        fewer = codec.ratio if one.kind in ("switch", "machine") else 1.0
+        assert other.bytes == pytest.approx(one.bytes / fewer)
+        assert other.seconds == pytest.approx(one.seconds / fewer)
+    between = any(one.bytes for one in plain.links if one.kind in ("switch", "machine"))
+    assert (coded.coding > 0) == between
+    assert plain.coding == 0
+
+
+@every_codec
+def test_coding_takes_what_a_core_takes_for_all_that_crosses(codec: Codec) -> None:
+    topology = machines((1, 1), (1, 1))
+    alone = cost(named("ring").lines(topology), topology, BYTES, codec=codec)
+    # A half of the buffer is sent and another received, in each half, by each rank.
+    assert alone.coding == pytest.approx(BYTES * codec.seconds)
+    shared = on_cpus(topology, 1)  # two ranks
+    assert cost(named("ring").lines(shared), shared, BYTES, codec=codec).coding == pytest.approx(2 * alone.coding)
+
+
+@given(st.integers(1, 8), st.sampled_from([0.1, 1, 10]))
+def test_nothing_is_encoded_on_one_machine(ranks: int, local: float) -> None:
+    found = encoding(machines((ranks,), (1,), local))
+    assert found == Encoding(NONE, 0, "nothing is encoded, because all ranks are on one machine")
+
+
+@few
+@given(trees(most=24))
+def test_nothing_is_encoded_where_links_are_faster_than_the_codec(topology: Topology) -> None:
+    assert encoding(with_uplinks(topology, 2 / CODEC.seconds / GBIT)).codec == NONE
+
+
+@few
+@given(sizes, st.integers(1, 4))
+def test_bf16_at_500_mbit_per_second(ranks: list[int], cpus: int) -> None:
+    topology = on_cpus(machines(ranks, [0.5] * len(ranks), latency=5e-5), cpus)
+    found = encoding(topology)
+    assert found.codec == CODEC.name and ENCODED_FROM <= found.least <= 1 << 20
+    assert found.reason.startswith("sums and means of float32 go as bf16 from ")
+    assert encoding(topology) == found
+
+
+@few
+@given(sizes, st.sampled_from([1, 5, 10, 25, 50, 100]))
+def test_slower_links_are_encoded_wherever_faster_ones_are(ranks: list[int], gbits: float) -> None:
+    faster, slower = (encoding(machines(ranks, [speed] * len(ranks), 400)) for speed in (gbits, gbits / 2))
+    assert faster.codec == NONE or slower.codec == CODEC.name
+
+
+@few
+@given(trees(most=24))
+def test_what_is_chosen_saves_time_by_the_model(topology: Topology) -> None:
+    found = encoding(topology, "ring")
+    if found.codec != NONE:
+        network, lines = Network(topology), named("ring").lines(topology)
+        chunk = cost(lines, network, 1 << 30).chunk
+        for nbytes in (found.least, 16 * found.least):
+            plain, coded = (cost(lines, network, nbytes, chunk, codec).seconds for codec in (None, CODEC))
+            assert coded < 0.95 * plain
+
+
+def test_the_reason_gives_both_times() -> None:
+    assert encoding(machines((1, 1), (400, 400), 800)).reason == (
+        "nothing is encoded, because by the cost model an all-reduce of 1 GiB takes 21.5 ms as it is and 117 ms as "
+        "bf16, which does not save 5 %"
+    )
