@@ -52,7 +52,7 @@ class Engine final : private LoopHost {
   // see `arena`. For `home` see Placement.
   Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
          std::function<bool()> interrupted = {}, int home = -1);
-  ~Engine();
+  ~Engine() override;
 
   int add_tcp_peer(Descriptor socket, std::string description);
   int add_shm_peer(ShmPeer reach, std::string description);

@@ -26,6 +26,8 @@ class LoopGuest {
 // What a coordinator sees of the engine. The caller holds the lock that `enter` returns.
 class LoopHost {
  public:
+  virtual ~LoopHost() = default;
+
   virtual std::unique_lock<std::mutex> enter() = 0;
   virtual bool closed() const = 0;
   virtual const std::shared_ptr<Arena>& arena() const = 0;
@@ -58,9 +60,6 @@ class LoopHost {
   virtual std::uint64_t coordination_cpu_ns() const = 0;
   // A guest begins, or ceases, to move data: that is not coordination.
   virtual void count_carrying(bool carries) = 0;
-
- protected:
-  ~LoopHost() = default;
 };
 
 }  // namespace paceline
