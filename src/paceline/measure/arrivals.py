@@ -44,17 +44,28 @@ class Arrivals:
         times = np.array(self._after) - self.begun
         return int(np.searchsorted(times, part * times[-1], side="right")) - 1
 
+    def mean(self, settled: int) -> float:
+        """Return the bytes per second from the message with number `settled` to the last one.
+
+        For streams that share a link, whose rates add up to the link's over the same time only.
+        """
+        return self._fastest(settled, 1.0)
+
     def rate(self, settled: int) -> float:
-        """Return the bytes per second after the first `settled` messages.
+        """Return the bytes per second after the first `settled` messages, of a stream that has its links for itself.
 
         Whatever two moments one takes, the bytes that the kernel counted between them did not come faster than the link
         carries. A sender or a receiver that waits for a core only makes them come more slowly, so the fastest large
         part of the stream counts. Where nobody counts, bytes count when they are read, and all of them do.
         """
+        return self._fastest(settled, _LEAST_PART if self.counted else 1.0)
+
+    def _fastest(self, settled: int, part: float) -> float:
+        """The rate of the fastest part of the stream that has at least this fraction of its bytes."""
         settled = max(0, min(settled, len(self._bytes) - 2))
         come = np.array(self._bytes[settled:], np.float64)
         carried = np.subtract.outer(come, come)
         # This rank may lose its core between a look at the clock and the count, which must not make a link look faster.
         passed = np.subtract.outer(self._after[settled:], self._before[settled:])
-        large = (carried > 0) & (carried >= (_LEAST_PART if self.counted else 1.0) * (come[-1] - come[0]))
+        large = (carried > 0) & (carried >= part * (come[-1] - come[0]))
         return float((carried[large] / np.maximum(passed[large], 1e-9)).max()) if large.any() else 0.0

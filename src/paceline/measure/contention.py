@@ -128,7 +128,7 @@ def _receive(group: Group, peer: int) -> float:
         piece = pieces.popleft()
         arrivals.add(len(piece))
         left = int(piece[0])
-    return arrivals.rate(arrivals.after(SETTLING))
+    return arrivals.mean(arrivals.after(SETTLING))
 
 
 def _finish(operation: Operation | int | None) -> None:
