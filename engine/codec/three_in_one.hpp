@@ -84,8 +84,9 @@ struct ThreeInOne {
     if (any_escape(any)) {
       for (std::size_t word = 0; word < count; ++word) {
         if ((word_at(words, word) & kEscape) == 0) continue;
-        // Decoded as three zeros so far, to which the list's values may be added.
-        if (word_at(words, word) != kEscape || payload.bytes - read < kRows * sizeof(float)) return 0;
+        // It was decoded as three negative zeros, to which the list's values may be added: they change none, not even
+        // 0.
+        if (word_at(words, word) != kEscaped || payload.bytes - read < kRows * sizeof(float)) return 0;
         for (std::size_t row = 0; row < kRows; ++row, read += sizeof(float)) {
           const std::size_t place = place_of(word, row, elements);
           if (place < elements) Sink::put(out + place * sizeof(float), load_one(words + read));
@@ -105,7 +106,9 @@ struct ThreeInOne {
   static constexpr std::uint32_t kEscape = 1U << 31;
   static constexpr int kUpper = 30;  // the bit that says 0111
   static constexpr int kValueBits = 10;
-  static constexpr int kSign = 9;      // the bit of a value
+  static constexpr int kSign = 9;  // the bit of a value
+  static constexpr std::uint32_t kEscaped =
+      kEscape | 1U << kSign | 1U << (kSign + kValueBits) | 1U << (kSign + 2 * kValueBits);
   static constexpr int kDropped = 18;  // the bits of a float32's mantissa that go
   // Exponent and mantissa, with 5 bits, of the smallest value of each range, and of what is too large.
   static constexpr std::int32_t kLower0110 = 0b01100000 << 5;
@@ -155,7 +158,7 @@ struct ThreeInOne {
         const LaneInts value = above > smallest ? above : smallest;
         word |= (value | LaneInts(bits[row] >> 31 << kSign)) << static_cast<int>(row * kValueBits);
       }
-      const LaneBits result = most >= kTooLarge ? LaneBits(none) + kEscape : LaneBits(word);
+      const LaneBits result = most >= kTooLarge ? LaneBits(none) + kEscaped : LaneBits(word);
       any |= result;
       std::memcpy(words + i * kWord, &result, sizeof result);
     }

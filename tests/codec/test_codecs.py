@@ -64,6 +64,7 @@ def test_decoded_values_are_those_of_the_reference(codec, values):
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(values=values(), added=st.floats(-4, 4, width=32))
+@example(values=np.array([2.0, -0.0, -0.0], np.float32), added=-0.0)
 def test_adding_is_decoding_and_then_adding(codec, values, added):
     encoded = codecs.encode(values, codec)
     total = np.full(values.size, added, np.float32)
