@@ -89,6 +89,7 @@ def bases(folder: Path) -> dict[str, list[str]]:
         "lab": [str(folder / "cluster.yaml"), "--", "true"],
         "check": ["-n", "2"],
         "plan": ["--topology", str(folder / "cluster.yaml")],
+        "simulate": ["--ranks", "16"],
         "order": [str(folder / "graph.yaml")],
         "report": [str(folder / "report.json")],
         "top": ["--once"],
@@ -117,8 +118,15 @@ def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(subprocess.Popen, "__init__", start)
     monkeypatch.setattr(subprocess.Popen, "__del__", lambda _: None)
     monkeypatch.setattr(live, "listening", start)
-    for work in ("kernels.command.measure", "graphs.command.measure", "coordination.command.ComputeLoad"):
-        monkeypatch.setattr(f"paceline.bench.{work}", start)  # these work in this process
+    for work in (  # these work in this process
+        "bench.kernels.command.measure",
+        "bench.codecs.command.trained",
+        "bench.graphs.command.measure",
+        "bench.coordination.command.ComputeLoad",
+        "cli.simulate.transfer",
+        "simulate.study.run",
+    ):
+        monkeypatch.setattr(f"paceline.{work}", start)
     for name in ("RANK", "WORLD_SIZE", "PACELINE_LAB", "PET_NPROC_PER_NODE"):
         monkeypatch.delenv(name, raising=False)
 
