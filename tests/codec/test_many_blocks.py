@@ -1,4 +1,7 @@
-"""Ten million random blocks through every codec, by the engine's own trial of them."""
+"""A million random blocks through every codec, by the engine's own trial of them.
+
+Ten million take five minutes of a core: run `test_codec_trials ten_million_random_blocks` when a codec changes.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HOUR = 3600
-"""Seconds; the trial itself takes minutes of a core."""
+DEADLINE = 600
+"""Seconds; the trial itself takes half a minute of a core."""
 
 
 @pytest.mark.long
-@pytest.mark.timeout(HOUR)
+@pytest.mark.timeout(DEADLINE)
 def test_bounds_are_kept_and_nothing_crashes(tmp_path):
     library = ROOT / "build" / "engine" / "libengine.a"
     options = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DPACELINE_BUILT_ENGINE={library}"]
     subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path, *options], check=True)
     subprocess.run(["cmake", "--build", tmp_path, "--target", "test_codec_trials"], check=True)
     program = tmp_path / "engine" / "tests" / "test_codec_trials"
-    subprocess.run([program, "ten_million_random_blocks"], check=True, timeout=HOUR)
+    subprocess.run([program, "a_million_random_blocks"], check=True, timeout=DEADLINE)
