@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "failure/error.hpp"
@@ -23,7 +22,7 @@ constexpr std::size_t kWords = std::size_t{1} << 24;
 }  // namespace
 
 Job::Job(JobModel model) : model_(std::move(model)), random_(model_.seed) {
-  check();
+  check(model_);
   for (const Gradient& gradient : model_.gradients) {
     Request request;
     request.name = gradient.name;
@@ -45,44 +44,6 @@ Job::Job(JobModel model) : model_(std::move(model)), random_(model_.seed) {
   ready_ = std::move(ready);
   for (std::size_t i = 0; i < requests_.size(); ++i) index_[requests_[i].get()] = i;
   make_ranks();
-}
-
-void Job::check() const {
-  const auto bad = [](const std::string& why) { throw Failure(ErrorKind::invalid, why); };
-  if (model_.machine_of.empty()) bad("a job needs at least one rank");
-  int machines = 0;
-  for (const int machine : model_.machine_of) {
-    if (machine < 0 || machine > machines)
-      bad("machines must be numbered 0, 1, 2, ... in the order of their first ranks; " + std::to_string(machine) +
-          " comes where " + std::to_string(machines) + " would be the next new one");
-    machines += machine == machines;
-  }
-  if (model_.gradients.empty()) bad("a job needs at least one gradient");
-  std::set<std::string> names;
-  for (const Gradient& gradient : model_.gradients) {
-    if (!names.insert(gradient.name).second) bad("two gradients are called \"" + gradient.name + "\"");
-    if (!(gradient.ready >= 0 && gradient.ready <= 1))
-      bad("\"" + gradient.name + "\" must be ready after a fraction of the computation from 0 to 1, got " +
-          std::to_string(gradient.ready));
-  }
-  if (model_.options.cycle_seconds == 0 && boards_of(model_.policy) == 0)
-    bad("the policy " + model_.policy + " needs a cycle of more than 0 seconds, or virtual time would stand still");
-  if (model_.transfer.all_reduce.empty()) bad("the time of an all_reduce needs at least one point");
-  double last = -1;
-  for (const auto& [bytes, seconds] : model_.transfer.all_reduce) {
-    if (!(bytes > last) || !(seconds >= 0))
-      bad("the points of an all_reduce's time must ascend in bytes, none below 0");
-    last = bytes;
-  }
-  if (std::ranges::any_of(model_.compute.samples, [](double sample) { return !(sample >= 0); }))
-    bad("a measured time of computation is negative");
-  const Compute& compute = model_.compute;
-  const Thread& thread = model_.thread;
-  for (const double seconds : {compute.seconds, compute.delay, compute.slowed_by_spinning, compute.after, thread.wake,
-                               thread.oversleeps, thread.oversleep, thread.preempted, thread.preemption, thread.ring,
-                               thread.message, model_.transfer.synchronise, model_.transfer.latency})
-    if (!(seconds >= 0 && std::isfinite(seconds)))
-      bad("a time or a probability of the model is negative or not finite");
 }
 
 void Job::make_ranks() {
@@ -256,7 +217,6 @@ void Job::end_batch(double now) {
   const auto [channel, place] = under_way_.front();
   under_way_.pop_front();
   Batch& batch = batches_[channel][place];
-  batch.over = true;
   ++batches_over_;
   left_ -= batch.requests.size();
   for (const RequestPtr& request : batch.requests) over_[index_.at(request.get())] = true;
@@ -383,9 +343,8 @@ void Job::issue(int number, Issue& action, double now) {
   rank.busy += std::max<std::uint64_t>(batch.bytes, 1);
   rank.policy->busy(rank.busy);
   if (++batch.issued < size()) return;
-  batch.begun = std::max(now, network_free_);
-  last_begun_ = batch.begun;
-  network_free_ = batch.begun + transfers(batch.bytes);
+  last_begun_ = std::max(now, network_free_);
+  network_free_ = last_begun_ + transfers(batch.bytes);
   under_way_.emplace_back(action.channel, place);
   queue_.add(network_free_, {Kind::batch_over, 0, 0});
 }

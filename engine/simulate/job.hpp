@@ -71,12 +71,9 @@ class Job {
     std::vector<RequestPtr> requests;
     std::uint64_t bytes = 0;
     int issued = 0;  // ranks
-    double begun = 0;
-    bool over = false;
   };
 
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
-  void check() const;
   void make_ranks();
   void happen(const EventQueue<What>::Event& event);
   void hand_in(int number, std::size_t first, double now);

@@ -63,6 +63,9 @@ struct JobModel {
   std::uint64_t seed = 0;
 };
 
+// Throws Failure (invalid), with one sentence, for a model that makes no sense.
+void check(const JobModel& model);
+
 // One step of all ranks. All but `seconds` are means over ranks, and add up to it with the step's computation.
 struct StepFigures {
   double seconds = 0;          // from the beginning to the next step's

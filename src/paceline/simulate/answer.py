@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from statistics import quantiles
 
@@ -82,8 +82,3 @@ def _alone(job: Job) -> float:
     compute = job.compute
     seconds = sum(compute.samples) / len(compute.samples) if compute.samples else compute.seconds
     return seconds + compute.delay + compute.after
-
-
-def under(job: Job, policy: str) -> Job:
-    """Return the same job under another policy."""
-    return replace(job, policy=policy)

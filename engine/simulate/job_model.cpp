@@ -1,0 +1,49 @@
+#include "simulate/job_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "failure/error.hpp"
+
+namespace paceline::simulate {
+
+void check(const JobModel& model) {
+  const auto bad = [](const std::string& why) { throw Failure(ErrorKind::invalid, why); };
+  if (model.machine_of.empty()) bad("a job needs at least one rank");
+  int machines = 0;
+  for (const int machine : model.machine_of) {
+    if (machine < 0 || machine > machines)
+      bad("machines must be numbered 0, 1, 2, ... in the order of their first ranks; " + std::to_string(machine) +
+          " comes where " + std::to_string(machines) + " would be the next new one");
+    machines += machine == machines;
+  }
+  if (model.gradients.empty()) bad("a job needs at least one gradient");
+  std::set<std::string> names;
+  for (const Gradient& gradient : model.gradients) {
+    if (!names.insert(gradient.name).second) bad("two gradients are called \"" + gradient.name + "\"");
+    if (!(gradient.ready >= 0 && gradient.ready <= 1))
+      bad("\"" + gradient.name + "\" must be ready after a fraction of the computation from 0 to 1, got " +
+          std::to_string(gradient.ready));
+  }
+  if (model.options.cycle_seconds == 0 && boards_of(model.policy) == 0)
+    bad("the policy " + model.policy + " needs a cycle of more than 0 seconds, or virtual time would stand still");
+  if (model.transfer.all_reduce.empty()) bad("the time of an all_reduce needs at least one point");
+  double last = -1;
+  for (const auto& [bytes, seconds] : model.transfer.all_reduce) {
+    if (!(bytes > last) || !(seconds >= 0))
+      bad("the points of an all_reduce's time must ascend in bytes, none below 0");
+    last = bytes;
+  }
+  if (std::ranges::any_of(model.compute.samples, [](double sample) { return !(sample >= 0); }))
+    bad("a measured time of computation is negative");
+  const Compute& compute = model.compute;
+  const Thread& thread = model.thread;
+  for (const double seconds : {compute.seconds, compute.delay, compute.slowed_by_spinning, compute.after, thread.wake,
+                               thread.oversleeps, thread.oversleep, thread.preempted, thread.preemption, thread.ring,
+                               thread.message, model.transfer.synchronise, model.transfer.latency})
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+      bad("a time or a probability of the model is negative or not finite");
+}
+
+}  // namespace paceline::simulate
