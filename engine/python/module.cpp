@@ -51,5 +51,6 @@ NB_MODULE(_engine, m) {
   bind_group(m);
   bind_coordinator(m);
   bind_engine(m);
+  bind_programs(m);
   bind_simulate(m);
 }

@@ -336,6 +336,44 @@ class Engine:
     def annotate(self, operation: int, words: str) -> None: ...
     def tell_line(self, line: str) -> None: ...
 
+class Tree:
+    """A network, and who is where on it. `leaves`, `machine_of` and `cpus_of` are by rank."""
+
+    def __init__(
+        self,
+        nodes: Sequence[tuple[int, float, float, float, float]],
+        leaves: Sequence[int],
+        machine_of: Sequence[int],
+        cpus_of: Sequence[int],
+        cpus: Sequence[int],
+    ) -> None:
+        """nodes: (parent, bytes per second up, down, seconds of latency, seconds of burst), parents first."""
+
+def program(
+    plan: PlanEntry, rank: int, size: int, count: int
+) -> tuple[int, list[tuple[int, int, bool, int, int, int]]]:
+    """Return how many tracks are under way at once in a rank's program for an all-reduce of `count` float32, and its
+    messages.
+
+    Raises ValueError for a plan or a rank that makes no sense.
+    """
+
+def run_programs(
+    tree: Tree,
+    plan: PlanEntry,
+    count: int,
+    between: float,
+    within: float,
+    shared_between: float,
+    shared_within: float,
+    header: float,
+) -> tuple[list[float], int, int, list[float]]:
+    """Carry out an all-reduce of `count` float32 in virtual time: see `paceline.simulate.programs`.
+
+    Returns every rank's seconds, the messages, the events, and the bytes that crossed each node's link: up and down of
+    one node after the other. Raises ValueError for a tree or a plan that makes no sense.
+    """
+
 class JobModel:
     """What is known of a simulated training job; all times are seconds. See `paceline.simulate.Job`."""
 

@@ -7,8 +7,9 @@ import pytest
 from paceline.plan.choose import pick
 from paceline.plan.cost import cost
 from paceline.simulate import Compute, Job, answer, models, study
-from paceline.simulate.job import in_order
-from paceline.simulate.network import machine_of, transfer, uniform
+from paceline.simulate.job import FUSION_BYTES, in_order
+from paceline.simulate.network import FOLLOWED_RANKS, machine_of, transfer, uniform
+from paceline.simulate.programs import all_reduce
 from paceline.topology import parse
 
 
@@ -29,11 +30,18 @@ def test_a_model_is_found_by_any_spelling() -> None:
         models.model("resnet51")
 
 
-def test_a_transfer_takes_what_the_cost_model_says() -> None:
+def test_a_transfer_takes_what_its_messages_take() -> None:
     topology = uniform(5, 3, 1.25e9)
     for nbytes, seconds in transfer(topology).all_reduce:
-        assert seconds == cost(pick("all_reduce", topology, int(nbytes)).outline, topology, int(nbytes)).seconds
+        assert seconds == all_reduce(pick("all_reduce", topology, int(nbytes)), topology, int(nbytes)).seconds
     assert machine_of(topology) == (0, 0, 0, 1, 1)
+    assert transfer(topology, "ring").algorithm == "ring"
+
+
+def test_a_transfer_of_many_ranks_takes_what_the_cost_model_says() -> None:
+    topology = uniform(FOLLOWED_RANKS + 1, 8, 1.25e9)
+    for nbytes, seconds in transfer(topology).all_reduce:
+        assert seconds == cost(pick("all_reduce", topology, int(nbytes)).outline, topology, int(nbytes)).seconds
 
 
 def test_one_machine_is_refused() -> None:
@@ -53,6 +61,7 @@ def test_an_answer_has_an_interval_and_shares_that_add_up() -> None:
         )
     )
     found = answer(what, counted=5, replicas=2)
+    assert found.algorithm == pick("all_reduce", topology, FUSION_BYTES).name
     assert found.low <= found.step.seconds <= found.high
     assert 0 < found.efficiency < 1
     assert sum(found.shares.values()) == pytest.approx(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rich.table import Table
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.terminal import show
+from paceline.plan.algorithms import ALGORITHMS
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import Answer, Compute, Job, answer, models, study
 from paceline.simulate.job import PARTS, in_order
@@ -43,6 +45,9 @@ def command(
     per_machine: Annotated[int, typer.Option(help="Ranks on each machine.", min=1)] = 8,
     uplink: Annotated[str, typer.Option(help="Speed of each machine's link.")] = "10 Gbit/s",
     policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}, or all.")] = "board",
+    algorithm: Annotated[
+        str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}, or all. [default: what Paceline would choose]")
+    ] = "",
     counted: Annotated[int, typer.Option("--steps", help="Steps of each run that count.", min=1)] = 10,
     runs: Annotated[int, typer.Option(help="Runs, each with random numbers of its own.", min=1)] = 3,
     study_name: Annotated[
@@ -62,7 +67,8 @@ def command(
                 name,
                 parse_time(step),
                 parse_time(late) if late else None,
-                policy,
+                POLICIES if policy == "all" else (policy,),
+                tuple(ALGORITHMS) if algorithm == "all" else (algorithm or None,),
                 counted,
                 runs,
                 console,
@@ -107,14 +113,16 @@ def _answers(
     name: str,
     step: float,
     late: float | None,
-    policy: str,
+    policies: Sequence[str],
+    algorithms: Sequence[str | None],
     counted: int,
     runs: int,
     console: Console,
     topologies: Sequence[Topology],
 ) -> list[Answer]:
-    if policy != "all" and policy not in POLICIES:
-        raise ValueError(f"--policy is {policy!r:.40}; choose one of {', '.join(POLICIES)}, or all")
+    for policy in policies:
+        if policy not in POLICIES:
+            raise ValueError(f"--policy is {policy!r:.40}; choose one of {', '.join(POLICIES)}, or all")
     network = models.model(name)
     delay = _LATE * step if late is None else late
     console.print(
@@ -124,9 +132,9 @@ def _answers(
     found = []
     with _progress() as progress:
         task = progress.add_task("")
-        for topology in topologies:
-            made = transfer(topology)
-            for each in POLICIES if policy == "all" else (policy,):
+        for topology, algorithm in product(topologies, algorithms):
+            made = transfer(topology, algorithm)
+            for each in policies:
                 progress.update(task, description=f"{each} on {topology.world} ranks")
                 job = Job(
                     machine_of=machine_of(topology),
@@ -141,12 +149,21 @@ def _answers(
 
 def _show(answers: Sequence[Answer], console: Console) -> None:
     table = Table(box=None, pad_edge=False)
-    for column in ("ranks", "policy", "step", "90 %", "efficiency", *(part.replace("_", " ") for part in PARTS)):
-        table.add_column(column, justify="left" if column == "policy" else "right")
+    for column in (
+        "ranks",
+        "policy",
+        "algorithm",
+        "step",
+        "90 %",
+        "efficiency",
+        *(part.replace("_", " ") for part in PARTS),
+    ):
+        table.add_column(column, justify="left" if column in ("policy", "algorithm") else "right")
     for each in answers:
         table.add_row(
             str(each.ranks),
             each.policy,
+            each.algorithm,
             show_seconds(each.step.seconds),
             f"{show_seconds(each.low)} to {show_seconds(each.high)}",
             f"{each.efficiency:.1%}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
+from paceline.plan.choice import Choice
 from paceline.plan.ir import Plan, Range, Reduce
 from paceline.plan.verify import PlanError
 
@@ -40,6 +41,11 @@ def to_wire(plan: Plan) -> WireLevels:
         return (*four, step.holders, step.owner)
 
     return tuple(tuple(map(lower, level)) for level in plan.levels)
+
+
+def entry(choice: Choice) -> PlanEntry:
+    """Return a choice for the engine. Raises PlanError if its ranges are too fine for 64-bit fractions."""
+    return choice.limit, choice.name, choice.one_shot, choice.chunk, to_wire(choice.plan)
 
 
 def from_wire(world: int, name: str, levels: WireLevels) -> Plan:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from paceline.plan.choice import Choice
 from paceline.plan.choose import COLLECTIVES, choose, pick
-from paceline.plan.wire import PlanEntry, to_wire
+from paceline.plan.wire import PlanEntry, entry
 from paceline.topology import Topology
 from paceline.topology.judge import MOST_NAMES, binding
 
@@ -32,7 +31,7 @@ def plans(
     for collective, choices in chosen.items():
         for choice in choices:
             log.debug("%s of %d ranks: %s", collective, topology.world, choice.reason)
-    return {collective: list(map(_entry, choices)) for collective, choices in chosen.items() if choices}
+    return {collective: list(map(entry, choices)) for collective, choices in chosen.items() if choices}
 
 
 def tell(topology: Topology, news: str, algorithm: str | None) -> None:
@@ -66,7 +65,3 @@ def encoding(topology: Topology, algorithm: str | None, told: bool) -> tuple[str
     if told:
         log.warning("PACELINE_COMPRESS=auto: %s", chosen.reason)
     return chosen.codec, chosen.least
-
-
-def _entry(choice: Choice) -> PlanEntry:
-    return choice.limit, choice.name, choice.one_shot, choice.chunk, to_wire(choice.plan)

@@ -21,6 +21,7 @@ class Answer:
     ranks: int
     policy: str
     algorithm: str
+    """The plan by which large buffers go."""
     step: Step
     """The mean step."""
     low: float
@@ -56,7 +57,7 @@ class Answer:
         }
 
 
-def answer(job: Job, counted: int = 10, replicas: int = 3, algorithm: str = "auto") -> Answer:
+def answer(job: Job, counted: int = 10, replicas: int = 3) -> Answer:
     """Simulate `replicas` runs of a job with seeds of their own, `counted` steps of each.
 
     Raises ValueError for a job that makes no sense, or without steps or replicas.
@@ -69,7 +70,7 @@ def answer(job: Job, counted: int = 10, replicas: int = 3, algorithm: str = "aut
     return Answer(
         ranks=len(job.machine_of),
         policy=job.policy,
-        algorithm=algorithm,
+        algorithm=job.transfer.algorithm,
         step=mean(found),
         low=cuts[0],
         high=cuts[-1],

@@ -63,6 +63,8 @@ class Transfer:
     """Seconds of a policy's small all-reduce, from the last rank's part on."""
     latency: float
     """Seconds that a message between machines travels."""
+    algorithm: str = "given"
+    """The name of the plan by which large buffers go; `given` where their times are all that is known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
