@@ -62,19 +62,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def skip_without(package: str) -> None:
-    """Skip the running test, naming `package`, unless the command that it brings is there.
+    """Skip the running test, naming `package`, unless the command or the file that it brings is there.
 
     Args:
         package: a name listed in requirements/system-packages.txt (KeyError otherwise).
     """
     command = system_packages()[package]
-    if which(command) is None:
-        pytest.skip(f"needs system package {package} (no command {command})")
+    if which(command) is None and not Path(command).is_file():
+        pytest.skip(f"needs system package {package} (no {command})")
 
 
 @cache
 def system_packages() -> dict[str, str]:
-    """Debian package -> the command that shows it is there."""
+    """Debian package -> the command or the file that shows it is there."""
     lines = (line.partition("#")[0].split() for line in SYSTEM_PACKAGES.read_text().splitlines())
     return {words[0]: words[1] for words in lines if words}
 
