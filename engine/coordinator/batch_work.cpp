@@ -44,6 +44,11 @@ bool BatchWork::moved() {
   return true;
 }
 
+Wanted BatchWork::wanted_by(const Request& request, std::byte* residual) {
+  if (request.what.codec == Codec::none) return {};
+  return {request.what.codec, residual};
+}
+
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {
   switch (batch.front().request->what.collective) {
     case Collective::all_reduce: return carry_all_reduce(context, std::move(batch));

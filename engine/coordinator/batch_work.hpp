@@ -62,6 +62,8 @@ class BatchWork {
  protected:
   // Whether the collectives under way are over.
   bool moved();
+  // How the messages of this request's collective are encoded.
+  static Wanted wanted_by(const Request& request, std::byte* residual = nullptr);
 
   const BatchContext& context_;
   const std::vector<Carried> carried_;

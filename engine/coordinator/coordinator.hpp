@@ -27,6 +27,7 @@ struct RequestArguments {
   std::byte* data = nullptr;
   std::size_t count = 0;                 // of this rank's elements
   std::byte* target = nullptr;           // where this rank's part of a reduce_scatter goes
+  std::byte* residual = nullptr;         // of an all_reduce with a codec: float32, as many as the data; null: none
   std::vector<std::size_t> counts = {};  // of the elements for each rank, in an all_to_all or reduce_scatter
   double prescale = 1;
   double postscale = 1;

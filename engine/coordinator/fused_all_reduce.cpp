@@ -59,6 +59,7 @@ class FusedAllReduce final : public BatchWork {
   struct Place {
     PendingRequest* own;  // null if this rank gives zeros
     std::byte* at;
+    std::byte* residual;  // null if what encoding loses is lost
     std::size_t bytes;
     bool packed;
   };
@@ -74,6 +75,7 @@ class FusedAllReduce final : public BatchWork {
     std::byte* row = nullptr;
     bool in_a_row = !context_.revocable;
     std::size_t unplaced = 0;
+    bool feedback = false;  // of a packed tensor
     for (const Carried& carried : carried_) {
       const std::size_t bytes = bytes_of(carried);
       const bool packed = is_packed(carried);
@@ -82,15 +84,19 @@ class FusedAllReduce final : public BatchWork {
         if (packed_bytes_ == 0) row = data;
         in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
         packed_bytes_ += bytes;
+        feedback = feedback || (carried.own && carried.own->residual != nullptr);
       }
       // Memory of an arena in which a collective was given up is never used again.
       const bool lies = !packed && carried.own && !(context_.revocable && arena.holds(carried.own->data, bytes));
       apart_ = apart_ || (!packed && !lies && carried.own);
       if (!packed && !lies) unplaced += bytes;
-      places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, bytes, packed});
+      // What is reduced apart begins together, on one machine, where nothing is encoded.
+      std::byte* const residual = lies ? carried.own->residual : nullptr;
+      places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, residual, bytes, packed});
     }
     if (!in_a_row || !arena.holds(row, packed_bytes_)) row = nullptr;
-    const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced;
+    const std::size_t residual_bytes = feedback ? packed_bytes_ : 0;
+    const std::size_t needed = (row == nullptr ? packed_bytes_ : 0) + unplaced + residual_bytes;
     std::byte* free = needed > 0 ? context_.fusion.at_least(needed) : nullptr;
     buffer_ = row != nullptr ? row : free;
     std::byte* next = buffer_;
@@ -100,6 +106,12 @@ class FusedAllReduce final : public BatchWork {
       next += each.bytes;
     }
     if (row == nullptr) free = next;
+    if (feedback) {
+      residual_ = free;
+      for (Place& each : places_)
+        if (each.packed) each.residual = residual_ + (each.at - buffer_);
+      free += residual_bytes;
+    }
     for (Place& each : places_) {
       if (each.packed || (each.own != nullptr && each.at == each.own->data)) continue;
       each.at = free;
@@ -108,19 +120,19 @@ class FusedAllReduce final : public BatchWork {
     }
   }
 
-  void start(std::byte* data, std::size_t bytes) {
+  void start(std::byte* data, std::byte* residual, std::size_t bytes) {
     moving_.push_back(all_reduce(context_.engine, context_.group, data, bytes / size_of(first_.what.dtype),
-                                 first_.what.dtype, first_.what.op, 1, Mode::inside));
+                                 first_.what.dtype, first_.what.op, 1, Mode::inside, wanted_by(first_, residual)));
   }
 
   void start_alone() {
     for (const Place& each : places_)
-      if (!each.packed) start(each.at, each.bytes);
+      if (!each.packed) start(each.at, each.residual, each.bytes);
   }
 
   void start_packed() {
     if (packed_bytes_ > 0 || first_.prescale != 1) note(&Record::packed_ns);
-    if (std::ranges::any_of(places_, &Place::packed)) start(buffer_, packed_bytes_);
+    if (std::ranges::any_of(places_, &Place::packed)) start(buffer_, residual_, packed_bytes_);
     at_ = done_ = 0;
   }
 
@@ -136,11 +148,19 @@ class FusedAllReduce final : public BatchWork {
     } else {
       copy(each.at + from, each.own->data + from, bytes, first_.prescale);
     }
+    if (!each.packed || each.residual == nullptr) return;
+    if (each.own == nullptr || each.own->residual == nullptr) {
+      std::memset(each.residual + from, 0, bytes);
+    } else {
+      std::memcpy(each.residual + from, each.own->residual + from, bytes);
+    }
   }
 
   void unpack(const Place& each, std::size_t from, std::size_t bytes) const {
     if (each.own == nullptr) return;
     copy(each.own->data + from, each.at + from, bytes, first_.postscale);
+    if (each.packed && each.residual != nullptr && each.own->residual != nullptr)
+      std::memcpy(each.own->residual + from, each.residual + from, bytes);
     if (from + bytes == each.bytes) context_.finished(*each.own);
   }
 
@@ -157,7 +177,9 @@ class FusedAllReduce final : public BatchWork {
     const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
     for (std::size_t room = calibration::kPackedPerStep; at_ < places_.size(); ++at_, done_ = 0) {
       const Place& each = places_[at_];
-      const bool stays = each.own == nullptr ? !each.packed : each.at == each.own->data && factor == 1;
+      const bool stays = each.own == nullptr
+                             ? !each.packed
+                             : each.at == each.own->data && factor == 1 && (!each.packed || each.residual == nullptr);
       const std::size_t bytes = stays ? each.bytes : std::min(room, each.bytes - done_);
       (this->*visit)(each, done_, bytes);
       if (stays) continue;
@@ -168,10 +190,11 @@ class FusedAllReduce final : public BatchWork {
     return true;
   }
 
-  const Request& first_;  // the others have the same dtype, op and factors
+  const Request& first_;  // the others have the same dtype, op, codec and factors
   Phase phase_ = Phase::placing;
   std::vector<Place> places_;
   std::byte* buffer_ = nullptr;
+  std::byte* residual_ = nullptr;  // of the packed tensors; null: none has one
   std::size_t packed_bytes_ = 0;
   bool apart_ = false;    // a tensor is copied, to be reduced alone
   std::size_t at_ = 0;    // the tensor that is being packed or unpacked

@@ -38,6 +38,7 @@ class PendingRequest final : public Operation {
   bool join = false;
   std::byte* data = nullptr;        // what this rank gives, and where the result of a collective in place goes
   std::byte* target = nullptr;      // where this rank's part of a reduce_scatter goes
+  std::byte* residual = nullptr;    // what encoding has lost of an all_reduce's data so far; null: it is lost
   std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
   int last_to_join = -1;

@@ -58,7 +58,7 @@ class Broadcast final : public Single {
   bool advance() override {
     if (turn_++ > 0) return false;
     moving_.push_back(broadcast(context_.engine, context_.group, own().data, request().what.count, dtype(),
-                                request().what.root, Mode::inside));
+                                request().what.root, Mode::inside, wanted_by(request())));
     return true;
   }
 };
@@ -147,7 +147,7 @@ class ReduceScatter final : public Single {
     }
     if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
       moving_.push_back(reduce_scatter(context_.engine, context_.group, source, own().target, counts.front(), dtype(),
-                                       request().what.op, 1, Mode::inside));
+                                       request().what.op, 1, Mode::inside, wanted_by(request())));
       return true;
     }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {

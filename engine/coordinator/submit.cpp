@@ -33,6 +33,10 @@ void Coordinator::check(const RequestArguments& arguments) const {
         std::string(kDTypeNames[static_cast<std::size_t>(asked.dtype)]));
   if ((arguments.prescale != 1 || arguments.postscale != 1) && !is_float(asked.dtype))
     bad(std::string(kDTypeNames[static_cast<std::size_t>(asked.dtype)]) + " cannot be scaled: only floats can");
+  if (asked.codec != Codec::none)
+    if (const std::string why = cannot_encode(asked.codec, asked.dtype, asked.op); !why.empty()) bad(why);
+  if (arguments.residual != nullptr && (asked.codec == Codec::none || asked.collective != Collective::all_reduce))
+    bad("only an all_reduce with a codec has a residual");
   if (asked.collective == Collective::broadcast && (asked.root < 0 || asked.root >= control_->size()))
     bad("the root must be a rank from 0 to " + std::to_string(control_->size() - 1) + ", got " +
         std::to_string(asked.root));
@@ -65,6 +69,7 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
   auto pending = std::make_shared<PendingRequest>(*this);
   pending->data = arguments.data;
   pending->target = arguments.target;
+  pending->residual = arguments.residual;
   pending->counts = arguments.counts;
   const auto now = Clock::now();
   const auto lock = loop_.enter();

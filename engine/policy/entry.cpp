@@ -48,7 +48,8 @@ void put_request(Words& words, const Request& request) {
   words.push_back(static_cast<std::uint32_t>(request.what.root) |
                   std::uint64_t{static_cast<std::uint8_t>(request.what.collective)} << 32 |
                   std::uint64_t{static_cast<std::uint8_t>(request.what.dtype)} << 40 |
-                  std::uint64_t{static_cast<std::uint8_t>(request.what.op)} << 48);
+                  std::uint64_t{static_cast<std::uint8_t>(request.what.op)} << 48 |
+                  std::uint64_t{static_cast<std::uint8_t>(request.what.codec)} << 56);
   words.push_back(std::bit_cast<std::uint64_t>(request.prescale));
   words.push_back(std::bit_cast<std::uint64_t>(request.postscale));
   words.push_back(request.bundle.id);
@@ -65,11 +66,14 @@ std::optional<Request> take_request(std::span<const std::uint64_t>& words) {
   const auto collective = static_cast<std::uint8_t>(words[1] >> 32);
   const auto dtype = static_cast<std::uint8_t>(words[1] >> 40);
   const auto op = static_cast<std::uint8_t>(words[1] >> 48);
-  if (collective >= kCollectiveNames.size() || dtype >= kDTypeNames.size() || op >= kOpNames.size())
+  const auto codec = static_cast<std::uint8_t>(words[1] >> 56);
+  if (collective >= kCollectiveNames.size() || dtype >= kDTypeNames.size() || op >= kOpNames.size() ||
+      codec >= kCodecNames.size())
     return std::nullopt;
   request.what.collective = static_cast<Collective>(collective);
   request.what.dtype = static_cast<DType>(dtype);
   request.what.op = static_cast<Op>(op);
+  request.what.codec = static_cast<Codec>(codec);
   request.prescale = std::bit_cast<double>(words[2]);
   request.postscale = std::bit_cast<double>(words[3]);
   request.bundle = {words[4], static_cast<std::uint32_t>(words[5])};

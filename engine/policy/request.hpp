@@ -39,8 +39,8 @@ struct Request {
 // answer.
 inline bool can_fuse(const Request& one, const Request& other) {
   return one.what.collective == Collective::all_reduce && other.what.collective == Collective::all_reduce &&
-         one.what.dtype == other.what.dtype && one.what.op == other.what.op && one.prescale == other.prescale &&
-         one.postscale == other.postscale;
+         one.what.dtype == other.what.dtype && one.what.op == other.what.op && one.what.codec == other.what.codec &&
+         one.prescale == other.prescale && one.postscale == other.postscale;
 }
 
 // Returns the bytes of the request if they are the same on all ranks, and 0 if they may differ.
@@ -52,7 +52,7 @@ inline bool allows_joined(const Request& request) {
          request.what.collective == Collective::barrier;
 }
 
-// For example: all_reduce float32 64x3x7x7 SUM
+// For example: all_reduce float32 64x3x7x7 SUM as int8
 std::string describe(const Request& request);
 
 // Requests are shared, because the same request comes back in every step: nothing is copied in steady state.

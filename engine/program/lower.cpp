@@ -240,7 +240,7 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
     Copy copy{scratch.data() + program_.track_ends.size() % chunks.in_flight * room,
               source + begin * width,
               {bytes, block},
-              nullptr,
+              coding_.residual_at(begin * width),
               {}};
     if (op == Op::premul_sum) {
       for (std::size_t rank = 0; rank < size; ++rank)
@@ -259,9 +259,10 @@ void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size
   std::iota(everybody.begin(), everybody.end(), 0);
   for (int distance = 1; distance < size_; ++distance) {
     const int peer = (rank_ + distance) % size_;
-    const std::byte* const block = source + static_cast<std::size_t>(peer) * bytes;
+    const std::size_t place = static_cast<std::size_t>(peer) * bytes;
+    const std::byte* const block = source + place;
     if (coding_.crosses(rank_, peer)) {
-      add_encoded_send(add_encode(block, bytes, nullptr), peer);
+      add_encoded_send(add_encode(block, bytes, coding_.residual_at(place)), peer);
     } else {
       add_send(block, bytes, peer);
     }

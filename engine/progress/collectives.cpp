@@ -107,13 +107,9 @@ Coding coding_of(const Group& group, const Wanted& wanted, Codec usual, const Pl
                  DType dtype, Op op) {
   const Codec codec = wanted.codec.value_or(usual);
   if (codec == Codec::none) return {};
-  const bool sums = op == Op::sum || op == Op::avg || op == Op::premul_sum;
-  if (!sums || !encodes(codec, dtype)) {
+  if (const std::string why = cannot_encode(codec, dtype, op); !why.empty()) {
     if (!wanted.codec) return {};
-    throw Failure(ErrorKind::invalid, std::string(kCodecNames[static_cast<std::size_t>(codec)]) +
-                                          " encodes sums and means of float32, not " +
-                                          std::string(kOpNames[static_cast<std::size_t>(op)]) + " of " +
-                                          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+    throw Failure(ErrorKind::invalid, why);
   }
   if (group.machines.empty() || plan.one_shot || bytes < calibration::kEncodedFrom) return {};
   return {codec, group.machines, wanted.residual};
@@ -129,6 +125,14 @@ Handle share(Engine& engine, Group& group, const Fingerprint& what, std::size_t 
 }
 
 }  // namespace
+
+std::string cannot_encode(Codec codec, DType dtype, Op op) {
+  const bool sums = op == Op::sum || op == Op::avg || op == Op::premul_sum;
+  if (sums && encodes(codec, dtype)) return {};
+  return std::string(kCodecNames[static_cast<std::size_t>(codec)]) + " encodes sums and means of float32, not " +
+         std::string(kOpNames[static_cast<std::size_t>(op)]) + " of " +
+         std::string(kDTypeNames[static_cast<std::size_t>(dtype)]);
+}
 
 Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
                   Mode mode, const Wanted& wanted) {

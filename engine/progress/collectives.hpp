@@ -22,6 +22,9 @@ struct Wanted {
   std::byte* residual = nullptr;
 };
 
+// Returns why `codec` cannot encode what is reduced like this, in words; empty if it can.
+std::string cannot_encode(Codec codec, DType dtype, Op op);
+
 // Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
 // and in blocking mode if the operation fails. Counts are in elements.
 Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode,

@@ -60,12 +60,14 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 // The GIL is kept, because this takes less time than to give it up and get it back.
 PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
                  int op, int root, std::string_view shape, double prescale, double postscale, int priority,
-                 std::pair<std::uint64_t, std::uint32_t> bundle, Address target, std::vector<std::size_t> counts) {
+                 std::pair<std::uint64_t, std::uint32_t> bundle, int codec, Address residual, Address target,
+                 std::vector<std::size_t> counts) {
   const auto kind = static_cast<Collective>(collective);
   const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
   RequestArguments arguments{
-      name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op)}, shape, memory(data), count};
+      name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op), codec_of(codec)}, shape, memory(data), count};
   arguments.target = memory(target);
+  arguments.residual = memory(residual);
   arguments.counts = std::move(counts);
   arguments.prescale = prescale;
   arguments.postscale = postscale;
@@ -147,7 +149,7 @@ void bind_coordinator(nb::module_& m) {
           "open", [](PyCoordinator& self, std::uint64_t offset) { self.coordinator->open(offset); }, Release())
       .def("submit", &submit, "collective"_a, "name"_a, "data"_a, "count"_a, "dtype"_a, "op"_a, "root"_a, "shape"_a,
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
-           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "target"_a = 0,
+           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "codec"_a = 0, "residual"_a = 0, "target"_a = 0,
            "counts"_a = std::vector<std::size_t>{})
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(

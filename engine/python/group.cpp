@@ -162,14 +162,14 @@ void bind_group(nb::module_& m) {
       .def(
           "reduce_scatter",
           [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode,
-             int codec) {
+             int codec, Address residual) {
             look_before(self, whole(self, count, dtype));
             return released(self, [&] {
               return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
-                                    op_of(op), factor, mode_of(mode), wanted(codec));
+                                    op_of(op), factor, mode_of(mode), wanted(codec, residual));
             });
           },
-          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = 0)
+          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = 0, "residual"_a = 0)
       .def("exchange",
            [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
               const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {

@@ -186,7 +186,17 @@ class Group:
         self, src: int, dst: int, count: int, dtype: int, mode: int, /, codec: int = 0
     ) -> Operation | None: ...
     def reduce_scatter(
-        self, src: int, dst: int, count: int, dtype: int, op: int, factor: float, mode: int, /, codec: int = 0
+        self,
+        src: int,
+        dst: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        mode: int,
+        /,
+        codec: int = 0,
+        residual: int = 0,
     ) -> Operation | None: ...
     def exchange(
         self,
@@ -273,6 +283,8 @@ class Coordinator:
         postscale: float = 1.0,
         priority: int = 0,
         bundle: tuple[int, int] = (0, 0),
+        codec: int = 0,
+        residual: int = 0,
         target: int = 0,
         counts: Sequence[int] = (),
     ) -> Request: ...

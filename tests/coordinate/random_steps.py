@@ -37,6 +37,7 @@ class Wish:
     count: int
     root: int
     op: str
+    codec: str | None = None
     bundle: tuple[int, int] | None = None
     late: int = -1
     """The rank on which it comes a step later."""
@@ -57,10 +58,13 @@ def drawn(common: random.Random, step: int, size: int, short: bool) -> list[Wish
         late = common.randrange(size) if common.random() < 0.1 and not short else -1
         # What comes late must not change places with a request of the same name.
         name = f"{kind} {number}" if late < 0 else f"late {kind} {number} {step % 2}"
-        wishes.append(Wish(name, kind, count, common.randrange(size), common.choice(["sum", "max"]), None, late))
+        wishes.append(Wish(name, kind, count, common.randrange(size), common.choice(["sum", "max"]), late=late))
     if common.random() < 0.2:
         for number in range(3):
-            wishes.append(Wish(f"bundled {number}", "all_reduce", 10, 0, "sum", (step + 1, 3)))
+            wishes.append(Wish(f"bundled {number}", "all_reduce", 10, 0, "sum", bundle=(step + 1, 3)))
+    for wish in wishes:
+        if wish.op == "sum" and common.random() < 0.5:
+            wish.codec = "lossless"
     return wishes
 
 
@@ -78,17 +82,21 @@ class Rank:
             case "all_reduce":
                 wish.array = self.value(wish, me, wish.count)
                 wish.request = c.all_reduce(
-                    wish.name, span(wish.array), wish.op, bundle=wish.bundle, shape=(wish.count,)
+                    wish.name, span(wish.array), wish.op, bundle=wish.bundle, shape=(wish.count,), codec=wish.codec
                 )
             case "mismatch":
-                wish.array = self.value(wish, me, wish.count + (me == wish.root))
-                wish.request = c.all_reduce(wish.name, span(wish.array), shape=wish.array.shape)
+                differs = me == wish.root
+                codec = "bf16" if differs and wish.codec else wish.codec
+                wish.array = self.value(wish, me, wish.count + (differs and not wish.codec))
+                wish.request = c.all_reduce(wish.name, span(wish.array), shape=wish.array.shape, codec=codec)
             case "all_gather":
                 wish.array = self.value(wish, me, me * wish.count)
                 wish.request = c.all_gather(wish.name, span(wish.array), shape=wish.array.shape)
             case "broadcast":
                 wish.array = self.value(wish, me, wish.count)
-                wish.request = c.broadcast(wish.name, span(wish.array), wish.root, shape=wish.array.shape)
+                wish.request = c.broadcast(
+                    wish.name, span(wish.array), wish.root, shape=wish.array.shape, codec=wish.codec
+                )
             case "all_to_all":
                 counts = [(me + to) * wish.count % 1009 for to in range(size)]
                 wish.array = np.concatenate([np.full(n, 100 * me + to, np.float32) for to, n in enumerate(counts)])

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import encoded_requests
 import pytest
 import torch
 from horovod_ranks import Ranks
@@ -50,6 +51,12 @@ def check_any_order(rank: int, size: int, seed: int) -> None:
 def test_any_order(ranks: Ranks, policy: str, machines: str) -> None:
     environment = {"PACELINE_POLICY": policy, "HOROVOD_CYCLE_TIME": "1"}
     ranks(check_any_order, 3, machines=machines, environment=environment, seed=7)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_codecs(ranks: Ranks, policy: str) -> None:
+    environment = {"PACELINE_POLICY": policy, "HOROVOD_CYCLE_TIME": "1"}
+    ranks(encoded_requests.check, 3, machines="010", environment=environment)
 
 
 def check_disagreement(rank: int, size: int) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -95,6 +96,11 @@ def check_exact(group: object, codec: str) -> None:
         everything = np.empty(count * group.size, np.float32)
         group.all_gather(everything, inputs[group.rank], codec=codec)
         assert np.array_equal(everything, np.concatenate(inputs)), (codec, count)
+        in_place = np.zeros_like(everything)
+        mine = in_place[group.rank * count : (group.rank + 1) * count]
+        mine[:] = inputs[group.rank]
+        group.all_gather(in_place, mine, codec=codec)
+        assert np.array_equal(in_place, everything), (codec, count)
         part = np.empty(count, np.float32)
         group.reduce_scatter(part, everything, codec=codec)
         assert np.array_equal(part, inputs[group.rank] * group.size), (codec, count)
@@ -108,17 +114,31 @@ def check_feedback(group: object, codec: str) -> None:
     count = 50_001
     inputs = [gradients(rank, count) for rank in range(group.size)]
     exact = np.sum(inputs, axis=0, dtype=np.float64)
-    residual, total = np.zeros(count, np.float32), np.zeros(count)
-    worst = []
-    for _ in range(CALLS):
+
+    def check(call: Callable[[Floats], Floats], size: int, right: NDArray[np.float64]) -> None:
+        residual, total = np.zeros(size, np.float32), np.zeros(right.size)
+        worst = []
+        for _ in range(CALLS):
+            total += call(residual)
+            worst.append(float(np.abs(total / (len(worst) + 1) - right).max()))
+        assert worst[-1] <= 3 * worst[0] / CALLS + 1e-5, (codec, worst)
+        lost = np.abs(residual).astype(np.float64)  # a rank that encodes nothing loses nothing
+        group.all_reduce(lost)
+        assert lost.any() == (codec != "lossless"), codec
+
+    def all_reduce(residual: Floats) -> Floats:
         array = inputs[group.rank].copy()
         group.all_reduce(array, codec=codec, residual=residual)
-        total += array
-        worst.append(float(np.abs(total / (len(worst) + 1) - exact).max()))
-    assert worst[-1] <= 3 * worst[0] / CALLS + 1e-5, (codec, worst)
-    lost = np.abs(residual).astype(np.float64)  # a rank that encodes nothing loses nothing
-    group.all_reduce(lost)
-    assert lost.any() == (codec != "lossless"), codec
+        return array
+
+    def reduce_scatter(residual: Floats) -> Floats:
+        part = np.empty(part_of, np.float32)
+        group.reduce_scatter(part, inputs[group.rank][: part_of * group.size], codec=codec, residual=residual)
+        return part
+
+    part_of = count // group.size
+    check(all_reduce, count, exact)
+    check(reduce_scatter, part_of * group.size, exact[group.rank * part_of : (group.rank + 1) * part_of])
 
 
 def check_arguments(group: object) -> None:

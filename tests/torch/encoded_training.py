@@ -10,9 +10,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 STEPS = 4
+CALLS = 12
 
 
 class Net(nn.Module):
@@ -42,9 +46,9 @@ def gradients(net: nn.Module) -> list[Tensor]:
     return [p.grad.detach().clone() for p in net.parameters() if p.grad is not None]
 
 
-def means(step: int, ranks: int, spare: bool = True) -> list[Tensor]:
-    """The gradients of one process that has all ranks' batches."""
-    net, total = Net(), []
+def means(step: int, ranks: int, spare: bool = True, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """The gradients of one process that has all ranks' batches. dtype: what parameters are rounded to."""
+    net, total = Net().to(dtype).float(), []
     for rank in range(ranks):
         backward(net, step, rank, spare)
         mine = [grad.double() / ranks for grad in gradients(net)]
@@ -121,13 +125,84 @@ def with_buckets(rank: int) -> None:
     last.close()
 
 
+def sharded() -> Net:
+    net, mesh = Net(), init_device_mesh("cpu", (dist.get_world_size(),))
+    fully_shard(net.first, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    return net
+
+
+def as_fsdp(net: nn.Module) -> FSDPModule:
+    assert isinstance(net, FSDPModule)
+    return net
+
+
+def whole(tensors: list[Tensor]) -> list[Tensor]:
+    found = []
+    for tensor in tensors:
+        assert isinstance(tensor, DTensor)
+        found.append(tensor.detach().full_tensor())
+    return found
+
+
+def with_fsdp_exact(rank: int) -> None:
+    """`lossless` changes no bit of what two ranks sum up, in whatever order."""
+    import paceline.torch
+
+    plain, encoded = sharded(), sharded()
+    paceline.torch.compress(as_fsdp(encoded), "lossless", parameters="lossless")
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9) for net in (plain, encoded)]
+    for step in range(STEPS):
+        for net, optimizer in zip((plain, encoded), optimizers, strict=True):
+            backward(net, step, rank, spare=step % 2 == 0)
+            optimizer.step()
+    for one, other in zip(*(whole(list(net.parameters())) for net in (plain, encoded)), strict=True):
+        assert torch.equal(one, other)
+
+
+def with_fsdp(rank: int) -> None:
+    """The mean of many steps comes as close to the mean of the gradients as one step's loss divided by their number."""
+    import paceline.torch
+
+    net = sharded()
+    compression = paceline.torch.compress(as_fsdp(net), "int8", parameters="bf16")
+    right = means(0, dist.get_world_size(), dtype=torch.bfloat16)
+    total, worst = [torch.zeros_like(mean) for mean in right], []
+    for step in range(CALLS):
+        backward(net, 0, rank)
+        found = whole([p.grad for p in net.parameters() if p.grad is not None])
+        assert len(found) == len(right)
+        for sums, grad in zip(total, found, strict=True):
+            sums += grad
+        worst.append(max(float((t / (step + 1) - m).abs().max()) for t, m in zip(total, right, strict=True)))
+    assert worst[0] > 1e-6 and worst[-1] <= 3 * worst[0] / CALLS + 1e-7, worst
+    state = compression.state_dict()
+    assert set(state) == {"", "first"} and sum(part.numel() for part in state.values()) >= 3 * 40_200
+    # Another model that goes on from there comes to the same bits, and one without the state to others.
+    again, fresh = sharded(), sharded()
+    paceline.torch.compress(as_fsdp(again), "int8", parameters="bf16").load_state_dict(state)
+    paceline.torch.compress(as_fsdp(fresh), "int8", parameters="bf16")
+    unused = [net, again, fresh]
+    for one in unused:
+        backward(one, STEPS, rank, spare=False)  # goes without a residual, and leaves it as it is, where one is missing
+    for one in unused:
+        backward(one, STEPS, rank)
+    grads = [whole([p.grad for p in one.parameters() if p.grad is not None]) for one in unused]
+    assert all(torch.equal(a, b) for a, b in zip(grads[0], grads[1], strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(grads[0], grads[2], strict=True))
+    with pytest.raises(ValueError, match="'nowhere', which is no module"):
+        compression.load_state_dict({"nowhere": torch.zeros(3)})
+    with pytest.raises(ValueError, match="the state has 3 elements for 'first', the model has 4"):
+        compression.load_state_dict({"first": torch.zeros(3)})
+
+
 def main(machines: str) -> None:
     rank = int(os.environ["RANK"])
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
     torch.set_num_threads(1)
     dist.init_process_group("paceline")
     work: Callable[[int], None]
-    for work in (with_ddp, with_buckets):
+    for work in (with_ddp, with_buckets, with_fsdp_exact if len(machines) == 2 else with_fsdp):
         work(rank)
     dist.destroy_process_group()
 

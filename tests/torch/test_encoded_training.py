@@ -9,6 +9,8 @@ import torch
 from harness import Ranks
 from jobs import run
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import paceline.torch
@@ -27,11 +29,20 @@ def refused(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="no such codec: 'zip'"):
         paceline.torch.compress(net, "zip")
 
+    net = DDP(nn.Linear(3, 3))
+    with pytest.raises(ValueError, match="sends no parameters that could be encoded"):
+        paceline.torch.compress(net, "bf16", parameters="bf16")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"or what fully_shard has sharded, not a Linear"):
+        paceline.torch.compress(nn.Linear(3, 3), "bf16")  # type: ignore[call-overload]
+
 
 def elsewhere(rank: int, size: int) -> None:
     net = DDP(nn.Linear(3, 3))
     with pytest.raises(TypeError, match="codecs need a process group of Paceline, found one of gloo"):
         paceline.torch.compress(net, "bf16")
+    sharded = fully_shard(nn.Linear(3, 3), mesh=init_device_mesh("cpu", (size,)))
+    with pytest.raises(TypeError, match="codecs need a process group of Paceline, found one of gloo"):
+        paceline.torch.compress(sharded, "bf16")
 
 
 def test_what_cannot_be_is_refused(ranks: Ranks) -> None:

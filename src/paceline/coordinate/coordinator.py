@@ -16,7 +16,7 @@ from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Submit, Tuning
-from paceline.group.arguments import OPS, reduction
+from paceline.group.arguments import CODECS, OPS, encoding, reduction
 from paceline.group.buffers import AnyArray
 from paceline.group.group import Group
 from paceline.group.host import Host
@@ -33,6 +33,7 @@ _ALL_REDUCE, _ALL_GATHER, _BROADCAST = _KINDS["all_reduce"], _KINDS["all_gather"
 _ALL_TO_ALL, _REDUCE_SCATTER, _BARRIER = _KINDS["all_to_all"], _KINDS["reduce_scatter"], _KINDS["barrier"]
 _UINT8, _INT64, _SUM = _engine.DTYPES["uint8"], _engine.DTYPES["int64"], OPS["sum"]
 _NO_BUNDLE = (0, 0)
+_NONE = CODECS["none"]
 _CHANNEL_BITS = 43
 _CHANNELS_BITS = 20
 """A coordinator uses a range of channels: for the policy, for data, and each time that a policy takes batches back."""
@@ -49,7 +50,8 @@ class Coordinator:
 
     shape: the shape of this rank's tensor, for messages and for the check that ranks agree. bundle: (id, size); the
     `size` requests with the same id are carried out when all of them are ready. priority: among requests that are
-    ready, those with a higher priority go first. Calls raise ValueError for arguments that make no sense, and what
+    ready, those with a higher priority go first. codec: how float32 is encoded between machines, as in
+    `Group.all_reduce`; all ranks name the same. Calls raise ValueError for arguments that make no sense, and what
     `Group` raises once the coordinator has failed.
     """
 
@@ -105,12 +107,17 @@ class Coordinator:
         priority: int = 0,
         bundle: tuple[int, int] | None = None,
         shape: Sequence[int] = (),
+        codec: str | None = None,
+        residual: Span | None = None,
     ) -> Request:
         """Combine `data` over all ranks, in place. op: as of `Group.all_reduce`, except premul_sum.
 
         Each rank's data is multiplied by `prescale` before and the outcome by `postscale` afterwards (floats only).
-        A rank that has joined gives zeros.
+        A rank that has joined gives zeros. codec: None and `none` leave it to PACELINE_COMPRESS. Only requests with the
+        same codec are carried out as one, and what is carried out as one is encoded from 64 KiB on. residual: what
+        encoding has lost of `data` on this rank, as in `Group.all_reduce`, in units of the scaled data.
         """
+        lost = 0 if residual is None else _residual(name, residual, data)
         return self._reduce(
             _ALL_REDUCE,
             name,
@@ -122,6 +129,8 @@ class Coordinator:
             postscale,
             priority,
             bundle or _NO_BUNDLE,
+            _codec(codec),
+            lost,
         )
 
     def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
@@ -131,9 +140,11 @@ class Coordinator:
         """
         return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
 
-    def broadcast(self, name: str, data: Span, root: int, *, shape: Sequence[int] = ()) -> Request:
+    def broadcast(
+        self, name: str, data: Span, root: int, *, shape: Sequence[int] = (), codec: str | None = None
+    ) -> Request:
         """Give every rank the root's `data`, in place."""
-        return self._native.submit(_BROADCAST, name, *data, _SUM, root, _written(tuple(shape)))
+        return self._native.submit(_BROADCAST, name, *data, _SUM, root, _written(tuple(shape)), codec=_codec(codec))
 
     def all_to_all(self, name: str, source: Span, counts: Sequence[int], *, shape: Sequence[int] = ()) -> Request:
         """Send the first `counts[0]` elements of `source` to rank 0, the next `counts[1]` to rank 1, and so on.
@@ -153,10 +164,11 @@ class Coordinator:
         prescale: float = 1.0,
         postscale: float = 1.0,
         shape: Sequence[int] = (),
+        codec: str | None = None,
     ) -> Request:
         """Combine `source` over all ranks; the part of `counts[i]` elements goes to rank i's `output`.
 
-        `counts` must be the same on all ranks.
+        `counts` must be the same on all ranks. Only equal parts are encoded.
         """
         if len(counts) == self.size and output.count != counts[self.rank]:
             raise ValueError(f"{name!r}: the output must hold {counts[self.rank]} elements, not {output.count}")
@@ -171,6 +183,7 @@ class Coordinator:
             _written(tuple(shape)),
             prescale,
             postscale,
+            codec=_codec(codec),
             target=output.address,
             counts=list(counts),
         )
@@ -281,6 +294,16 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     if options is None and group.size < runtime.settings.size:  # a group of a part of the ranks cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(runtime, group.native, chosen, group.timeout)
+
+
+def _codec(name: str | None) -> int:
+    return _NONE if name is None else encoding(name)
+
+
+def _residual(name: str, residual: Span, data: Span) -> int:
+    if residual.dtype != _engine.DTYPES["float32"] or residual.count != data.count:
+        raise ValueError(f"{name!r}: a residual is of dtype float32 and holds {data.count} elements as the data do")
+    return residual.address
 
 
 @lru_cache(maxsize=4096)

@@ -24,8 +24,8 @@ log = logging.getLogger("paceline")
 _MOST_NAMES = 1 << 16
 """Names among which one must have come again; otherwise tuning is given up."""
 _DTYPES = {number: name for name, number in _engine.DTYPES.items()}
-_Step = dict[str, tuple[int, int, int, tuple[int, int]]]
-"""The elements, dtype, reduction and bundle of each name, in the order in which the names came."""
+_Step = dict[str, tuple[int, int, tuple[int, int], tuple[int, int]]]
+"""The elements, dtype, reduction with codec, and bundle of each name, in the order in which the names came."""
 
 
 class Submit(Protocol):
@@ -45,6 +45,8 @@ class Submit(Protocol):
         postscale: float,
         priority: int,
         bundle: tuple[int, int],
+        codec: int,
+        residual: int,
         /,
     ) -> _engine.Request:
         """Hand in an all-reduce of `count` elements at the address `data`; see `paceline._engine.Coordinator`."""
@@ -96,18 +98,33 @@ class Tuning:
         postscale: float,
         priority: int,
         bundle: tuple[int, int],
+        codec: int,
+        residual: int,
     ) -> _engine.Request:
         """Submit an all-reduce as the native coordinator does, and note that it came."""
         with self._lock:
             if not self._ended:
                 if name in self._step:
                     self._end_step()
-                self._step[name] = (count, dtype, op, bundle)
+                self._step[name] = (count, dtype, (op, codec), bundle)
                 if len(self._step) > _MOST_NAMES:
                     log.warning("autotune: nothing is tuned, because none of %s names came again", _MOST_NAMES)
                     self._end()
         return self._native.submit(
-            collective, name, data, count, dtype, op, root, shape, prescale, postscale, priority, bundle
+            collective,
+            name,
+            data,
+            count,
+            dtype,
+            op,
+            root,
+            shape,
+            prescale,
+            postscale,
+            priority,
+            bundle,
+            codec,
+            residual,
         )
 
     def close(self) -> None:
@@ -158,8 +175,8 @@ class Tuning:
             return ()
         self._ordered = True
         graph = parallel(
-            Collective(name, count * _size_of(dtype), str(dtype), str(op))
-            for name, (count, dtype, op, bundle) in step.items()
+            Collective(name, count * _size_of(dtype), str(dtype), str(kind))
+            for name, (count, dtype, kind, bundle) in step.items()
             if not bundle[1]
         )
         return scheme(graph, order(graph), min(self._fusion_bytes, fitted.GRAPH_BYTES)).buffers

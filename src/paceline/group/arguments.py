@@ -41,7 +41,7 @@ def reduction(name: str) -> int:
 
 
 def encoding(name: str | None) -> int:
-    """The engine's number of the codec that is called so; -1 for None. Raises ValueError for no name of a codec."""
+    """The engine's number of the codec that is called so; -1 for None. Raises ValueError if there is no such codec."""
     try:
         return -1 if name is None else CODECS[name]
     except (KeyError, TypeError):

@@ -170,27 +170,31 @@ class Group:
         *,
         factor: float = 1.0,
         codec: str | None = None,
+        residual: Array | None = None,
         async_op: bool = False,
     ) -> Operation | None:
         """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`.
 
-        `op` and `factor`: as of `all_reduce`. codec: as of `broadcast`, for parts of sums.
+        `op` and `factor`: as of `all_reduce`. codec: as of `broadcast`, for parts of sums. residual: as many float32 as
+        `input` has, as of `all_reduce`.
         """
         number = reduction(op)
         try:
-            if not async_op and codec is None and self._native.reduce_scatter_array(output, input, number, factor):
+            plain = not async_op and codec is None and residual is None
+            if plain and self._native.reduce_scatter_array(output, input, number, factor):
                 return None
         except TypeError:
             refuse(factor=factor)
             raise
         source, data = read(input), write(output)
         matched(source, data, data.count * self.size, "input")
-        coded = encoding(codec)
+        lost = feedback(residual, source)
+        coded, address = encoding(codec), lost.address if lost is not None else 0
         return self._run(
             lambda mode: self._native.reduce_scatter(
-                source.address, data.address, data.count, data.dtype, number, factor, mode, coded
+                source.address, data.address, data.count, data.dtype, number, factor, mode, coded, address
             ),
-            [data, source],
+            [data, source] if lost is None else [data, source, lost],
             async_op,
             factor=factor,
         )

@@ -14,14 +14,25 @@ from paceline.torch.registration import register
 if TYPE_CHECKING:
     from paceline.torch.comm_hook import arena_hook
     from paceline.torch.compression import Compression, compress
+    from paceline.torch.fully_sharded import FullyShardedCompression
     from paceline.torch.gradients import GradientBuckets
     from paceline.torch.memory import empty
     from paceline.torch.sharded.optimizer import ShardedOptimizer
 
-__all__ = ["Compression", "GradientBuckets", "ShardedOptimizer", "arena_hook", "compress", "empty", "register"]
+__all__ = [
+    "Compression",
+    "FullyShardedCompression",
+    "GradientBuckets",
+    "ShardedOptimizer",
+    "arena_hook",
+    "compress",
+    "empty",
+    "register",
+]
 
 _HOMES = {
     "Compression": "compression",
+    "FullyShardedCompression": "fully_sharded",
     "GradientBuckets": "gradients",
     "ShardedOptimizer": "sharded.optimizer",
     "arena_hook": "comm_hook",

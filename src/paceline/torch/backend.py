@@ -222,3 +222,11 @@ def _announce(home: Runtime, channel: int, place: str) -> None:
             "Set it to the same random text on every rank.",
             place or "the store that the ranks met through",
         )
+
+
+def paceline_group(group: dist.ProcessGroup | None) -> PacelineProcessGroup:
+    """Paceline's side of a process group, None for all ranks. Raises TypeError if it is another backend's."""
+    found: object = dist.group.WORLD if group is None else group
+    if isinstance(found, PacelineProcessGroup):
+        return found
+    raise TypeError(f"codecs need a process group of Paceline, found one of {dist.get_backend(group)}")

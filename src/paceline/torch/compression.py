@@ -1,17 +1,20 @@
-"""Gradients that are encoded between machines, for DistributedDataParallel."""
+"""Gradients that are encoded between machines: `compress`, and what is behind it for DistributedDataParallel."""
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.group.arguments import encoding
-from paceline.torch.backend import PacelineProcessGroup
+from paceline.plan.codecs import NONE
+from paceline.torch.backend import paceline_group
+from paceline.torch.fully_sharded import FullyShardedCompression
 from paceline.torch.residuals import Residuals
 
 
@@ -55,31 +58,50 @@ class Compression:
         return self._reductions.allreduce_encoded(flat, dist.ReduceOp.AVG, self._codec, residual)
 
 
-def compress(model: DistributedDataParallel, codec: str, *, error_feedback: bool = True) -> Compression:
+@overload
+def compress(model: DistributedDataParallel, codec: str, *, error_feedback: bool = True) -> Compression: ...
+@overload
+def compress(
+    model: FSDPModule, codec: str, *, parameters: str = NONE, error_feedback: bool = True
+) -> FullyShardedCompression: ...
+def compress(
+    model: DistributedDataParallel | FSDPModule, codec: str, *, parameters: str = NONE, error_feedback: bool = True
+) -> Compression | FullyShardedCompression:
     """Encode the gradients of `model` where they cross from one machine to another.
 
         model = DistributedDataParallel(module)
         compression = paceline.torch.compress(model, "int8")
 
-    codec: a name as in `paceline.Group.all_reduce`. Gradients of other dtypes than float32, and buckets of less than 64
-    KiB, go as they are. error_feedback: each rank keeps what encoding has lost and adds it in the next step, for which
-    it needs as much memory as the gradients. Save `state_dict()` of the result on every rank with the model.
+        fully_shard(module)
+        compression = paceline.torch.compress(module, "int8", parameters="bf16")
 
-    Raises TypeError if the model's process group is not Paceline's, ValueError if no codec is called so, and
-    RuntimeError, as torch does, if the model has a communication hook already.
+    codec: a name as in `paceline.Group.all_reduce`. Gradients of other dtypes than float32, and buckets of less than 64
+    KiB, go as they are; `lossless` takes bfloat16, too. parameters: the codec of FSDP2's parameters on their way to the
+    ranks that compute with them; those that own them keep them exact. error_feedback: each rank keeps what encoding has
+    lost and adds it in the next step, for which it needs as much memory as the gradients. Where some parameters of a
+    module that FSDP2 shards get no gradient in a step, it does without. Save `state_dict()` of the result on every rank
+    with the model.
+
+    Raises TypeError if the model's process group is not Paceline's or the model is of neither kind, ValueError if no
+    codec is called so or `parameters` is given for DistributedDataParallel, which sends none, and RuntimeError, as
+    torch does, if the model has a communication hook already.
     """
-    parameters = {name: value for name, value in model.module.named_parameters() if value.requires_grad}
-    state = _State(model.process_group, Compression(model.process_group, codec, parameters if error_feedback else None))
+    if isinstance(model, FSDPModule):
+        return FullyShardedCompression(model, codec, parameters, error_feedback)
+    if not isinstance(model, DistributedDataParallel):
+        raise TypeError(
+            f"compress takes a DistributedDataParallel or what fully_shard has sharded, not a {type(model).__name__}"
+        )
+    if parameters != NONE:
+        raise ValueError("DistributedDataParallel sends no parameters that could be encoded; leave out `parameters`")
+    kept = _trained(model) if error_feedback else None
+    state = _State(model.process_group, Compression(model.process_group, codec, kept))
     model.register_comm_hook(state, _hook)
     return state.compression
 
 
-def paceline_group(group: dist.ProcessGroup | None) -> PacelineProcessGroup:
-    """Paceline's side of a process group, None for all ranks. Raises TypeError if it is another backend's."""
-    found: object = dist.group.WORLD if group is None else group
-    if isinstance(found, PacelineProcessGroup):
-        return found
-    raise TypeError(f"codecs need a process group of Paceline, found one of {dist.get_backend(group)}")
+def _trained(model: DistributedDataParallel) -> dict[str, Tensor]:
+    return {name: value for name, value in model.module.named_parameters() if value.requires_grad}
 
 
 class _State(NamedTuple):

@@ -53,8 +53,8 @@ class Movements(Starting):
     def all_gather_encoded(self, output: Tensor, input: Tensor, codec: int) -> dist.Work:
         """Start to put the ranks' contiguous CPU tensors into the contiguous `output`, encoded between machines.
 
-        codec: a number in the engine's CODECS, for float32. All ranks end with the same bits in `output`, this rank's
-        own part included.
+        codec: a number in the engine's CODECS that takes the dtype; 0 for none. All ranks end with the same bits in
+        `output`, this rank's own part included.
         """
         address, count = span(input)
         arguments = (address, output.data_ptr(), count, code_of(input.dtype))

@@ -101,6 +101,20 @@ class Reductions(Starting):
 
     _reduce_scatter_base = reduce_scatter_single
 
+    def reduce_scatter_encoded(
+        self, output: Tensor, input: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
+    ) -> dist.Work:
+        """Start to combine the contiguous CPU tensor `input` into the contiguous `output`, encoded between machines.
+
+        codec: a number in the engine's CODECS, for float32; 0 for none. residual: contiguous float32, as many elements
+        as `input` has.
+        """
+        address, count, code, op, factor = _reduce_arguments(output, reduce_op)
+        arguments = (reducible(input, reduce_op).data_ptr(), address, count, code, op, factor)
+        keep = [input, output] if residual is None else [input, output, residual]
+        more = codec, residual.data_ptr() if residual is not None else 0
+        return self._start("reduce_scatter", arguments, None, [output], [], keep, more)
+
     def reduce_scatter_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
     ) -> dist.Work:

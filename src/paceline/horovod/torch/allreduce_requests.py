@@ -15,6 +15,7 @@ from paceline.horovod.adasum import Exchange, adasum, exchange, gather, widened
 from paceline.horovod.adasum_exchange import Course
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet
+from paceline.horovod.torch.compression import encodes
 from paceline.horovod.torch.tensors import bring_back, copy_in_host, from_rows, in_host, reducible, scale, span_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class _Call:
     op: int
     prescale: float
     postscale: float
+    codec: str | None
 
 
 def start(
@@ -43,8 +45,13 @@ def start(
     postscale: float,
     process_set: ProcessSet,
     grouped: bool = False,
+    codec: str | None = None,
+    residuals: Sequence[Tensor | None] | None = None,
 ) -> int:
     """Start to combine the tensors and return the handle. The call's result is a list if the tensors are `grouped`.
+
+    codec: how sums and averages of float32 are encoded between machines. residuals: for each tensor, what that has lost
+    on this rank, flat and on the CPU.
 
     Raises ValueError for no tensors, for a dtype that cannot be reduced, for Adasum of integers, and for a name in
     flight.
@@ -59,11 +66,14 @@ def start(
     channel = here.channel(process_set.process_set_id, "Allreduce")
     names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
     bundle = (_number(names[0]), len(tensors)) if len(tensors) > 1 else None
-    call = _Call(tensors, in_place, op, prescale, postscale)
+    call = _Call(tensors, in_place, op, prescale, postscale, codec)
     memories = [_memory(tensor, call) for tensor in tensors]
+    lost = residuals or [None] * len(tensors)
     requests = channel.start(
         names,
-        lambda: [_request(channel.coordinator, *pair, call, bundle) for pair in zip(names, memories, strict=True)],
+        lambda: [
+            _request(channel.coordinator, *each, call, bundle) for each in zip(names, memories, lost, strict=True)
+        ],
     )
 
     def finish() -> Tensor | list[Tensor]:
@@ -71,7 +81,7 @@ def start(
         results = [_result(request, memory, tensor, call) for request, memory, tensor in triples]
         return results if grouped else results[0]
 
-    return here.handles.add(Pending(channel, names, requests, finish, memories))
+    return here.handles.add(Pending(channel, names, requests, finish, (memories, lost)))
 
 
 def _memory(tensor: Tensor, call: _Call) -> Tensor:
@@ -83,13 +93,19 @@ def _memory(tensor: Tensor, call: _Call) -> Tensor:
 
 
 def _request(
-    coordinator: Coordinator, name: str, memory: Tensor, call: _Call, bundle: tuple[int, int] | None
+    coordinator: Coordinator,
+    name: str,
+    memory: Tensor,
+    residual: Tensor | None,
+    call: _Call,
+    bundle: tuple[int, int] | None,
 ) -> Request | Course:
     shape = tuple(memory.shape)
     if call.op == ops.Adasum and _gathered(memory, coordinator.size):
         return coordinator.all_gather(name, span_of(memory), shape=shape)
     if call.op == ops.Adasum:
         return _exchange(coordinator, name, memory)
+    encoded = encodes(call.codec, memory.dtype, call.op)
     prescale, postscale = (call.prescale, call.postscale) if memory.is_floating_point() else (1.0, 1.0)
     return coordinator.all_reduce(
         name,
@@ -99,6 +115,8 @@ def _request(
         postscale=postscale,
         bundle=bundle,
         shape=shape,
+        codec=call.codec if encoded else None,
+        residual=span_of(residual) if encoded and residual is not None else None,
     )
 
 

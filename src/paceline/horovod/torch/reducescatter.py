@@ -13,7 +13,7 @@ from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allgather import grouped_allgather
-from paceline.horovod.torch.compression import Compression, Compressor
+from paceline.horovod.torch.compression import Compression, Compressor, codec_of, encodes
 from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, rows_of, scale, span_of
 from paceline.horovod.torch.waiting import synchronize
 
@@ -53,7 +53,9 @@ def reducescatter(
     The gradient is gathered from all ranks and multiplied by both factors and, for Sum, by the number of ranks.
     """
     compressed, context = compression.compress(tensor)
-    (part,) = _Reducescatter.apply(False, name, op, process_set, prescale_factor, postscale_factor, compressed)
+    (part,) = _Reducescatter.apply(
+        False, name, op, process_set, prescale_factor, postscale_factor, codec_of(compression), compressed
+    )
     return compression.decompress(part, context)
 
 
@@ -80,7 +82,9 @@ def grouped_reducescatter(
 ) -> list[Tensor]:
     """Return this rank's rows of several combined tensors; see `reducescatter`."""
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
-    parts = _Reducescatter.apply(True, name, op, process_set, prescale_factor, postscale_factor, *compressed)
+    parts = _Reducescatter.apply(
+        True, name, op, process_set, prescale_factor, postscale_factor, codec_of(compression), *compressed
+    )
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
 
 
@@ -94,17 +98,18 @@ class _Reducescatter(torch.autograd.Function):
         process_set: ProcessSet,
         prescale: float,
         postscale: float,
+        codec: str | None,
         *tensors: Tensor,
     ) -> Any:
         ctx.process_set = process_set
         ctx.factor = prescale * postscale * (_size(process_set) if op == ops.Sum else 1)
-        result = synchronize(_start(tensors, grouped, name, op, process_set, prescale, postscale))
+        result = synchronize(_start(tensors, grouped, name, op, process_set, prescale, postscale, codec))
         return tuple(result) if grouped else (result,)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         scaled = [gradient * ctx.factor for gradient in gradients]
-        return None, None, None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
+        return None, None, None, None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
 
 
 def _size(process_set: ProcessSet) -> int:
@@ -119,6 +124,7 @@ def _start(
     process_set: ProcessSet,
     prescale: float,
     postscale: float,
+    codec: str | None = None,
 ) -> int:
     if op not in (ops.Average, ops.Sum):
         raise HorovodInternalError("Reducescatter currently only supports AVERAGE and SUM.")
@@ -145,6 +151,7 @@ def _start(
             prescale=prescale if memory.is_floating_point() else 1.0,
             postscale=postscale if memory.is_floating_point() else 1.0,
             shape=tuple(memory.shape),
+            codec=codec if encodes(codec, memory.dtype, op) else None,
         )
 
     requests = channel.start(names, lambda: map(request, names, memories, parts, counts))

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from paceline.group.arguments import encoding
 from paceline.plan.codecs import NONE
+from paceline.torch.backend import paceline_group
 from paceline.torch.compat import all_gather_single
-from paceline.torch.compression import paceline_group
 from paceline.torch.sharded.bucket import AllGather
 
 
