@@ -44,7 +44,8 @@ class Group {
   std::size_t coded_from = 0;  // bytes of a buffer from which they have it
   double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0 if it is unknown
   Matcher matcher;
-  Error error;  // the first one; every later operation fails with it
+  Error error;          // the first one; every later operation fails with it
+  bool raised = false;  // a call of this rank has failed with it
   // Warnings do not name operations in a coordinator's own groups: the coordinator names its requests.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
@@ -65,6 +66,13 @@ class Group {
   // The error if reading the memory of `group_rank` has failed with this errno.
   Error unreadable(int group_rank, int failure) const;
 
+  // The last collective that this rank began.
+  const Fingerprint& last() const { return history_[(next_sequence_ - 1) % kHistory].what; }
+  // Whether that one may have ended well everywhere although ranks named different roots, see Parting. On one machine
+  // the last rank to begin sees that.
+  bool may_disagree() const {
+    return use == Use::callers && next_sequence_ > 0 && last().root >= 0 && !on_one_machine();
+  }
   // Returns the number of the collective that starts now.
   std::uint32_t begin(const Fingerprint& what);
   // Returns both sides' fingerprints, in words, if `header` from `from` disagrees with what this rank does or did; else

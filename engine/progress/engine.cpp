@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "link/tcp.hpp"
+#include "message/parting.hpp"
 #include "progress/fork.hpp"
 #include "progress/times.hpp"
 
@@ -36,7 +38,7 @@ Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std:
 }
 
 Engine::~Engine() {
-  close();
+  end();
   untrack_for_fork(this);
 }
 
@@ -55,9 +57,10 @@ void Engine::check_open() const {
   if (closed_) throw Failure(ErrorKind::aborted, "the engine is closed");
 }
 
-void Engine::check_open(const Group& group, const Fingerprint& what) const {
+void Engine::check_open(Group& group, const Fingerprint& what) const {
   check_open();
   if (!group.error) return;
+  group.raised = true;
   const std::string asked = describe(what, group.sequence());
   throw Failure({group.error.kind, asked + " cannot start: " + group.error.message, group.error.culprit}, asked);
 }
@@ -93,8 +96,32 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 }
 
 void Engine::remove_group(Group& group) {
-  const auto lock = enter();
+  auto lock = enter();
+  const auto open = groups_.find(group.channel);
+  const Error unraised = open != nullptr ? part(lock, {open}) : Error();
   groups_.drop(group);
+  if (unraised) throw Failure(unraised);
+}
+
+Error Engine::part(Sleepers::Lock& lock, const std::vector<std::shared_ptr<Group>>& groups) {
+  std::vector<std::shared_ptr<Parting>> partings;
+  for (const auto& group : groups) {
+    if (group->error || !group->may_disagree()) continue;
+    const auto reaches = [this, &members = group->members](int rank) {
+      return peers_.reaches(members[static_cast<std::size_t>(rank)].peer);
+    };
+    const auto& parting = partings.emplace_back(std::make_shared<Parting>(*group, reaches));
+    parting->id = operations_.next_id();
+    parting->start(*group, workspace_);
+    operations_.add(parting);
+    whereabouts_.report_wait(*parting);
+  }
+  for (const auto& parting : partings) waiting_.wait(lock, *parting);
+  for (const auto& parting : partings)
+    if (parting->state() == Operation::State::failed) return parting->error();
+  for (const auto& group : groups)
+    if (group->error.kind == ErrorKind::mismatch && !std::exchange(group->raised, true)) return group->error;
+  return {};
 }
 
 void Engine::set_plans(Group& group, Plans plans) {
@@ -232,8 +259,14 @@ void Engine::abort(Group& group, const std::string& reason) {
 }
 
 void Engine::close() {
-  const auto lock = enter();
-  if (closed_) return;
+  if (const Error unraised = end()) throw Failure(unraised);
+}
+
+Error Engine::end() {
+  auto lock = enter();
+  if (closed_) return {};
+  Error unraised = part(lock, groups_.all());
+  if (closed_) return unraised;
   guests_.send_away();
   operations_.fail_all({ErrorKind::aborted, "the engine was closed"});
   closed_ = true;
@@ -243,6 +276,7 @@ void Engine::close() {
   delivery_.forget_early();
   operations_.take_finished();
   sleepers_.wake_server();
+  return unraised;
 }
 
 void Engine::say_goodbye() {

@@ -58,6 +58,8 @@ class Engine final : private LoopHost {
   int add_shm_peer(ShmPeer reach, std::string description);
   std::shared_ptr<Group> add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                    std::chrono::duration<double> timeout, Plans plans);
+  // Throws Failure (mismatch) if the ranks of this group, which are on several machines, named different roots in the
+  // last collective, or disagreed about an earlier one and no call has said so. The group is removed even so.
   void remove_group(Group& group);
   // Sets the plans of collectives that start from now on. All ranks do so between the same two collectives.
   void set_plans(Group& group, Plans plans);
@@ -101,6 +103,7 @@ class Engine final : private LoopHost {
   // closed.
   std::vector<std::uint64_t> serve();
   void abort(Group& group, const std::string& reason);
+  // Removes all groups, see `remove_group`, and says goodbye to the peers.
   void close();
   // For the coordinators that take part in the loop.
   LoopHost& host() { return *this; }
@@ -142,7 +145,10 @@ class Engine final : private LoopHost {
   void count_carrying(bool carries) override { guests_.count_carrying(carries); }
 
   void check_open() const;
-  void check_open(const Group& group, const Fingerprint& what) const;
+  void check_open(Group& group, const Fingerprint& what) const;
+  // Does what Parting says before this rank leaves these groups. Returns the disagreement that no call has raised.
+  Error part(Sleepers::Lock& lock, const std::vector<std::shared_ptr<Group>>& groups);
+  Error end();
   std::shared_ptr<Operation> launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,
                                     std::size_t bytes, Mode mode);
   void say_goodbye();

@@ -16,6 +16,7 @@ void Failures::fail(Group& group, const Error& error) {
   for (const auto& operation : operations_) {
     if (operation->group != &group || operation->over()) continue;
     operation->group_failed(error);
+    group.raised = true;
   }
   group.matcher.clear();
   Header header;

@@ -76,6 +76,7 @@ bool Waiting::finish_quickly(Operation& operation) {
   if (operation.read_remotely()) loop_.poll_links();  // a peer that gave up has said so by now
   if (operation.group->error) {
     operation.fail(operation.group->error);
+    operation.group->raised = true;
   } else {
     operation.finish();
   }

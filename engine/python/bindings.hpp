@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "calibration/constants.hpp"
 #include "codec/codec.hpp"
@@ -60,11 +61,24 @@ inline void look_before(const PyGroup& self, std::size_t bytes) {
 // Runs a call that may wait. If a signal handler has raised meanwhile (see `signal_raised`), that exception comes out.
 template <typename Self, typename Call>
 auto without_gil(const Self& self, Call&& call) {
-  try {
+  const auto released = [&] {
     const nb::gil_scoped_release no_gil;
     return call();
-  } catch (const Failure& failure) {
+  };
+  const auto raise_pending = [] {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  };
+  try {
+    if constexpr (std::is_void_v<decltype(call())>) {
+      released();
+      raise_pending();
+    } else {
+      auto result = released();
+      raise_pending();
+      return result;
+    }
+  } catch (const Failure& failure) {
+    raise_pending();
     raise(failure, self.failed);
   }
 }

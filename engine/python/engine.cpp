@@ -36,6 +36,11 @@ PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel,
   return {engine, std::move(group), std::move(failed)};
 }
 
+// What no group is asked about before it is raised.
+struct Unwatched {
+  nb::object failed = nb::none();
+};
+
 nb::list events(Engine& self, std::uint64_t after) {
   std::vector<Event> snapshot;
   {
@@ -100,7 +105,7 @@ void bind_engine(nb::module_& m) {
       .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a,
            "failed"_a.none() = nb::none())
       .def("serve", &Engine::serve, Release())
-      .def("close", &Engine::close, Release())
+      .def("close", [](Engine& self) { without_gil(Unwatched(), [&] { self.close(); }); })
       .def("events", &events, "after"_a = 0)
       .def(
           "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())

@@ -233,7 +233,7 @@ void bind_group(nb::module_& m) {
           Release())
       .def(
           "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
-      .def("close", [](PyGroup& self) { self.engine->remove_group(*self.group); }, Release());
+      .def("close", [](PyGroup& self) { without_gil(self, [&] { self.engine->remove_group(*self.group); }); });
 
   nb::class_<PyOperation>(m, "Operation")
       .def_prop_ro("id", [](const PyOperation& self) { return self.operation->id; })

@@ -29,3 +29,10 @@ def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:
     run(2, PROGRAMS / "waiter.py", output=tmp_path, deadline=250)
     assert (tmp_path / "rank-0.out").read_text() == "interrupted\n"
     assert "was interrupted" in (tmp_path / "rank-1.out").read_text()
+
+
+def test_roots_that_differ_at_the_very_end_are_named_on_both_machines(tmp_path: Path) -> None:
+    run(2, PROGRAMS / "last_broadcast.py", output=tmp_path, deadline=250)
+    for rank in range(2):
+        told = (tmp_path / f"rank-{rank}.out").read_text()
+        assert all(f"calls broadcast #0 float32[4] root {root}" in told for root in range(2)), told

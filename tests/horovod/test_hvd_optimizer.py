@@ -326,7 +326,9 @@ def check_optimizer_state(rank: int, size: int) -> None:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         if name != "LBFGS":
             optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        new = not optimizer.state
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        assert not new or not any(weight.grad.any() for weight in model.parameters()), name
         assert optimizer.param_groups[0]["lr"] == 0.1, name
         states = hvd.allgather_object(optimizer.state_dict())
         assert repr(states[0]) == repr(states[1]), name

@@ -1,4 +1,5 @@
 // What goes wrong reaches every rank, says who, and leaves nobody waiting.
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <bit>
@@ -91,6 +92,94 @@ TEST(roots_that_need_nobody_are_found_by_the_last_rank_whatever_comes_next) {
       });
     }
   }
+}
+
+// Two sockets that are joined only once all that goes between them is passed on.
+class HeldWire {
+ public:
+  HeldWire() {
+    const auto [a, near_a] = tcp_pair();
+    const auto [b, near_b] = tcp_pair();
+    ends = {a, b};
+    near_ = {near_a, near_b};
+  }
+  ~HeldWire() {
+    for (auto& pump : pumps_) pump.join();
+    for (const int socket : near_) ::close(socket);
+  }
+  void pass_on() {
+    for (const std::size_t from : {0, 1}) {
+      pumps_.emplace_back([from = near_[from], to = near_[1 - from]] {
+        std::array<char, 4096> bytes;
+        for (ssize_t got; (got = ::recv(from, bytes.data(), bytes.size(), 0)) > 0;)
+          if (::send(to, bytes.data(), static_cast<std::size_t>(got), MSG_NOSIGNAL) != got) break;
+        ::shutdown(to, SHUT_WR);
+      });
+    }
+  }
+
+  std::array<int, 2> ends;
+
+ private:
+  std::array<int, 2> near_;
+  std::vector<std::thread> pumps_;
+};
+
+TEST(roots_that_differ_in_the_last_collective_between_machines_are_named_where_ranks_leave) {
+  for (const bool groups_close : {true, false}) {
+    HeldWire wire;
+    std::vector<std::unique_ptr<Engine>> engines;
+    std::vector<std::shared_ptr<Group>> groups;
+    std::vector<std::thread> servers;
+    for (const int rank : {0, 1}) {
+      const auto name = [](int of) { return "rank " + std::to_string(of) + " (thread)"; };
+      auto& engine = engines.emplace_back(std::make_unique<Engine>(std::make_shared<Arena>(std::size_t{4} << 20),
+                                                                   std::chrono::microseconds(5), name(rank)));
+      const int peer = engine->add_tcp_peer(Descriptor(wire.ends[static_cast<std::size_t>(rank)]), name(1 - rank));
+      const std::vector<int> peers = rank == 0 ? std::vector{-1, peer} : std::vector{peer, -1};
+      groups.push_back(engine->add_group(42, rank, peers, std::chrono::seconds(60), plans_for(2, false)));
+      servers.emplace_back([&engine = *engine] {
+        while (!engine.serve().empty()) {
+        }
+      });
+      std::vector<float> data(10, 1);
+      broadcast(*engine, *groups.back(), bytes(data), data.size(), DType::float32, rank, Mode::blocking);
+    }
+    wire.pass_on();
+    std::vector<std::thread> leaving;
+    for (const std::size_t rank : {0, 1}) {
+      leaving.emplace_back([&, rank] {
+        const auto error = failure_of([&] {
+          if (groups_close) engines[rank]->remove_group(*groups[rank]);
+          engines[rank]->close();
+        });
+        CHECK(error.kind == ErrorKind::mismatch);
+        CHECK(contains(error.message, "rank 0 (thread) calls broadcast #0 float32[10] root 0, rank 1 (thread) calls"));
+      });
+    }
+    for (auto& thread : leaving) thread.join();
+    for (auto& engine : engines) engine->close();
+    for (auto& server : servers) server.join();
+  }
+}
+
+TEST(a_rank_that_goes_on_without_an_answer_leaves_and_who_comes_later_finds_the_other_root) {
+  World world(2, [](int, int) { return Wire::tcp; });
+  std::barrier left(2);
+  world.run([&](Rank& r) {
+    std::vector<float> data(10, 1);
+    const auto call = [&] {
+      broadcast(*r.engine, *r.group, bytes(data), data.size(), DType::float32, r.rank, Mode::blocking);
+    };
+    if (r.rank == 0) {
+      call();
+      r.engine->close();
+      left.arrive_and_wait();
+    } else {
+      left.arrive_and_wait();
+      CHECK(failure_of(call).kind == ErrorKind::mismatch);
+    }
+  });
 }
 
 TEST(a_rank_that_leaves_is_named) {

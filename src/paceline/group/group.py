@@ -309,9 +309,15 @@ class Group:
         self._native.abort(str(reason))
 
     def close(self) -> None:
-        """Leave this group; the links to the other processes stay for other groups, until the process ends."""
-        self._native.close()
-        self._runtime.forget(self._native.channel)
+        """Leave this group; the links to the other processes stay for other groups, until the process ends.
+
+        If the last collective between machines had a root, waits up to 1 s until it is known that all ranks named the
+        same one. Raises Mismatch if they did not.
+        """
+        try:
+            self._native.close()
+        finally:
+            self._runtime.forget(self._native.channel)
 
     def __enter__(self) -> Group:
         return self

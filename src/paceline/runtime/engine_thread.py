@@ -33,12 +33,17 @@ class EngineThread:
         self._completions.register(operation, callback)
 
     def close(self) -> None:
-        """Say goodbye to the peers, end the thread, and run the callbacks of operations that are not over."""
+        """Say goodbye to the peers, end the thread, and run the callbacks of operations that are not over.
+
+        Raises Mismatch if the ranks of a group disagreed and no call has said so.
+        """
         self.links.clear()
-        self.engine.close()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-        self._completions.finish_all()
+        try:
+            self.engine.close()
+        finally:
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+            self._completions.finish_all()
 
     def _serve(self) -> None:
         pinning.move(self._cpus)

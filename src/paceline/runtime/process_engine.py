@@ -69,10 +69,12 @@ class ProcessEngine:
 
     def close(self) -> None:
         """Say goodbye to the peers, end the thread, and give the threads that compute their CPUs back."""
-        if self.thread is not None:
-            self.thread.close()
-        if self.partition is not None:
-            pinning.release_compute(self.partition, self._cpus.affinity)
+        try:
+            if self.thread is not None:
+                self.thread.close()
+        finally:
+            if self.partition is not None:
+                pinning.release_compute(self.partition, self._cpus.affinity)
 
     def _start(self, members: Sequence[Member], rank: int) -> EngineThread:
         me, mine, settings = members[rank], self._cpus, self._settings

@@ -144,7 +144,8 @@ class Runtime:
     def close(self) -> None:
         """Say goodbye to the peers and stop the threads; run the callbacks of operations that are not over.
 
-        Further calls, and those of a forked child, do nothing.
+        Further calls, and those of a forked child, do nothing. Raises Mismatch if the ranks of a group disagreed and no
+        call has said so.
         """
         if self._pid != os.getpid():
             return
@@ -158,9 +159,11 @@ class Runtime:
             if self._monitor is not None:
                 self._monitor.close()
         finally:
-            self._engine.close()
-            self._memory.release()
-            self._recorder.dump()
+            try:
+                self._engine.close()
+            finally:
+                self._memory.release()
+                self._recorder.dump()
 
     def allocate(self, size: int) -> _engine.ArenaBuffer:
         """`size` bytes, uninitialised, that the peers on this machine see, as a buffer; they outlive this runtime.

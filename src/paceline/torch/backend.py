@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 
@@ -82,12 +83,13 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         if self._open:
             self._open = False
             _alive.discard(self)
-            for group in (self._group, self._second):
-                if group is not None:
-                    group.close()
-                    self._home.forget(group.channel)
-        if self._inner is not None:
-            self._inner.shutdown()
+            with ExitStack() as last:
+                if self._inner is not None:
+                    last.callback(self._inner.shutdown)
+                for group in (self._second, self._group):
+                    if group is not None:
+                        last.callback(self._home.forget, group.channel)
+                        last.callback(group.close)
 
     def abort(self) -> None:
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""

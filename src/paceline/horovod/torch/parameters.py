@@ -39,8 +39,13 @@ def broadcast_optimizer_state(
 ) -> None:
     """Give every rank the root's optimizer state and options such as the learning rate. Collective.
 
-    A rank whose optimizer has no state yet gets the root's. `model` is accepted and ignored.
+    A rank whose optimizer has no state yet gets the root's. As after Horovod's, which makes a state by a step, its
+    parameters then have gradients of zeros where they had none. `model` is accepted and ignored.
     """
+    if not optimizer.state:
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
     state = broadcast_object(optimizer.state_dict(), root_rank, "optimizer_state")
     optimizer.load_state_dict(
         state
