@@ -5,6 +5,13 @@ BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 JOBS ?= $(shell nproc)
 LANE_JOBS := $(shell expr \( $(JOBS) + 1 \) / 2)
+# What was compiled before, in this clone or another, is not compiled again.
+ifneq ($(shell command -v ccache),)
+export CMAKE_CXX_COMPILER_LAUNCHER := ccache
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+endif
+
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -11,38 +10,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "link/tcp_count.hpp"
+#include "link/tcp_ends.hpp"
 
 namespace paceline {
-namespace {
-
-using Name = int (*)(int, sockaddr*, socklen_t*);
-
-// Writes one end of a connection as address:port; returns an empty string if it has no address.
-std::string end_of(int socket, Name name) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (name(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) return {};
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) return {};
-  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return {};
-  const bool six = address.ss_family == AF_INET6;
-  return (six ? "[" : "") + std::string(host) + (six ? "]:" : ":") + port;
-}
-
-std::string ends_of(int socket) {
-  const std::string here = end_of(socket, ::getsockname);
-  return here.empty() ? here : here + " to " + end_of(socket, ::getpeername);
-}
-
-}  // namespace
-
 TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
     : Link(peer), socket_(std::move(socket)), ends_(ends_of(socket_.get())), scratch_(scratch) {
   ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
@@ -167,11 +140,10 @@ void TcpLink::on_readable(Inbox& inbox) {
     std::byte* to = scratch_.data();
     std::size_t room = scratch_.size();
     // A large piece that is not to be combined goes straight to its place, past the scratch memory.
-    std::byte* window = nullptr;
-    if (receiving_ == Receiving::stream && sink_ != nullptr && remaining_ >= 4096) window = sink_->window(remaining_);
+    std::byte* const window = receiving_ == Receiving::stream ? piece_.window() : nullptr;
     if (window != nullptr) {
       to = window;
-      room = remaining_;
+      room = piece_.remaining();
     }
     const ssize_t got = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
@@ -179,9 +151,8 @@ void TcpLink::on_readable(Inbox& inbox) {
     if (got <= 0) return fail(inbox, got == 0 ? "" : std::strerror(errno));
     const auto size = static_cast<std::size_t>(got);
     if (window != nullptr) {
-      sink_->advance(size);
-      remaining_ -= size;
-      if (remaining_ == 0) end_piece();
+      piece_.arrived(size);
+      if (piece_.remaining() == 0) end_piece();
     } else if (!feed(to, size, inbox)) {
       return;
     }
@@ -207,8 +178,9 @@ bool TcpLink::feed(const std::byte* data, std::size_t size, Inbox& inbox) {
         inbox.deliver(std::move(arrival_));
       }
     } else {
-      used = std::min(size, remaining_);
-      take_piece(data, used);
+      used = std::min(size, piece_.remaining());
+      piece_.take(data, used);
+      if (piece_.remaining() == 0) end_piece();
     }
     data += used;
     size -= used;
@@ -227,19 +199,18 @@ bool TcpLink::take_header(Inbox& inbox) {
       return true;
     case Frame::stream: {
       const auto found = streams_in_.find(header.id);
-      sink_ = found != streams_in_.end() ? found->second.sink : nullptr;
-      if (header.length > kPieceBytes || (sink_ != nullptr && header.length > found->second.remaining))
+      const bool wanted = found != streams_in_.end();
+      if (header.length > kPieceBytes || (wanted && header.length > found->second.remaining))
         return refuse(inbox, "more than it had offered");
-      if (sink_ != nullptr) found->second.remaining -= header.length;
-      remaining_ = header.length;
-      if (remaining_ > 0) receiving_ = Receiving::stream;
+      if (wanted) found->second.remaining -= header.length;
+      piece_.begin(wanted ? found->second.sink : nullptr, header.length);
+      if (header.length > 0) receiving_ = Receiving::stream;
       return true;
     }
     case Frame::eager:
       if (header.length > 0 && header.length <= kPieceBytes) {
-        sink_ = inbox.expect(peer(), header);
-        if (sink_ != nullptr) {
-          remaining_ = header.length;
+        if (StreamSink* const sink = inbox.expect(peer(), header)) {
+          piece_.begin(sink, header.length);
           receiving_ = Receiving::stream;
           return true;
         }
@@ -271,42 +242,9 @@ bool TcpLink::take_header(Inbox& inbox) {
   return true;
 }
 
-// Hands on a part of a piece. A sink that combines gets whole elements (multiples of 16 bytes), but for the very end.
-void TcpLink::take_piece(const std::byte* data, std::size_t size) {
-  remaining_ -= size;
-  if (sink_ != nullptr) {
-    if (std::byte* window = sink_->window(size)) {
-      std::memcpy(window, data, size);
-      sink_->advance(size);
-    } else {
-      if (carried_ > 0) {
-        const std::size_t n = std::min(size, sizeof carry_ - carried_);
-        std::memcpy(carry_ + carried_, data, n);
-        carried_ += n;
-        data += n;
-        size -= n;
-        if (carried_ == sizeof carry_) {
-          sink_->consume(carry_, carried_);
-          carried_ = 0;
-        }
-      }
-      const std::size_t whole = size - size % sizeof carry_;
-      if (whole > 0) sink_->consume(data, whole);
-      if (size > whole) {
-        std::memcpy(carry_, data + whole, size - whole);
-        carried_ = size - whole;
-      }
-    }
-  }
-  if (remaining_ == 0) end_piece();
-}
-
 void TcpLink::end_piece() {
-  if (sink_ != nullptr && carried_ > 0) sink_->consume(carry_, carried_);
-  carried_ = 0;
   const auto found = streams_in_.find(headers_in_.header().id);
   if (found != streams_in_.end() && found->second.remaining == 0) streams_in_.erase(found);
-  sink_ = nullptr;
   receiving_ = Receiving::header;
 }
 
@@ -324,20 +262,10 @@ void TcpLink::cancel(Message& send) {
 
 void TcpLink::cancel(StreamSink& sink) {
   std::erase_if(streams_in_, [&](const auto& entry) { return entry.second.sink == &sink; });
-  if (sink_ == &sink) sink_ = nullptr;
-  if (sink_ == nullptr) carried_ = 0;
+  piece_.forget(sink);
 }
 
-// The kernel knows when something last came, and counts bytes that this rank has yet to read, and acknowledgements.
-std::string TcpLink::condition() const {
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  if (ends_.empty() || ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return ends_;
-  const double seconds = std::min(info.tcpi_last_data_recv, info.tcpi_last_ack_recv) / 1000.0;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", seconds);
-  return ends_ + ", nothing heard for " + text + " s";
-}
+std::string TcpLink::condition() const { return ends_.empty() ? ends_ : ends_ + silence_of(socket_.get()); }
 
 void TcpLink::hang_up() { ::shutdown(socket_.get(), SHUT_WR); }
 

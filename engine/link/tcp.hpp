@@ -9,6 +9,7 @@
 
 #include "link/link.hpp"
 #include "link/pace.hpp"
+#include "link/piece.hpp"
 #include "link/smoothing.hpp"
 #include "link/wire_header.hpp"
 #include "memory/descriptor.hpp"
@@ -63,7 +64,6 @@ class TcpLink final : public Link {
   void finished(Outgoing& out);
   bool feed(const std::byte* data, std::size_t size, Inbox& inbox);
   bool take_header(Inbox& inbox);
-  void take_piece(const std::byte* data, std::size_t size);
   void end_piece();
   void fail(Inbox& inbox, const std::string& reason);
   bool refuse(Inbox& inbox, const std::string& what);
@@ -84,12 +84,9 @@ class TcpLink final : public Link {
 
   Receiving receiving_ = Receiving::header;
   HeaderReader headers_in_;
-  std::size_t filled_ = 0;     // bytes of the payload that have come
-  std::size_t remaining_ = 0;  // bytes of a stream's piece that have yet to come
-  StreamSink* sink_ = nullptr;
+  std::size_t filled_ = 0;  // bytes of the payload that have come
   std::unique_ptr<Arrival> arrival_;
-  std::byte carry_[16];
-  std::size_t carried_ = 0;
+  Piece piece_;
 };
 
 }  // namespace paceline

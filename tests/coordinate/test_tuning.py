@@ -165,9 +165,6 @@ def test_a_size_that_was_set_is_kept_while_the_policy_is_tuned() -> None:
         def use(self, policy: str, order: object) -> None:
             self.policy = policy
 
-        def submit(self, *request: object) -> None:
-            """Done."""
-
         def tune(self, size: int) -> None:
             raise AssertionError(size)
 
@@ -175,7 +172,7 @@ def test_a_size_that_was_set_is_kept_while_the_policy_is_tuned() -> None:
     tuning = Tuning(Native(), 1000, True, False, None, lambda: ended.append(True))
     for _ in range(5000):
         if not ended:
-            tuning.submit(0, "one", 0, 1, _engine.DTYPES["float32"], 0, -1, "1", 1.0, 1.0, 0, (0, 0))
+            tuning.came("one", 1, _engine.DTYPES["float32"], (0, 0), (0, 0))
     assert ended == [True]
 
 

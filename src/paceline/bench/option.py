@@ -39,3 +39,14 @@ def size(text: str) -> str:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return text
+
+
+def buffers(cached: str, large: str, widest: int) -> list[tuple[int, str]]:
+    """Return the bytes of a buffer in the cache and of one in memory, each with its name.
+
+    Raises typer.BadParameter where they are no multiple of the bytes of the widest element.
+    """
+    for text in (cached, large):
+        if parse_bytes(text) % widest:
+            raise typer.BadParameter(f"{text!r} is not a multiple of {widest} bytes, the widest element")
+    return [(parse_bytes(cached), "cache"), (parse_bytes(large), "memory")]

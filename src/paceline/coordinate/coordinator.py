@@ -15,7 +15,7 @@ from paceline import _engine
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
-from paceline.coordinate.tuning import Submit, Tuning
+from paceline.coordinate.tuning import Tuning
 from paceline.group.arguments import CODECS, OPS, encoding, reduction
 from paceline.group.buffers import AnyArray
 from paceline.group.group import Group
@@ -88,7 +88,6 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
-        self._reduce: Submit = self._native.submit
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
@@ -117,20 +116,23 @@ class Coordinator:
         same codec are carried out as one, and what is carried out as one is encoded from 64 KiB on. residual: what
         encoding has lost of `data` on this rank, as in `Group.all_reduce`, in units of the scaled data.
         """
-        lost = 0 if residual is None else _residual(name, residual, data)
-        return self._reduce(
+        number, coded, together = reduction(op), _codec(codec), bundle or _NO_BUNDLE
+        tuning = self._tuning
+        if tuning is not None:
+            tuning.came(name, data.count, data.dtype, (number, coded), together)
+        return self._native.submit(
             _ALL_REDUCE,
             name,
             *data,
-            reduction(op),
+            number,
             -1,
             _written(tuple(shape)),
             prescale,
             postscale,
             priority,
-            bundle or _NO_BUNDLE,
-            _codec(codec),
-            lost,
+            together,
+            coded,
+            0 if residual is None else _residual(name, residual, data),
         )
 
     def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
@@ -266,10 +268,8 @@ class Coordinator:
             return
         size = self.options.fusion_bytes
         self._tuning = Tuning(self._native, size, policy, self.options.autotune, path, self._freeze)
-        self._reduce = self._tuning.submit
 
     def _freeze(self) -> None:
-        self._reduce = self._native.submit
         self._tuning = None
 
     def _listen(self) -> None:

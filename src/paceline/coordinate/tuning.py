@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from paceline import _engine
 from paceline.calibration import coordinate as fitted
@@ -28,33 +28,8 @@ _Step = dict[str, tuple[int, int, tuple[int, int], tuple[int, int]]]
 """The elements, dtype, reduction with codec, and bundle of each name, in the order in which the names came."""
 
 
-class Submit(Protocol):
-    """How a coordinator hands in an all-reduce: a native coordinator's `submit`, or `Tuning.submit`."""
-
-    def __call__(
-        self,
-        collective: int,
-        name: str,
-        data: int,
-        count: int,
-        dtype: int,
-        op: int,
-        root: int,
-        shape: str,
-        prescale: float,
-        postscale: float,
-        priority: int,
-        bundle: tuple[int, int],
-        codec: int,
-        residual: int,
-        /,
-    ) -> _engine.Request:
-        """Hand in an all-reduce of `count` elements at the address `data`; see `paceline._engine.Coordinator`."""
-        ...
-
-
 class Tuning:
-    """Stands before the `submit` of a native coordinator on rank 0 until nothing is left to tune.
+    """Is told of the all-reduces of rank 0 until nothing is left to tune.
 
     policy: whether to tune the policy; the native coordinator's policy is then `switching`, else `board`. sizes_too:
     whether to tune `fusion_bytes` afterwards. path: a file for a table of all turns, None for no table. frozen: called
@@ -84,48 +59,17 @@ class Tuning:
         self._ended = False
         self._lock = Lock()
 
-    def submit(
-        self,
-        collective: int,
-        name: str,
-        data: int,
-        count: int,
-        dtype: int,
-        op: int,
-        root: int,
-        shape: str,
-        prescale: float,
-        postscale: float,
-        priority: int,
-        bundle: tuple[int, int],
-        codec: int,
-        residual: int,
-    ) -> _engine.Request:
-        """Submit an all-reduce as the native coordinator does, and note that it came."""
+    def came(self, name: str, count: int, dtype: int, op: tuple[int, int], bundle: tuple[int, int]) -> None:
+        """Note that an all-reduce of `count` elements comes; `op` is its reduction with its codec."""
         with self._lock:
-            if not self._ended:
-                if name in self._step:
-                    self._end_step()
-                self._step[name] = (count, dtype, (op, codec), bundle)
-                if len(self._step) > _MOST_NAMES:
-                    log.warning("autotune: nothing is tuned, because none of %s names came again", _MOST_NAMES)
-                    self._end()
-        return self._native.submit(
-            collective,
-            name,
-            data,
-            count,
-            dtype,
-            op,
-            root,
-            shape,
-            prescale,
-            postscale,
-            priority,
-            bundle,
-            codec,
-            residual,
-        )
+            if self._ended:
+                return
+            if name in self._step:
+                self._end_step()
+            self._step[name] = (count, dtype, op, bundle)
+            if len(self._step) > _MOST_NAMES:
+                log.warning("autotune: nothing is tuned, because none of %s names came again", _MOST_NAMES)
+                self._end()
 
     def close(self) -> None:
         """Tune nothing any more."""

@@ -15,7 +15,6 @@ from paceline.bench.codecs.weights import trained
 from paceline.bench.ending import FAILED
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
-from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 
 WIDEST = 4
@@ -39,14 +38,12 @@ def command(
 
     Exit code: 0, or 1 when an error was larger than the codec may make.
     """
-    for text in (cached, large):
-        if parse_bytes(text) % WIDEST:
-            raise typer.BadParameter(f"{text!r} is not a multiple of {WIDEST} bytes, the widest element")
+    buffers = option.buffers(cached, large, WIDEST)
     out, err = Console(), Console(stderr=True)
     rows: list[Row] = []
     with err.status("training a small network") as status:
         weights = trained()
-        for size, buffer in ((parse_bytes(cached), "cache"), (parse_bytes(large), "memory")):
+        for size, buffer in buffers:
             rows += measure(size, buffer, weights, rounds, status.update)
     show(out, table(rows))
     if json_file is not None:

@@ -14,7 +14,6 @@ from paceline.bench.ending import FAILED
 from paceline.bench.kernels.measure import Row, every_kernel, measure
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
-from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 
 WIDEST = 8
@@ -37,13 +36,11 @@ def command(
 
     Exit code: 0, or 1 when a result was wrong.
     """
-    for text in (cached, large):
-        if parse_bytes(text) % WIDEST:
-            raise typer.BadParameter(f"{text!r} is not a multiple of {WIDEST} bytes, the widest element")
+    buffers = option.buffers(cached, large, WIDEST)
     out, err = Console(), Console(stderr=True)
     rows: list[Row] = []
     with err.status("") as status:
-        for size, buffer in ((parse_bytes(cached), "cache"), (parse_bytes(large), "memory")):
+        for size, buffer in buffers:
             rows += measure(size, buffer, every_kernel(), rounds, status.update)
     show(out, table(rows))
     if json_file is not None:
