@@ -1,6 +1,7 @@
 // Jobs in virtual time, for Python.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
@@ -81,6 +82,13 @@ void bind_simulate(nb::module_& m) {
           "synchronise"_a, "latency"_a, "all_reduce"_a);
   nb::class_<Job>(m, "Job")
       .def(nb::init<JobModel>(), "model"_a)
+      .def("timeline",
+           [](const Job& self) {
+             std::vector<std::tuple<double, double, double, std::uint64_t, std::uint64_t>> batches;
+             for (const Carried& each : self.carried())
+               batches.emplace_back(each.first, each.begun, each.over, each.bytes, each.requests);
+             return std::make_tuple(self.began(), self.ready(), batches);
+           })
       .def("step",
            [](Job& self) {
              StepFigures figures;

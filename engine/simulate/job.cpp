@@ -72,6 +72,7 @@ StepFigures Job::step() {
   left_ = requests_.size();
   over_.assign(left_, false);
   oldest_ = 0;
+  carried_.clear();
   const double begins = began_ = begins_;
   const std::uint64_t batches = batches_over_;
   const std::uint64_t messages = messages_sent_;
@@ -103,10 +104,13 @@ StepFigures Job::step() {
     figures.computation += own;
     figures.delay += computed - own;
     figures.last_rank += stalled - rank.ready;
-    figures.negotiation += std::max(rank.issued, rank.ready) - stalled;
-    const double from = std::max({last_begun_, rank.issued, rank.ready});
-    figures.peers += from - std::max(rank.issued, rank.ready);
-    figures.transfer += over - from;
+    const double issued = std::max(rank.issued, rank.ready);
+    const double from = std::max(last_begun_, issued);
+    const double negotiating = carrying(stalled, issued);
+    const double awaiting = carrying(issued, from);
+    figures.negotiation += issued - stalled - negotiating;
+    figures.peers += from - issued - awaiting;
+    figures.transfer += over - from + negotiating + awaiting;
     figures.spinning += rank.spinning;
     figures.oversleep += rank.oversleep;
     figures.cycles += rank.policy->counters().cycles;
@@ -144,6 +148,21 @@ double Job::transfers(std::uint64_t bytes) const {
   const auto& [high, high_seconds] = above == points.end() ? points.back() : *above;
   const auto& [low, low_seconds] = above == points.end() ? points[points.size() - 2] : *(above - 1);
   return low_seconds + (wanted - low) / (high - low) * (high_seconds - low_seconds);
+}
+
+// The seconds of this span in which a batch was under way.
+double Job::carrying(double from, double to) const {
+  double seconds = 0;
+  for (const Carried& batch : carried_)
+    seconds += std::max(0.0, std::min(to, batch.over) - std::max(from, batch.begun));
+  return seconds;
+}
+
+std::vector<double> Job::ready() const {
+  std::vector<double> found;
+  found.reserve(ranks_.size());
+  for (const Rank& rank : ranks_) found.push_back(rank.ready);
+  return found;
 }
 
 void Job::happen(const EventQueue<What>::Event& event) {
@@ -336,6 +355,7 @@ void Job::issue(int number, Issue& action, double now) {
     Batch batch;
     for (const RequestPtr& request : action.requests) batch.bytes += request->bytes;
     batch.requests = std::move(action.requests);
+    batch.first = now;
     channel.push_back(std::move(batch));
   }
   Batch& batch = channel[place];
@@ -345,6 +365,7 @@ void Job::issue(int number, Issue& action, double now) {
   if (++batch.issued < size()) return;
   last_begun_ = std::max(now, network_free_);
   network_free_ = last_begun_ + transfers(batch.bytes);
+  carried_.push_back({batch.first, last_begun_, network_free_, batch.bytes, batch.requests.size()});
   under_way_.emplace_back(action.channel, place);
   queue_.add(network_free_, {Kind::batch_over, 0, 0});
 }

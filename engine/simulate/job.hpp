@@ -30,6 +30,13 @@ class Job {
   // The next step of all ranks.
   StepFigures step();
 
+  // The batches of the last step, in the order in which they were carried out.
+  const std::vector<Carried>& carried() const { return carried_; }
+  // Of the last step, by rank: when it had handed in its last gradient.
+  std::vector<double> ready() const;
+  // When the last step began.
+  double began() const { return began_; }
+
   // Events that have happened, an outcome or the end of a batch counting once for every rank.
   std::uint64_t events() const { return events_; }
   int size() const { return static_cast<int>(ranks_.size()); }
@@ -70,7 +77,8 @@ class Job {
   struct Batch {
     std::vector<RequestPtr> requests;
     std::uint64_t bytes = 0;
-    int issued = 0;  // ranks
+    int issued = 0;    // ranks
+    double first = 0;  // when the first rank issued it
   };
 
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
@@ -90,6 +98,7 @@ class Job {
   void issue(int number, Issue& action, double now);
   double computes(int number);
   double transfers(std::uint64_t bytes) const;
+  double carrying(double from, double to) const;
 
   const JobModel model_;
   const Random random_;
@@ -106,6 +115,8 @@ class Job {
   std::uint64_t first_meeting_ = 0;
   std::map<std::uint32_t, std::deque<Batch>> batches_;           // by channel; references to its elements stay
   std::deque<std::pair<std::uint32_t, std::size_t>> under_way_;  // batches that have begun, in order
+
+  std::vector<Carried> carried_;  // in this step
 
   double now_ = 0;
   double began_ = 0;   // this step

@@ -66,15 +66,24 @@ struct JobModel {
 // Throws Failure (invalid), with one sentence, for a model that makes no sense.
 void check(const JobModel& model);
 
+// A batch that was carried out, at times since the job began.
+struct Carried {
+  double first = 0;  // the first rank issued it
+  double begun = 0;  // all ranks had issued it, and the one before it was over
+  double over = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t requests = 0;
+};
+
 // One step of all ranks. All but `seconds` are means over ranks, and add up to it with the step's computation.
 struct StepFigures {
   double seconds = 0;          // from the beginning to the next step's
   double computation = 0;      // without the delay
   double delay = 0;            // until the rank has handed in its last gradient
   double last_rank = 0;        // from there until all ranks have, unless the last batch goes out before
-  double negotiation = 0;      // until this rank issues the last batch
-  double peers = 0;            // until the last batch begins: others issue it, or earlier batches are under way
-  double transfer = 0;         // of the last batch
+  double negotiation = 0;      // until this rank issues the last batch, while no batch is under way
+  double peers = 0;            // until the last batch begins, as others issue it later, while none is under way
+  double transfer = 0;         // of the last batch, and of earlier ones once all ranks have handed in everything
   double after = 0;            // until the next step
   double spinning = 0;         // of the thread, at any time of the step; part of the above
   double oversleep = 0;        // beyond what was asked for, at any time of the step; part of the above

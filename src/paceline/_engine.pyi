@@ -422,3 +422,9 @@ class Job:
         """Raises ValueError for a model that makes no sense."""
     def step(self) -> dict[str, float]:
         """Simulate the next step of all ranks, and return its figures: see `paceline.simulate.Step`."""
+    def timeline(self) -> tuple[float, list[float], list[tuple[float, float, float, int, int]]]:
+        """Return when the last step began, when each rank had handed in everything, and its batches.
+
+        A batch is (when the first rank issued it, when it began, when it was over, bytes, requests). All times are
+        seconds since the job began.
+        """

@@ -123,7 +123,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         "bench.codecs.command.trained",
         "bench.graphs.command.measure",
         "bench.coordination.command.ComputeLoad",
-        "cli.simulate.transfer",
+        "simulate.scenario.answer",
         "simulate.study.run",
     ):
         monkeypatch.setattr(f"paceline.{work}", start)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
+from statistics import median
 
 import pytest
 from jobs import run
 from on_lab import ended, ranks_on
 
 from paceline.lab.lab import Lab
-from paceline.report.report import read
+from paceline.report.report import Report, read
+from paceline.simulate.calibrate import calibrate
+from paceline.simulate.scenario import Scenario
+from paceline.simulate.workload import IN_ORDER
 from paceline.topology import parse
 
 PROGRAM = Path(__file__).with_name("self_measured.py")
-JOBS = ("ddp,buckets,fsdp2", "horovod", "raw")
+JOBS = ("ddp,fsdp2,buckets", "horovod", "raw")
 STEPS = 17
+GRADIENT_BYTES = 4 << 20
+"""Bytes of a step's gradients through torch's faces."""
 RAW_CALLS = 4 * STEPS + 6 + 4
 """What the raw program calls: gradients, metrics, barriers."""
 TOPOLOGY = """
@@ -72,4 +80,30 @@ def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
         assert abs(rank.rates.steps - trained) <= 0.01 * trained
         assert rank.figures.elsewhere == elsewhere
         assert face != "raw" or rank.figures.operations == RAW_CALLS
+    check_calibration(found, face)
     return shares
+
+
+def check_calibration(found: Report, last: str) -> None:
+    """What the simulator learns of the last face's steps, and of those of DDP where they come before FSDP2's."""
+    if last == "raw":
+        return
+    reports = {last: found, **({"ddp": before(found, "reduce_scatter")} if last == "buckets" else {})}
+    for face, report in reports.items():
+        measured = calibrate(report, face)
+        workload = measured.workload
+        assert workload.policy == ("board" if face == "horovod" else IN_ORDER)
+        assert workload.nbytes == pytest.approx(GRADIENT_BYTES, rel=1e-4), face  # a bucket may carry a word more
+        told = Scenario(workload=workload, topology=measured.topology).answer(5, 5)
+        assert told.median < 2 * median(measured.steps) < 4 * told.median, face
+
+
+def before(report: Report, collective: str) -> Report:
+    """The report of a job that ended before the first of these collectives."""
+    ranks = []
+    for rank in report.ranks:
+        profile = rank.figures.profile
+        assert profile is not None
+        calls = tuple(takewhile(lambda call: call.collective != collective, profile.exchanges))
+        ranks.append(replace(rank, figures=replace(rank.figures, profile=replace(profile, exchanges=calls))))
+    return replace(report, ranks=tuple(ranks))

@@ -10,7 +10,9 @@ from paceline.simulate import Compute, Job, answer, models, study
 from paceline.simulate.job import FUSION_BYTES, in_order
 from paceline.simulate.network import FOLLOWED_RANKS, machine_of, transfer, uniform
 from paceline.simulate.programs import all_reduce
-from paceline.topology import parse
+from paceline.topology import Link, parse
+
+LINK = Link(1.25e9, 1.25e9, 50e-6)
 
 
 def test_models_have_the_weights_that_their_papers_give() -> None:
@@ -31,7 +33,7 @@ def test_a_model_is_found_by_any_spelling() -> None:
 
 
 def test_a_transfer_takes_what_its_messages_take() -> None:
-    topology = uniform(5, 3, 1.25e9)
+    topology = uniform(5, 3, LINK)
     for nbytes, seconds in transfer(topology).all_reduce:
         assert seconds == all_reduce(pick("all_reduce", topology, int(nbytes)), topology, int(nbytes)).seconds
     assert machine_of(topology) == (0, 0, 0, 1, 1)
@@ -39,7 +41,7 @@ def test_a_transfer_takes_what_its_messages_take() -> None:
 
 
 def test_a_transfer_of_many_ranks_takes_what_the_cost_model_says() -> None:
-    topology = uniform(FOLLOWED_RANKS + 1, 8, 1.25e9)
+    topology = uniform(FOLLOWED_RANKS + 1, 8, LINK)
     for nbytes, seconds in transfer(topology).all_reduce:
         assert seconds == cost(pick("all_reduce", topology, int(nbytes)).outline, topology, int(nbytes)).seconds
 
@@ -50,7 +52,7 @@ def test_one_machine_is_refused() -> None:
 
 
 def test_an_answer_has_an_interval_and_shares_that_add_up() -> None:
-    topology = uniform(8, 2, 1.25e9)
+    topology = uniform(8, 2, LINK)
     what = in_order(
         Job(
             machine_of=machine_of(topology),

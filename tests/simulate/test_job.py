@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import Compute, Gradient, Job, Step, Thread, Transfer, steps
-from paceline.simulate.job import PARTS, in_order
+from paceline.simulate.job import PARTS, in_order, moments
 
 SILENT = Thread(wake=0.0, ring=0.0, message=0.0)
 """A thread that is always there at once."""
@@ -157,3 +157,29 @@ def test_what_makes_no_sense_gets_one_sentence(changes: dict[str, object], sente
     with pytest.raises(ValueError, match=sentence) as raised:
         first(job(**{"policy": "board"} | changes), 1)
     assert "\n" not in str(raised.value)
+
+
+@given(jobs(), st.integers(0, 3))
+def test_a_step_is_told_moment_by_moment(what: Job, number: int) -> None:
+    step, told = first(what, number + 1)[number], moments(what, number)
+    assert len(told.ready) == len(what.machine_of)
+    assert len(told.batches) == step.batches
+    assert sum(batch.requests for batch in told.batches) == len(what.gradients)
+    assert sum(batch.nbytes for batch in told.batches) == sum(gradient.nbytes for gradient in what.gradients)
+    before = 0.0
+    for batch in told.batches:
+        assert batch.issued <= batch.begun <= batch.over
+        assert batch.begun >= before - 1e-12, "batches share the network one after the other"
+        before = batch.over
+    assert before + what.compute.after == pytest.approx(step.seconds)
+
+
+def test_what_waits_for_earlier_batches_waits_for_the_network() -> None:
+    """Two gradients of 3 ms each are ready after 5 and 6 ms; the second is issued when the first is through."""
+    gradients = (Gradient("a", 1000, 0.5), Gradient("b", 1000, 0.6))
+    for policy in POLICIES:
+        what = job(policy, gradients=gradients, fusion_bytes=4000, compute=Compute(seconds=0.010))
+        step = first(what, 4)[-1]
+        assert step.computation == pytest.approx(0.006)
+        assert step.transfer == pytest.approx(0.005, abs=3 * CYCLE), policy
+        assert step.negotiation + step.peers <= 3 * CYCLE, policy

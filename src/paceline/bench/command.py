@@ -12,6 +12,7 @@ from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
 from paceline.bench.named.command import command as named
+from paceline.bench.simulate.command import command as simulate
 from paceline.bench.waiting.command import command as waiting
 
 command = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -26,3 +27,4 @@ command.command("data", short_help="Measure what it costs a training to get its 
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
 command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)
+command.command("simulate", short_help="Measure how well a run predicts other runs.")(simulate)

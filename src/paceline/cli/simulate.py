@@ -3,58 +3,104 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.terminal import show
-from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.codecs import NONE
 from paceline.settings.parsers import POLICIES
-from paceline.simulate import Answer, Compute, Job, answer, models, study
-from paceline.simulate.job import PARTS, in_order
-from paceline.simulate.network import machine_of, transfer, uniform
-from paceline.topology import Topology, TopologyError, read
-from paceline.topology.units import parse_speed, parse_time
+from paceline.simulate import Answer, models, study
+from paceline.simulate.calibrate import Measured
+from paceline.simulate.question import EACH, Question, measured, scenarios
+from paceline.simulate.scenario import AUTO, Scenario, advice
+from paceline.simulate.show import advice_table, binds, knee, table
+from paceline.simulate.workload import CORES, SHARED
+from paceline.topology import TopologyError
+from paceline.topology.units import parse_time
 
-_MOST_RANKS = 100_000
-"""Ranks that are simulated at most; 24 576 take about 3 GiB."""
-_LATE = 0.02
-"""The mean delay of a rank, as a fraction of the step's computation, where nobody says another."""
+_WHAT, _WHERE, _HOW, _OUTPUT = "What is simulated", "Where", "How", "Output"
 
 
 def command(
-    name: Annotated[str, typer.Option("--model", help=f"One of {', '.join(models.names())}.")] = "ResNet-50",
-    step: Annotated[str, typer.Option(help="Computation of a step, forward and backward: 300 ms.")] = "300 ms",
-    late: Annotated[
-        str, typer.Option(help="How late a rank is in the mean: 5 ms.", show_default="2 % of the step")
-    ] = "",
-    topology_file: Annotated[
+    report: Annotated[
         Path | None,
-        typer.Option("--topology", metavar="FILE", help="The network: see docs/reference/topology.md."),
+        typer.Option("--from", metavar="FILE", help="The report of a run (PACELINE_REPORT).", rich_help_panel=_WHAT),
     ] = None,
-    ranks: Annotated[str, typer.Option(help="Without a topology: one number of ranks, or 2:64 for 2, 4, … 64.")] = "",
-    per_machine: Annotated[int, typer.Option(help="Ranks on each machine.", min=1)] = 8,
-    uplink: Annotated[str, typer.Option(help="Speed of each machine's link.")] = "10 Gbit/s",
-    policy: Annotated[str, typer.Option(help=f"One of {', '.join(POLICIES)}, or all.")] = "board",
-    algorithm: Annotated[
-        str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}, or all. [default: what Paceline would choose]")
+    name: Annotated[
+        str,
+        typer.Option("--model", help=f"Without a report: one of {', '.join(models.names())}.", rich_help_panel=_WHAT),
     ] = "",
-    counted: Annotated[int, typer.Option("--steps", help="Steps of each run that count.", min=1)] = 10,
-    runs: Annotated[int, typer.Option(help="Runs, each with random numbers of its own.", min=1)] = 3,
+    step: Annotated[
+        str,
+        typer.Option(help="Computation of a step, forward and backward.", show_default="300 ms", rich_help_panel=_WHAT),
+    ] = "",
+    late: Annotated[
+        str,
+        typer.Option(help="How late a rank is in the mean.", show_default="2 % of the step", rich_help_panel=_WHAT),
+    ] = "",
+    scale: Annotated[
+        float, typer.Option("--scale-compute", help="So many times the computation.", rich_help_panel=_WHAT)
+    ] = 1.0,
+    strong: Annotated[
+        bool, typer.Option("--strong", help="More ranks share one batch (strong scaling).", rich_help_panel=_WHAT)
+    ] = False,
+    topology: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The network: see docs/reference/topology.md.", rich_help_panel=_WHERE),
+    ] = None,
+    ranks: Annotated[str, typer.Option(help="A number of ranks, or 2:64 for 2, 4, … 64.", rich_help_panel=_WHERE)] = "",
+    per_machine: Annotated[
+        int | None,
+        typer.Option(help="Ranks on each machine.", min=1, show_default="8, or the report's", rich_help_panel=_WHERE),
+    ] = None,
+    links: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link",
+            metavar="NAME=SPEED",
+            help="The speed of a machine's or switch's link, or of all machines' (uplink=10Gbit/s); "
+            "uplink=1Gbit/s:8Gbit/s for 1, 2, 4 and 8.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(POLICIES)}, or {EACH}.",
+            show_default="the report's, or board",
+            rich_help_panel=_HOW,
+        ),
+    ] = "",
+    algorithm: Annotated[str, typer.Option(help=f"That of all-reduces, or {EACH}.", rich_help_panel=_HOW)] = AUTO,
+    codec: Annotated[str, typer.Option(help="Encodes data between machines.", rich_help_panel=_HOW)] = NONE,
+    cores: Annotated[
+        str,
+        typer.Option(help=f"Whether the engine has a core of its own: {', '.join(CORES)}.", rich_help_panel=_HOW),
+    ] = SHARED,
+    counted: Annotated[int, typer.Option("--steps", help="Steps of each run.", min=1, rich_help_panel=_HOW)] = 10,
+    runs: Annotated[
+        int, typer.Option(help="Runs, each with random numbers of its own.", min=1, rich_help_panel=_HOW)
+    ] = 5,
+    advise: Annotated[
+        bool, typer.Option("--advise", help="Try what could be changed, and rank it by its gain.")
+    ] = False,
     study_name: Annotated[
         str, typer.Option("--study", help=f"Instead of all this, a paper's figures: {', '.join(study.names())}.")
     ] = "",
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the rows to this file.", callback=writable)
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the rows to this file.", callback=writable, rich_help_panel=_OUTPUT
+        ),
     ] = None,
 ) -> int:
     """Predict a training job's steps on other ranks, networks and policies, or reproduce a paper's figures."""
@@ -63,113 +109,83 @@ def command(
         if study_name:
             found = _study(study_name, console)
         else:
-            answers = _answers(
-                name,
-                parse_time(step),
-                parse_time(late) if late else None,
-                POLICIES if policy == "all" else (policy,),
-                tuple(ALGORITHMS) if algorithm == "all" else (algorithm or None,),
-                counted,
-                runs,
-                console,
-                _topologies(topology_file, ranks, per_machine, parse_speed(uplink)),
+            question = Question(
+                report=report,
+                model=name,
+                seconds=parse_time(step) if step else None,
+                late=parse_time(late) if late else None,
+                topology=topology,
+                ranks=ranks,
+                per_machine=per_machine,
+                links=tuple(links or ()),
+                policy=policy,
+                algorithm=algorithm,
+                codec=codec,
+                cores=cores,
+                scale=scale,
+                strong=strong,
             )
-            _show(answers, console)
-            found = [each.row for each in answers]
+            run = measured(question)
+            asked = list(scenarios(question, run))
+            _introduce(asked[0], run, console)
+            found = _advise(asked, counted, runs, console) if advise else _answer(asked, counted, runs, console)
         write(json_file, lambda: json.dumps(found, indent=1) + "\n")
     except (TopologyError, ValueError) as error:
         raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
     return 0
 
 
-def _topologies(file: Path | None, ranks: str, per_machine: int, uplink: float) -> list[Topology]:
-    if file is not None:
-        if ranks:
-            raise ValueError(f"{file} says how many ranks there are; leave out --ranks")
-        return [read(file)]
-    if not ranks:
-        raise ValueError("say which network: --topology FILE, or --ranks 64 with --per-machine and --uplink")
-    return [uniform(count, per_machine, uplink) for count in _counts(ranks, per_machine)]
+def _introduce(first: Scenario, run: Measured | None, console: Console) -> None:
+    workload = first.workload
+    computation = fmean(workload.compute.samples or (workload.compute.seconds,))
+    text = f"{len(workload.gradients)} gradients of {show_bytes(workload.nbytes)}; "
+    text += f"{show_seconds(computation)} of computation in a step"
+    if workload.compute.delay:
+        text += f"; ranks are {show_seconds(workload.compute.delay)} late in the mean"
+    console.print(text)
+    if run is not None:
+        took = f"took {show_seconds(fmean(run.steps))} in the mean"
+        if carries := run.workload.carries:
+            took += f"; exchanges took {fmean(carries):.2f} times what the cost model says"
+        console.print(f"the run: {run.topology.world} ranks, {len(run.steps)} steps, each {took}", soft_wrap=True)
 
 
-def _counts(text: str, per_machine: int) -> list[int]:
-    first, colon, last = text.partition(":")
-    try:
-        low, high = int(first), int(last if colon else first)
-    except ValueError:
-        raise ValueError(f"--ranks is {text!r:.40}; write a number such as 64, or a range such as 16:1024") from None
-    if not per_machine < low <= high <= _MOST_RANKS:
-        raise ValueError(
-            f"--ranks is {text!r:.40}, but the network between machines is what is simulated: with {per_machine} ranks "
-            f"on a machine write a number, or a range that rises, from {per_machine + 1} to {_MOST_RANKS}"
-        )
-    counts = [low]
-    while 2 * counts[-1] <= high:
-        counts.append(2 * counts[-1])
-    return counts
+def _answer(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[dict[str, object]]:
+    answers: list[Answer] = []
+    with _progress(len(asked)) as progress:
+        task = progress.add_task("", total=len(asked))
+        for one in asked:
+            progress.update(task, description=f"{one.workload.policy} on {one.topology.world} ranks")
+            answers.append(one.answer(counted, runs))
+            progress.advance(task)
+    show(console, table(answers))
+    console.print(binds(answers[-1], asked[-1].topology), soft_wrap=True)
+    curves: dict[tuple[str, str], list[Answer]] = {}
+    for each in answers:
+        curves.setdefault((each.policy, each.algorithm), []).append(each)
+    for curve in curves.values():
+        if len({each.ranks for each in curve}) == len(curve) and (sentence := knee(curve)):
+            console.print(sentence, soft_wrap=True)
+    return [each.row for each in answers]
 
 
-def _answers(
-    name: str,
-    step: float,
-    late: float | None,
-    policies: Sequence[str],
-    algorithms: Sequence[str | None],
-    counted: int,
-    runs: int,
-    console: Console,
-    topologies: Sequence[Topology],
-) -> list[Answer]:
-    for policy in policies:
-        if policy not in POLICIES:
-            raise ValueError(f"--policy is {policy!r:.40}; choose one of {', '.join(POLICIES)}, or all")
-    network = models.model(name)
-    delay = _LATE * step if late is None else late
-    console.print(
-        f"{network.name}, {len(network.gradients)} gradients of {show_bytes(network.nbytes)}; {show_seconds(step)} of "
-        f"computation in a step; ranks are {show_seconds(delay)} late in the mean"
-    )
-    found = []
+def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[dict[str, object]]:
+    if len(asked) > 1:
+        raise ValueError(f"--advise is about one job, but this is {len(asked)} of them; leave out ranges and {EACH}")
+    now = asked[0].answer(counted, runs)
+    show(console, table([now]))
+    console.print(binds(now, asked[0].topology), soft_wrap=True)
     with _progress() as progress:
         task = progress.add_task("")
-        for topology, algorithm in product(topologies, algorithms):
-            made = transfer(topology, algorithm)
-            for each in policies:
-                progress.update(task, description=f"{each} on {topology.world} ranks")
-                job = Job(
-                    machine_of=machine_of(topology),
-                    gradients=network.gradients,
-                    policy=each,
-                    compute=Compute(seconds=step, delay=delay),
-                    transfer=made,
-                )
-                found.append(answer(in_order(job), counted, runs))
-    return found
-
-
-def _show(answers: Sequence[Answer], console: Console) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in (
-        "ranks",
-        "policy",
-        "algorithm",
-        "step",
-        "90 %",
-        "efficiency",
-        *(part.replace("_", " ") for part in PARTS),
-    ):
-        table.add_column(column, justify="left" if column in ("policy", "algorithm") else "right")
-    for each in answers:
-        table.add_row(
-            str(each.ranks),
-            each.policy,
-            each.algorithm,
-            show_seconds(each.step.seconds),
-            f"{show_seconds(each.low)} to {show_seconds(each.high)}",
-            f"{each.efficiency:.1%}",
-            *(f"{share:.1%}" for share in each.shares.values()),
-        )
-    show(console, table)
+        found = []
+        for each in advice(asked[0], counted, runs):
+            progress.update(task, description=each.change)
+            found.append(each)
+    found.sort(key=lambda each: -each.gain)
+    show(console, advice_table(found))
+    return [{"change": each.change, "gain": each.gain, **each.answer.row} for each in found]
 
 
 def _study(name: str, console: Console) -> list[dict[str, object]]:
@@ -191,5 +207,6 @@ def _study(name: str, console: Console) -> list[dict[str, object]]:
     return [asdict(row) for row in found]
 
 
-def _progress() -> Progress:
-    return Progress(SpinnerColumn(), TextColumn("{task.description}"), transient=True, console=Console(stderr=True))
+def _progress(total: int | None = None) -> Progress:
+    bar = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
+    return Progress(*bar, TextColumn("{task.description}"), transient=True, console=Console(stderr=True))

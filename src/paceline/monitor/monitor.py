@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.answers import Answers
@@ -21,11 +22,13 @@ from paceline.trace.listener import Name
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.metrics.server import Server
+    from paceline.observe.call_recorder import CallRecorder
     from paceline.observe.figures import Figures
     from paceline.observe.observer import Engine, Observer
     from paceline.observe.periodic import Periodic
     from paceline.observe.timeline import Timeline
     from paceline.report.gather import Gathering, Pair
+    from paceline.topology import Topology
 
 
 class Recorder(Protocol):
@@ -68,6 +71,8 @@ class Monitor:
         self.coordinators = Coordinators(keep_closed=bool(settings.trace), look=self._look_if_anybody_wants)
         """The coordinators of this process, as others see them."""
         self._gathering: Gathering | None = None
+        self._calls: CallRecorder | None = None
+        self._topology: Callable[[], Topology | None] = lambda: None
         self._server: Server | None = None
         self._recorder = recorder
         self._engine = engine
@@ -100,14 +105,18 @@ class Monitor:
                 )
             return self._observer
 
-    def begin(self, pair: Pair) -> None:
+    def begin(self, pair: Pair, topology: Callable[[], Topology | None]) -> None:
         """Start the report and the metrics if the settings ask for them; further calls do nothing.
 
-        Collective over the job. pair: makes a group of two ranks, see `Gathering`.
+        Collective over the job. pair: makes a group of two ranks, see `Gathering`. topology: returns the network of the
+        job as it is known now.
         """
         if self._settings.report is not None and self._gathering is None:
+            from paceline.observe.call_recorder import CallRecorder
             from paceline.report.gather import Gathering
 
+            self._topology = topology
+            self._calls = CallRecorder(self.observer, self._annotations, self.coordinators.open, len(self._members))
             self._gathering = Gathering(pair, self._job, self._rank, len(self._members))
             self.keep_looking()
         if self._settings.metrics is not None and self._server is None:
@@ -156,13 +165,15 @@ class Monitor:
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report
+        if self._calls is not None and place != "-":  # tables have no room for it
+            figures = replace(figures, profile=self._calls.profile())
         if self._rank != 0:
             gathering.send(figures)
         elif place is not None:
             from paceline.report.report import leave, make
 
             others, missing = gathering.receive()
-            leave(make([figures, *others], missing), place)
+            leave(make([figures, *others], missing, self._topology()), place)
 
     def _look_if_anybody_wants(self) -> None:
         if self._looker is not None or self._timeline is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+from paceline.observe.profile import Profile
 from paceline.trace.clocks import Meeting
 
 FORMAT = "paceline figures 1"
@@ -44,6 +45,7 @@ class Figures:
     which all ranks wait for each other. groups: the groups of this rank, by channel.
     batches: how many batches Paceline's loaders gave the program. loading_ns: the time that it took to make them.
     batch_wait_ns: the time that the program waited for them.
+    profile: what the rank did lately, call by call; only in the report of a finished job.
     """
 
     rank: int
@@ -71,6 +73,7 @@ class Figures:
     waits: tuple[Waiting, ...] = ()
     arrivals: tuple[Meeting, ...] = ()
     groups: dict[int, Group] = field(default_factory=dict)
+    profile: Profile | None = None
     format: str = FORMAT
 
     @property

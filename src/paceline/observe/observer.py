@@ -29,8 +29,32 @@ _NAMES_SHOWN = 20
 """Names in the figures that this rank was most often the last to hand in."""
 
 
+class Options(Protocol):
+    """The options of a coordinator, as `paceline.coordinate.Options`."""
+
+    @property
+    def fusion_bytes(self) -> int:
+        """The most bytes that are combined together."""
+        ...
+
+    @property
+    def cycle_seconds(self) -> float:
+        """The seconds of a cycle."""
+        ...
+
+    @property
+    def wait(self) -> str:
+        """How a polling policy waits: "spin" or "yield"."""
+        ...
+
+
 class Source(Protocol):
     """What an observer asks of a coordinator."""
+
+    @property
+    def options(self) -> Options:
+        """Its options."""
+        ...
 
     @property
     def policy(self) -> str:

@@ -44,6 +44,13 @@ class KnownSteps:
         self._began_ns = now_ns
         self.count += 1
 
+    def begins_ns(self) -> list[int]:
+        """Return when the last steps began, oldest first, by the clock that `add` was told."""
+        found = [self._began_ns] if self.count else []
+        for length in reversed(self._recent):
+            found.append(found[-1] - length)
+        return found[::-1]
+
     @property
     def median_ns(self) -> int:
         """The median time of the last steps in nanoseconds; 0 before there are two."""

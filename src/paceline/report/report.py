@@ -13,6 +13,7 @@ from typing import Any
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
+from paceline.topology import Topology, dump
 
 FORMAT = "paceline report 1"
 MAX_BYTES = 256 * 2**20
@@ -32,27 +33,37 @@ class Rank:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a job. size: the number of ranks. missing: for each rank without figures, the reason."""
+    """The report of a job. size: the number of ranks. missing: for each rank without figures, the reason.
+
+    topology: its network as YAML, as the first rank knew it at the end; "" if it is not known.
+    """
 
     size: int
     ranks: tuple[Rank, ...]
     missing: Mapping[int, str]
+    topology: str = ""
     format: str = FORMAT
 
 
-def make(figures: Sequence[Figures], missing: Mapping[int, str]) -> Report:
+def make(figures: Sequence[Figures], missing: Mapping[int, str], topology: Topology | None = None) -> Report:
     """Make the report from the ranks' figures, ordered by rank. missing: for each rank without figures, the reason."""
     last = arrived_last(figures)
     ranks = (Rank(one, rates(one), last.get(one.rank)) for one in sorted(figures, key=lambda one: one.rank))
-    return Report(len(figures) + len(missing), tuple(ranks), dict(missing))
+    network = dump(topology) if topology is not None else ""
+    return Report(len(figures) + len(missing), tuple(ranks), dict(missing), network)
 
 
 def to_json(report: Report) -> str:
-    """Return the report as indented JSON. The ranks' raw arrival times are left out; `last` summarises them."""
+    """Return the report as JSON, with a line for each rank.
+
+    The ranks' raw arrival times are left out; `last` summarises them.
+    """
     content: dict[str, Any] = asdict(report)
     for rank in content["ranks"]:
         del rank["figures"]["arrivals"]
-    return json.dumps(content, indent=1)
+    ranks = ",\n".join(json.dumps(rank) for rank in content.pop("ranks"))
+    rest = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
+    return f'{{{rest},\n"ranks": [\n{ranks}\n]}}'
 
 
 def leave(report: Report, place: str) -> None:

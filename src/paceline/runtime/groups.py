@@ -23,6 +23,7 @@ from paceline.topology.discover import Placement
 
 if TYPE_CHECKING:
     from paceline.adapt.replanner import Measure, Replanner
+    from paceline.topology import Topology
 
 Failing = Callable[[CommunicationError, str, bool], None]
 """`failed(error, culprit, alone)` is called before `error` is raised. culprit: what peers call the rank to blame,
@@ -44,6 +45,11 @@ class Groups:
     def network(self) -> str:
         """What other ranks hear of the topology file that this process was given; "" if it was given none."""
         return self._given.word if self._given is not None else ""
+
+    @property
+    def topology(self) -> Topology | None:
+        """The network of the job as it is known now; None before the first group."""
+        return self._placements.topology if self._placements is not None else None
 
     def check(self, members: Sequence[Member]) -> None:
         """Check the members of what would be the first group. Raises RendezvousError if they cannot be the job."""

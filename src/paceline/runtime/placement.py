@@ -62,7 +62,8 @@ class Placements:
 
     def learn(self, found: Placement, members: Sequence[Member]) -> None:
         """Take `found` for the network of the job, whose ranks are `members`."""
-        self._topology = found.topology
+        self.topology = found.topology
+        """The network of the job, its ranks by their places in it."""
         self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
 
     def of(self, members: Sequence[Member]) -> Placement:
@@ -71,9 +72,9 @@ class Placements:
             return _on_cpus(discover(_facts(members)), members)
         places = [self._place[member.process] for member in members]
         ranks = tuple(sorted(range(len(members)), key=places.__getitem__))
-        if len(members) == self._topology.world:
-            return Placement(self._topology, ranks)
-        return Placement(prune(self._topology, set(places)), ranks)
+        if len(members) == self.topology.world:
+            return Placement(self.topology, ranks)
+        return Placement(prune(self.topology, set(places)), ranks)
 
 
 def _facts(members: Sequence[Member]) -> list[RankFacts]:

@@ -93,7 +93,7 @@ class Runtime:
             if plans is None:
                 self._survey(native, membership, timeout, first)
                 self._follow(native, membership, timeout)
-            monitor.begin(partial(self._pair, met.channel, timeout))
+            monitor.begin(partial(self._pair, met.channel, timeout), lambda: self._groups.topology)
             return native
 
     def subgroup(

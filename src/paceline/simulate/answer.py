@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from statistics import quantiles
 
@@ -16,7 +17,7 @@ INTERVAL = 90
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a job does under one policy."""
+    """What a job does under one policy with one algorithm."""
 
     ranks: int
     policy: str
@@ -24,17 +25,37 @@ class Answer:
     """The plan by which large buffers go."""
     step: Step
     """The mean step."""
-    low: float
-    """Seconds of a step; 5 % of the simulated steps take less."""
-    high: float
-    """Seconds of a step; 5 % of the simulated steps take more."""
+    times: tuple[float, ...]
+    """Seconds of every simulated step, ascending."""
     alone: float
     """Seconds of a step of one rank, which exchanges nothing."""
+    batch: float = 1.0
+    """The batch of a rank in a step, where 1 is the usual one; smaller where more ranks share the whole."""
+
+    @property
+    def low(self) -> float:
+        """Seconds of a step; 5 % of the simulated steps take less."""
+        return self._cut(5)
+
+    @property
+    def median(self) -> float:
+        """Seconds of a step; half of the simulated steps take less."""
+        return self._cut(50)
+
+    @property
+    def high(self) -> float:
+        """Seconds of a step; 5 % of the simulated steps take more."""
+        return self._cut(95)
 
     @property
     def efficiency(self) -> float:
-        """The throughput per rank as a fraction of one rank's alone (weak scaling)."""
+        """The throughput per rank as a fraction of that of a rank which exchanges nothing."""
         return self.alone / self.step.seconds
+
+    @property
+    def throughput(self) -> float:
+        """Batches that all ranks together finish in a second."""
+        return self.ranks * self.batch / self.step.seconds
 
     @property
     def shares(self) -> dict[str, float]:
@@ -52,29 +73,48 @@ class Answer:
             "low_ms": self.low * 1e3,
             "high_ms": self.high * 1e3,
             "efficiency": self.efficiency,
+            "throughput": self.throughput,
             "shares": self.shares,
             "counts": {name: asdict(self.step)[name] for name in ("cycles", "messages", "batches")},
         }
 
+    def _cut(self, percent: int) -> float:
+        if len(self.times) == 1:
+            return self.times[0]
+        return quantiles(self.times, n=100, method="inclusive")[percent - 1]
 
-def answer(job: Job, counted: int = 10, replicas: int = 3) -> Answer:
+
+def answer(
+    job: Job,
+    counted: int = 10,
+    replicas: int = 3,
+    *,
+    carries: Sequence[float] = (1.0,),
+    policy: str = "",
+    batch: float = 1.0,
+) -> Answer:
     """Simulate `replicas` runs of a job with seeds of their own, `counted` steps of each.
 
-    Raises ValueError for a job that makes no sense, or without steps or replicas.
+    carries: how many times as long as predicted exchanges may take; the runs take their factors from all over them.
+    policy: what the answer calls it, if not as the job does. Raises ValueError for a job that makes no sense, or
+    without steps or replicas.
     """
     if counted < 1 or replicas < 1:
         raise ValueError(f"at least 1 step of 1 run must be simulated, not {counted} of {replicas}")
-    found = [step for seed in range(replicas) for step in islice(steps(job, seed), WARM_UP, WARM_UP + counted)]
-    times = sorted(step.seconds for step in found)
-    cuts = quantiles(times, n=20, method="inclusive") if len(times) > 1 else times * 19
+    ordered = sorted(carries)
+    found: list[Step] = []
+    for seed in range(replicas):
+        factor = ordered[(2 * seed + 1) * len(ordered) // (2 * replicas)]
+        run = replace(job, transfer=job.transfer.slower(factor))
+        found += islice(steps(run, seed), WARM_UP, WARM_UP + counted)
     return Answer(
         ranks=len(job.machine_of),
-        policy=job.policy,
+        policy=policy or job.policy,
         algorithm=job.transfer.algorithm,
         step=mean(found),
-        low=cuts[0],
-        high=cuts[-1],
+        times=tuple(sorted(step.seconds for step in found)),
         alone=_alone(job),
+        batch=batch,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+import numpy as np
+
 from paceline import _engine
 from paceline.simulate.models import Gradient
 
@@ -66,6 +68,23 @@ class Transfer:
     algorithm: str = "given"
     """The name of the plan by which large buffers go; `given` where their times are all that is known."""
 
+    def seconds(self, nbytes: float) -> float:
+        """Return the seconds of an all-reduce of so many bytes."""
+        sizes, times = zip(*self.all_reduce, strict=True)
+        if len(sizes) > 1 and nbytes > sizes[-1]:
+            slope = (times[-1] - times[-2]) / (sizes[-1] - sizes[-2])
+            return float(times[-1] + slope * (nbytes - sizes[-1]))
+        return float(np.interp(nbytes, sizes, times))
+
+    def slower(self, factor: float) -> Transfer:
+        """Return a network on which everything takes `factor` times as long."""
+        return replace(
+            self,
+            all_reduce=tuple((nbytes, factor * seconds) for nbytes, seconds in self.all_reduce),
+            synchronise=factor * self.synchronise,
+            latency=factor * self.latency,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
@@ -105,11 +124,11 @@ class Step:
     last_rank: float
     """From there until all ranks have handed in theirs, unless the last batch goes out before."""
     negotiation: float
-    """From there until this rank issues the last batch."""
+    """From there until this rank issues the last batch, while no batch is under way."""
     peers: float
-    """From there until the last batch begins: other ranks issue it, or earlier batches are under way."""
+    """From there until the last batch begins, because other ranks issue it later; while no batch is under way."""
     transfer: float
-    """Of the last batch."""
+    """Of the last batch, and of earlier ones once all ranks have handed in everything."""
     after: float
     """Until the next step."""
     spinning: float
@@ -127,12 +146,56 @@ PARTS = ("computation", "delay", "last_rank", "negotiation", "peers", "transfer"
 """The parts of a step, in order."""
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that was carried out, with seconds since its step began."""
+
+    issued: float
+    """The first rank issued it."""
+    begun: float
+    """All ranks had issued it, and the one before it was over."""
+    over: float
+    nbytes: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """When the things of one step happened, in seconds since it began."""
+
+    ready: tuple[float, ...]
+    """By rank: it had handed in its last gradient."""
+    batches: tuple[Batch, ...]
+    """In the order in which they were carried out."""
+
+
 def steps(job: Job, seed: int = 0) -> Iterator[Step]:
     """Yield the steps of a job, for ever; the first ones negotiate what is not known yet.
 
     The same job and seed give the same steps, and two policies with the same seed meet the same delays. Raises
     ValueError for a job that makes no sense.
     """
+    running = _running(job, seed)
+    while True:
+        yield Step(**running.step())
+
+
+def moments(job: Job, step: int, seed: int = 0) -> Moments:
+    """Return what happened in a step of a job, which are counted from 0. Raises ValueError as `steps`."""
+    running = _running(job, seed)
+    for _ in range(step + 1):
+        running.step()
+    began, ready, batches = running.timeline()
+    return Moments(
+        tuple(moment - began for moment in ready),
+        tuple(
+            Batch(first - began, begun - began, over - began, nbytes, requests)
+            for first, begun, over, nbytes, requests in batches
+        ),
+    )
+
+
+def _running(job: Job, seed: int) -> _engine.Job:
     made = _engine.JobModel()
     made.machine_of = list(job.machine_of)
     made.policy, made.awaits, made.seed = job.policy, job.awaits, seed
@@ -152,9 +215,7 @@ def steps(job: Job, seed: int = 0) -> Iterator[Step]:
         message=thread.message,
     )
     made.set_transfer(transfer.synchronise, transfer.latency, transfer.all_reduce)
-    running = _engine.Job(made)
-    while True:
-        yield Step(**running.step())
+    return _engine.Job(made)
 
 
 def mean(several: Sequence[Step]) -> Step:
@@ -164,14 +225,19 @@ def mean(several: Sequence[Step]) -> Step:
     return Step(**{each.name: sum(getattr(s, each.name) for s in several) / len(several) for each in fields(Step)})
 
 
-def in_order(job: Job) -> Job:
-    """Return the job with an order for `graph` in which runs of gradients share buffers of `fusion_bytes` at most."""
-    buffers: list[list[str]] = []
+def buffers(gradients: Sequence[Gradient], most: int) -> tuple[tuple[str, ...], ...]:
+    """Return an order for `graph`, in which runs of gradients, as they become ready, share buffers of `most` bytes."""
+    found: list[list[str]] = []
     room = 0
-    for gradient in sorted(job.gradients, key=lambda each: each.ready):
-        if not buffers or gradient.nbytes > room:
-            buffers.append([])
-            room = job.fusion_bytes
-        buffers[-1].append(gradient.name)
+    for gradient in sorted(gradients, key=lambda each: each.ready):
+        if not found or gradient.nbytes > room:
+            found.append([])
+            room = most
+        found[-1].append(gradient.name)
         room -= gradient.nbytes
-    return replace(job, order=tuple(map(tuple, buffers)))
+    return tuple(map(tuple, found))
+
+
+def in_order(job: Job) -> Job:
+    """Return the job with the order of `buffers` of its own size."""
+    return replace(job, order=buffers(job.gradients, job.fusion_bytes))

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
+from dataclasses import replace
+
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
+from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
 from paceline.simulate import programs
 from paceline.simulate.job import FUSION_BYTES, Transfer
 from paceline.topology import Link, Node, Topology
-from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
+from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
 
 FOLLOWED_RANKS = 64
 """Ranks up to which all-reduces are followed message by message; the cost model serves larger jobs."""
+ALL = "uplink"
+"""The name that stands for the links of all machines."""
+_NAMED = 12
+"""Links that an error names at most."""
 _FOLLOWED_CHUNKS = 16
 """Chunks of a buffer that are followed at most. The links are then as busy as they will be, and time is a straight line
 in the bytes."""
@@ -22,23 +30,32 @@ _SYNCHRONISED = 64
 """Bytes that a polling policy combines in a cycle: a bit for each of up to 500 tensors."""
 
 
-def transfer(topology: Topology, algorithm: str | None = None) -> Transfer:
+def between_machines(topology: Topology) -> bool:
+    """Return whether the ranks are on several machines."""
+    return sum(len(ranks) > 0 for _, ranks in topology.machines()) > 1
+
+
+def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE) -> Transfer:
     """Return what all-reduces between the machines of a topology take.
 
     algorithm: the name of the all-reduce for all sizes; None takes for each size the plan that Paceline would choose.
+    codec: one of the engine's, which encodes what is large enough; what it saves is the cost model's.
     Raises ValueError for an unknown algorithm, and for a topology of one machine, whose shared memory nobody models.
     """
-    machines = [ranks for _, ranks in topology.machines() if ranks]
-    if len(machines) < 2:
+    if not between_machines(topology):
         raise ValueError("what is simulated is the network between machines; give a topology of two machines or more")
     network = Network(topology)
     choices = choose("all_reduce", topology, algorithm=algorithm)
 
     def seconds(nbytes: int) -> float:
         choice = serving(choices, nbytes)
+        saved = 1.0
+        if codec != NONE and nbytes >= ENCODED_FROM:
+            plain, coded = (cost(choice.outline, network, nbytes, codec=one).seconds for one in (None, CODECS[codec]))
+            saved = coded / plain
         if topology.world <= FOLLOWED_RANKS:
-            return programs.all_reduce(choice, topology, nbytes).seconds
-        return cost(choice.outline, network, nbytes).seconds
+            return saved * programs.all_reduce(choice, topology, nbytes).seconds
+        return saved * cost(choice.outline, network, nbytes).seconds
 
     most = _FOLLOWED_CHUNKS * choices[-1].chunk if topology.world <= FOLLOWED_RANKS else _SIZES[-1]
     return Transfer(
@@ -54,14 +71,13 @@ def machine_of(topology: Topology) -> tuple[int, ...]:
     return tuple(number for number, (_, ranks) in enumerate(topology.machines()) for _ in ranks)
 
 
-def uniform(ranks: int, per_machine: int, uplink: float) -> Topology:
-    """Return machines of `per_machine` ranks, the last perhaps with fewer, below one switch.
+def uniform(ranks: int, per_machine: int, link: Link) -> Topology:
+    """Return machines of `per_machine` ranks, the last perhaps with fewer, below one switch, with this link each.
 
-    uplink: bytes per second of a machine's link, each way. Raises ValueError for numbers below 1.
+    Raises ValueError for numbers below 1.
     """
     if ranks < 1 or per_machine < 1:
         raise ValueError(f"there must be at least 1 rank in all and on a machine, not {ranks} and {per_machine}")
-    link = Link(uplink, uplink, NETWORK_LATENCY)
     machines = tuple(
         Node(
             "machine",
@@ -72,3 +88,54 @@ def uniform(ranks: int, per_machine: int, uplink: float) -> Topology:
         for first in range(0, ranks, per_machine)
     )
     return Topology(f"{ranks} ranks, {per_machine} to a machine", Node("switch", "switch", None, machines))
+
+
+def like(topology: Topology) -> tuple[int, Link]:
+    """Return the ranks of the largest machine of a topology, and its slowest machine's link."""
+    machines = [(len(ranks), node.uplink) for node, ranks in topology.machines() if ranks]
+    links = [link for _, link in machines if link is not None]
+    slowest = min(links, key=lambda link: min(link.up, link.down), default=Link(UPLINK, UPLINK, NETWORK_LATENCY))
+    return max(count for count, _ in machines), slowest
+
+
+def with_speed(topology: Topology, name: str, speed: float) -> Topology:
+    """Return the topology with links of another speed, each way, in bytes per second.
+
+    name: of the machine or switch below the link, or `uplink` for those of all machines. Raises ValueError, which names
+    those that there are.
+    """
+    found = [node for node in topology.root.walk() if node.kind in ("machine", "switch") and node.uplink is not None]
+    chosen = [node for node in found if node.name == name or (name == ALL and node.kind == "machine")]
+    if not chosen:
+        names = ", ".join([ALL, *(node.name for node in found)][:_NAMED])
+        raise ValueError(f"there is no link called {name!r:.60}; choose one of {names}")
+    chosen_names = {node.name for node in chosen}
+    return _relinked(topology, lambda link: replace(link, up=speed, down=speed), chosen_names)
+
+
+def faster(topology: Topology, factor: float) -> Topology:
+    """Return the topology with all links between machines faster by a factor."""
+    return _relinked(topology, lambda link: replace(link, up=factor * link.up, down=factor * link.down))
+
+
+def regrouped(topology: Topology, factor: float) -> Topology | None:
+    """Return as many ranks on machines of `factor` times as many; None if they do not fit, or share no machine then."""
+    per_machine, link = like(topology)
+    count = round(per_machine * factor)
+    if count < 1 or count == per_machine or topology.world <= count or topology.world % count:
+        return None
+    return uniform(topology.world, count, link)
+
+
+def _relinked(topology: Topology, change: Callable[[Link], Link], names: Set[str] | None = None) -> Topology:
+    """The topology with changed links above the machines and switches of these names; None stands for all."""
+
+    def changed(node: Node) -> Node:
+        if node.kind not in ("machine", "switch"):
+            return node
+        link = node.uplink
+        if link is not None and (names is None or node.name in names):
+            link = change(link)
+        return replace(node, uplink=link, children=tuple(map(changed, node.children)))
+
+    return replace(topology, root=changed(topology.root))

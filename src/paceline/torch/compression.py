@@ -1,7 +1,7 @@
 """Gradients that are encoded between machines: `compress`, and what is behind it for DistributedDataParallel."""
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, overload
 
 import torch
@@ -45,23 +45,16 @@ class Compression:
         elif state:
             raise ValueError("the state is one of error feedback, which this compression does without")
 
-    def mean(
-        self,
-        bucket: int,
-        flat: Tensor,
-        parameters: Sequence[Tensor],
-        begins: Sequence[int],
-        absent: Collection[int] = (),
-    ) -> dist.Work:
+    def mean(self, bucket: int, flat: Tensor, parameters: Sequence[Tensor], begins: Sequence[int]) -> dist.Work:
         """Start to make gradients, which `encodes` takes, their mean over the ranks.
 
         flat: the contiguous gradients of the bucket with this number. begins: the element at which that of each of
-        `parameters` begins. absent: the places among them of those without a gradient on this rank.
+        `parameters` begins.
         """
         assert self._reductions is not None
         residual = None
         if self._residuals is not None:
-            residual = self._residuals.of(bucket, flat.numel(), parameters, begins, absent)
+            residual = self._residuals.of(bucket, flat.numel(), parameters, begins)
         return self._reductions.allreduce_encoded(flat, dist.ReduceOp.AVG, self._codec, residual)
 
 

@@ -129,14 +129,13 @@ class _MeanBucket(Bucket):
         if self._batches is not None:
             self.flat.mul_(self._batches.weight)
         compression, encoded = self._compression, self._compression.encodes(self.flat.dtype)
-        absent = set((self._present == 0).nonzero().flatten().tolist()) if encoded else set()
         rest = self._present if encoded else self.flat  # the numbers must not be lost among gradients
         work: dist.Work | None = dist.all_reduce(rest, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
         if not encoded:
             return work
         gradients = self.flat[: self._layout.numel]
-        return WorkGroup([compression.mean(self._index, gradients, self.parameters, self._layout.begins, absent), work])
+        return WorkGroup([compression.mean(self._index, gradients, self.parameters, self._layout.begins), work])
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""

@@ -1,0 +1,102 @@
+"""Records a rank's profile for the report.
+
+It costs a running job nothing but memory: the calls are those that the observer takes out of the engine's rings anyway,
+and the machine is tried for some milliseconds when the job is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from statistics import median
+
+import numpy as np
+
+from paceline.cpu.budget import available
+from paceline.observe.annotations import Annotations
+from paceline.observe.news import News
+from paceline.observe.observer import Observer, Source
+from paceline.observe.profile import Exchange, Handed, Profile
+from paceline.trace.request import wall_ns
+
+_ROWS = 1 << 18
+"""Rows of all ranks together that a report holds at most of each kind; one takes some 80 bytes of JSON."""
+_LEAST, _MOST = 256, 4096
+"""Rows of one rank."""
+_COPIED = 8 << 20
+"""Bytes that are copied to find how fast memory is; they do not fit a core's own caches."""
+_COPIES = 5
+_SLEEPS, _SLEEP = 20, 200e-6
+"""How often a rank sleeps, and the seconds of each, to find how late it wakes up."""
+
+
+class CallRecorder:
+    """Remembers what an observer sees of this rank.
+
+    annotations: what the process tells of itself. coordinators: returns those that are open, by channel.
+    ranks: how many there are in the job; the more there are, the less is kept of each.
+    """
+
+    def __init__(
+        self,
+        observer: Observer,
+        annotations: Annotations,
+        coordinators: Callable[[], Mapping[int, Source]],
+        ranks: int,
+    ) -> None:
+        self._annotations, self._coordinators = annotations, coordinators
+        kept = max(_LEAST, min(_MOST, _ROWS // ranks))
+        self._exchanges: deque[Exchange] = deque(maxlen=kept)
+        self._requests: deque[Handed] = deque(maxlen=kept)
+        self._options: tuple[int, float, str] = (0, 0.0, "")
+        observer.follow(self._note)
+
+    def profile(self) -> Profile:
+        """Return what was seen so far, and try the machine, which takes some 15 ms."""
+        fusion_bytes, cycle_seconds, waits = self._options
+        shift = wall_ns()
+        return Profile(
+            exchanges=tuple(self._exchanges),
+            requests=tuple(self._requests),
+            steps_ns=tuple(begin + shift for begin in self._annotations.steps.begins_ns()),
+            fusion_bytes=fusion_bytes,
+            cycle_seconds=cycle_seconds,
+            waits=waits,
+            cpus=available().cpus,
+            copy_rate=_copy_rate(),
+            late_ns=_lateness(),
+        )
+
+    def _note(self, news: News) -> None:
+        self._exchanges.extend(
+            Exchange(e.channel, e.sequence, e.collective, e.bytes, e.enqueue_ns, e.end_ns)
+            for e in news.events
+            if e.state == "done" and not e.point_to_point and e not in self._annotations.internal
+        )
+        self._requests.extend(
+            Handed(r.channel, r.batch, r.name, r.kind, r.bytes, r.submitted_ns, r.negotiated_ns, r.done_ns)
+            for r in news.requests
+        )
+        for coordinator in self._coordinators().values():
+            options = coordinator.options
+            self._options = options.fusion_bytes, options.cycle_seconds, options.wait
+
+
+def _copy_rate() -> float:
+    source, target = np.ones(_COPIED, np.uint8), np.ones(_COPIED, np.uint8)
+    seconds = []
+    for _ in range(_COPIES):
+        begin = time.perf_counter()
+        target[:] = source
+        seconds.append(time.perf_counter() - begin)
+    return _COPIED / median(seconds)
+
+
+def _lateness() -> tuple[int, ...]:
+    found = []
+    for _ in range(_SLEEPS):
+        begin = time.perf_counter_ns()
+        time.sleep(_SLEEP)
+        found.append(max(0, time.perf_counter_ns() - begin - round(_SLEEP * 1e9)))
+    return tuple(found)

@@ -1,0 +1,57 @@
+"""What a rank did lately, call by call, and what its machine is like: enough to simulate the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Exchange(NamedTuple):
+    """A collective that is over, on one rank. Times are CLOCK_REALTIME in ns; bytes are those of the whole buffer.
+
+    channel, sequence: the group and the collective's number in it, the same on all ranks.
+    """
+
+    channel: int
+    sequence: int
+    collective: str
+    bytes: int
+    begin_ns: int
+    end_ns: int
+
+
+class Handed(NamedTuple):
+    """A named request that is over, on one rank. Times are CLOCK_REALTIME in ns.
+
+    channel, batch, name: identify it on all ranks. issued_ns: when the ranks had agreed to carry it out.
+    """
+
+    channel: int
+    batch: int
+    name: str
+    collective: str
+    bytes: int
+    submitted_ns: int
+    issued_ns: int
+    done_ns: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a rank did lately, oldest first, and its machine.
+
+    steps_ns: when its optimizers stepped, if a framework tells that (CLOCK_REALTIME in ns). fusion_bytes,
+    cycle_seconds, waits: the options of its coordinator, if it had one. cpus: those that the process may use.
+    copy_rate: bytes per second that it copies while the other ranks of its machine do, too. late_ns: by how much sleeps
+    were too long.
+    """
+
+    exchanges: tuple[Exchange, ...] = ()
+    requests: tuple[Handed, ...] = ()
+    steps_ns: tuple[int, ...] = ()
+    fusion_bytes: int = 0
+    cycle_seconds: float = 0.0
+    waits: str = ""
+    cpus: float = 0.0
+    copy_rate: float = 0.0
+    late_ns: tuple[int, ...] = ()

@@ -1,0 +1,87 @@
+"""One thing to simulate: a workload on a network, with an algorithm, a codec, and cores as a user may choose them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from paceline.formats.sizes import show_bytes
+from paceline.plan.codecs import NONE
+from paceline.settings.parsers import POLICIES
+from paceline.simulate.answer import Answer, answer
+from paceline.simulate.network import between_machines, faster, regrouped
+from paceline.simulate.workload import DIVIDED, IN_ORDER, SHARED, Workload
+from paceline.topology import Topology
+
+AUTO = "auto"
+"""The algorithm that Paceline chooses for each size."""
+_CODECS = ("bf16", "int8")
+"""Codecs worth a thought: the one that needs no care, and a strong one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """A workload on a network. batch: that of a rank in a step, where 1 is the usual one."""
+
+    workload: Workload
+    topology: Topology
+    algorithm: str = AUTO
+    codec: str = NONE
+    cores: str = SHARED
+    batch: float = 1.0
+
+    def answer(self, counted: int, replicas: int) -> Answer:
+        """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense."""
+        workload = self.workload.scaled(self.batch)
+        algorithm = None if self.algorithm == AUTO else self.algorithm
+        return answer(
+            workload.on(self.topology, algorithm, self.codec, self.cores),
+            counted,
+            replicas,
+            carries=workload.carried(self.topology),
+            policy=workload.policy,
+            batch=self.batch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A change that a user could make, and what it would give."""
+
+    change: str
+    answer: Answer
+    gain: float
+    """The throughput that it adds, as a fraction of what there is."""
+
+
+def advice(scenario: Scenario, counted: int, replicas: int) -> Iterator[Advice]:
+    """Try changes that a user could make to a scenario, one at a time, in no order. Raises ValueError as `answer`."""
+    now = scenario.answer(counted, replicas)
+    for change, changed in _changes(scenario):
+        then = changed.answer(counted, replicas)
+        yield Advice(change, then, now.step.seconds / then.step.seconds - 1)
+
+
+def _changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    workload, topology = scenario.workload, scenario.topology
+    if workload.policy != IN_ORDER:
+        for policy in POLICIES:
+            if policy != workload.policy:
+                yield f"policy {policy}", replace(scenario, workload=replace(workload, policy=policy))
+        for size in (workload.fusion_bytes // 4, workload.fusion_bytes * 4):
+            if size < 2 * workload.nbytes:
+                yield f"fusion of {show_bytes(size)}", replace(scenario, workload=replace(workload, fusion_bytes=size))
+    if scenario.cores == SHARED:
+        yield "a core of its own for the engine's thread", replace(scenario, cores=DIVIDED)
+    if not between_machines(topology):
+        return
+    if scenario.algorithm != AUTO:
+        yield "the algorithm that Paceline chooses", replace(scenario, algorithm=AUTO)
+    if scenario.codec == NONE:
+        for codec in _CODECS:
+            yield f"codec {codec} between machines", replace(scenario, codec=codec)
+    yield "links of twice the speed", replace(scenario, topology=faster(topology, 2.0))
+    for count in (2.0, 0.5):
+        if (grouped := regrouped(topology, count)) is not None:
+            most = max(len(ranks) for _, ranks in grouped.machines())
+            yield f"{most} rank{'s' if most > 1 else ''} on each machine", replace(scenario, topology=grouped)

@@ -1,0 +1,120 @@
+"""What a job does, wherever it runs: its gradients, its computation, its policy. With a network it is a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from paceline.plan.codecs import NONE
+from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Job, Thread, Transfer, in_order
+from paceline.simulate.models import Gradient
+from paceline.simulate.network import between_machines, machine_of, transfer
+from paceline.topology import Topology
+
+IN_ORDER = "none"
+"""The policy of programs such as DDP, which issue their calls in one order themselves, so that nobody negotiates."""
+SHARED, DIVIDED = CORES = ("shared", "divided")
+"""Whether the thread that runs the policy shares the cores of the computation or has one of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory of a machine: bytes per second that each of `ranks` ranks copies while all of them do."""
+
+    copy_rate: float
+    ranks: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """What a job does, wherever it runs.
+
+    carries: how many times as long as the cost model says exchanges took, in each of a run's steps; empty if nobody
+    knows. memory: that of its machines, None if nobody knows.
+    """
+
+    gradients: tuple[Gradient, ...]
+    compute: Compute
+    policy: str = "board"
+    thread: Thread = field(default_factory=Thread)
+    carries: tuple[float, ...] = ()
+    memory: Memory | None = None
+    fusion_bytes: int = FUSION_BYTES
+    cycle_seconds: float = CYCLE_SECONDS
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all gradients, as float32."""
+        return sum(gradient.nbytes for gradient in self.gradients)
+
+    def on(self, topology: Topology, algorithm: str | None = None, codec: str = NONE, cores: str = SHARED) -> Job:
+        """Return the job on this network. algorithm: that of all-reduces, None for the cheapest. codec: theirs.
+
+        Raises ValueError for a topology of one machine if nothing is known of its memory, and for unknown algorithms.
+        """
+        self.check(topology)
+        if self.memory is not None and not between_machines(topology):
+            network = _shared(self.memory, topology.world)
+        else:
+            network = transfer(topology, algorithm, codec)
+        thread = self.thread if cores == SHARED else replace(self.thread, oversleeps=0.0)
+        compute = self.compute if cores == SHARED else replace(self.compute, slowed_by_spinning=0.0)
+        job = Job(
+            machine_of=machine_of(topology),
+            gradients=self.gradients,
+            policy="graph" if self.policy == IN_ORDER else self.policy,
+            compute=compute,
+            transfer=network,
+            thread=thread,
+            fusion_bytes=self.fusion_bytes,
+            cycle_seconds=self.cycle_seconds,
+        )
+        if self.policy == IN_ORDER:
+            return replace(job, order=tuple((gradient.name,) for gradient in _by_time(self.gradients)))
+        return in_order(job)
+
+    def check(self, topology: Topology) -> None:
+        """Raise ValueError for a topology of one machine if nothing is known of its memory."""
+        if self.memory is None and not between_machines(topology):
+            raise ValueError(
+                "this topology is one machine, and only a report says how fast a machine's memory is; give a topology "
+                "of two machines or more"
+            )
+
+    def carried(self, topology: Topology) -> tuple[float, ...]:
+        """Return how many times as long as predicted exchanges on this network may take: what runs have shown."""
+        return self.carries if self.carries and between_machines(topology) else (1.0,)
+
+    def scaled(self, factor: float) -> Workload:
+        """Return the workload with `factor` times as much computation."""
+        compute = self.compute
+        return replace(
+            self,
+            compute=replace(
+                compute,
+                seconds=factor * compute.seconds,
+                samples=tuple(factor * each for each in compute.samples),
+                delay=factor * compute.delay,
+            ),
+        )
+
+
+def _by_time(gradients: Sequence[Gradient]) -> list[Gradient]:
+    return sorted(gradients, key=lambda gradient: gradient.ready)
+
+
+def _shared(memory: Memory, ranks: int) -> Transfer:
+    """All-reduces in the memory of one machine.
+
+    Each rank reads one block of all copies and writes the sum, and then copies the others' blocks, as the engine does
+    (engine/shared). A copy reads and writes as many bytes. Ranks beyond those that were measured share the memory.
+    """
+    passes = 1 + 1 / ranks + 2 * (ranks - 1) / ranks
+    rate = memory.copy_rate * min(1.0, memory.ranks / ranks)
+    hop = 2 * Thread().ring
+    return Transfer(
+        all_reduce=((0.0, hop), (float(1 << 30), hop + (1 << 30) * passes / 2 / rate)),
+        synchronise=hop,
+        latency=hop,
+        algorithm="shared_memory",
+    )

@@ -1,0 +1,49 @@
+"""How the owners' parameters reach all ranks: as they are, or encoded between machines."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.group.arguments import encoding
+from paceline.plan.codecs import NONE
+from paceline.torch.backend import paceline_group
+from paceline.torch.compat import all_gather_single
+from paceline.torch.sharded.bucket import AllGather
+
+
+class PlainAllGather:
+    """Moves values as they are, with any backend."""
+
+    lossy = False
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self._group = group
+
+    def __call__(self, output: Tensor, block: Tensor) -> dist.Work:
+        """Start."""
+        work: dist.Work = all_gather_single(output, block, group=self._group, async_op=True)
+        return work
+
+
+class EncodedAllGather:
+    """Moves values of float32 encoded between machines. All ranks, the owner too, end with the same decoded bits.
+
+    Raises TypeError if the group is not Paceline's, ValueError if no codec is called so.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, codec: str) -> None:
+        self._group = paceline_group(group)
+        self._codec = encoding(codec)
+        self.lossy = codec != NONE
+
+    def __call__(self, output: Tensor, block: Tensor) -> dist.Work:
+        """Start."""
+        return self._group.all_gather_encoded(output, block, self._codec)
+
+
+def all_gather_of(group: dist.ProcessGroup | None, codec: str | None, dtype: torch.dtype) -> AllGather:
+    """What moves parameters of this dtype. Raises what EncodedAllGather raises."""
+    encoded = EncodedAllGather(group, codec) if codec is not None else None
+    return encoded if encoded is not None and dtype == torch.float32 else PlainAllGather(group)
