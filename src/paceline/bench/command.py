@@ -6,6 +6,7 @@ import typer
 
 from paceline.bench import collectives
 from paceline.bench.codecs.command import command as codecs
+from paceline.bench.convergence.command import command as convergence
 from paceline.bench.coordination.command import command as coordination
 from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
@@ -24,6 +25,7 @@ command.command("codecs", short_help="Measure the codecs, and a copy beside them
 command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
 command.command("data", short_help="Measure what it costs a training to get its batches to the ranks.")(data)
+command.command("convergence", short_help="Show what encoding gradients and parameters does to trainings.")(convergence)
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
 command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)

@@ -32,6 +32,19 @@ def one_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
     return check
 
 
+def some_of(allowed: tuple[str, ...]) -> Callable[[str], str]:
+    """Return a callback that returns the given words of a comma-separated list, or all for "all".
+
+    The callback raises typer.BadParameter for all words but these.
+    """
+    known = one_of(allowed)
+
+    def chosen(text: str) -> str:
+        return ",".join(allowed if text == "all" else [known(word.strip()) for word in text.split(",")])
+
+    return chosen
+
+
 def size(text: str) -> str:
     """Return the text. Raises typer.BadParameter if `parse_bytes` cannot read it."""
     try:

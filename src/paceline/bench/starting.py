@@ -34,7 +34,10 @@ def job(system: System, ranks: int, address: Path, scratch: Path, environ: Mappi
         return _mpi_job(system, argv, ranks, scratch, env, lab)
     if lab is not None:
         return _lab_job(argv, scratch, env, lab)
-    return LocalJob(ranks, argv, {**env, "GLOO_SOCKET_IFNAME": "lo"}, output=scratch)
+    apart: list[dict[str, str]] = []
+    if system.machines > 1:
+        apart = [{"PACELINE_MACHINE": f"machine-{rank * system.machines // ranks}"} for rank in range(ranks)]
+    return LocalJob(ranks, argv, {**env, "GLOO_SOCKET_IFNAME": "lo"}, output=scratch, extra_env=apart)
 
 
 def _lab_job(argv: list[str], scratch: Path, env: dict[str, str], lab: Lab) -> Job:

@@ -30,6 +30,7 @@ class System:
     environment: variables added to those that the ranks inherit. variant: distinguishes systems that differ only in a
     setting; the best of them is reported at each size. asked: the algorithm that it is told to use, "" if it chooses
     itself. codec: encodes the data between machines; "" is for a system that is given no codec, not even "none".
+    machines: the number that ranks on this machine take it for, so that they exchange messages and encode them.
     buffer: the memory of the data: "any", or what the system itself allocates. restless: whether it continues to work
     between two orders, so that its ranks must be stopped meanwhile.
     """
@@ -46,6 +47,7 @@ class System:
     codec: str = ""
     buffer: str = "any"
     restless: bool = False
+    machines: int = 1
 
     @property
     def label(self) -> str:

@@ -1,20 +1,21 @@
-"""How long a training step takes where batches come to the ranks in several ways, and what it is made of."""
+"""How long a training step takes where data come to devices in several ways, and of what it is made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, median, quantiles
+from statistics import median, quantiles
 
 from paceline.bench.interleave import turns
 from paceline.bench.ranks.wire import Message
 from paceline.bench.session import Session
 from paceline.bench.systems import System
+from paceline.lab.lab import Lab, Traffic
 
-APPROACHES = ("master", "splitting", "pre_loading", "ddp_gloo")
+APPROACHES = ("master", "splitting", "pre_loading", "three_in_one", "ddp_gloo", "horovod_fp16")
 """A master that splits each batch, broadcasts the parameters and gathers the gradients; the same with batches that the
-machine's ranks share, made when they are asked for; the same with batches that are made ahead; and DDP over Gloo, where
-each rank makes its own part. Each is an approach of `ranks/data_training.py`."""
+host cuts; with batches that come while devices compute, too; with compressed parameters, too; DDP over Gloo; and
+Horovod's API with gradients as float16. Each is an approach of `ranks/data_training.py`."""
 NETWORKS = (
     "VGG-19",
     "VGG-16",
@@ -26,17 +27,29 @@ NETWORKS = (
     "BERT-large",
 )
 """Those of `ranks/data_networks.py`."""
+CATEGORIES = {
+    "host_to_device_ms": "HtoD",
+    "peer_to_peer_ms": "PtoP",
+    "broadcast_ms": "broadcast",
+    "compute_ms": "FP+BP",
+    "reduce_ms": "reduce",
+    "other_ms": "other",
+}
+"""The paper's six categories: the fields of `Row`, with the paper's names."""
+_COUNTED = 3
+"""Batches whose bytes are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One network, trained in one way; times are milliseconds per step.
 
-    step_ms: median over the rounds of the slowest rank's mean step, with quartiles. batch_bytes: the bytes of a batch
-    that came to devices, of all devices together, as they were counted there. hidden_share: the share of the loading
-    that the ranks did not wait for, the mean over ranks and rounds.
-    parameter_bytes: of the network. wrong: parameters whose gradient was wrong in the check. The others are the paper's
-    six categories, medians over the rounds of those of rank 0, which is the master where there is one.
+    step_ms: median over the rounds of the slowest device's mean step, with quartiles. batch_bytes: the bytes of a
+    batch on the links of all devices together, by the kernel's counters. hidden_share: the share of a batch's way, as
+    long as it is with "splitting", that the master does not wait for: the median over the rounds. to_master: the median
+    over the rounds of the step's time over that of the master. parameter_bytes: of the network. wrong: parameters
+    whose gradient was wrong in the check. The others are the paper's six categories, medians over the rounds of those
+    of the first device, which is the master where there is one.
     """
 
     approach: str
@@ -45,6 +58,7 @@ class Row:
     step_ms: float
     step_ms_q1: float
     step_ms_q3: float
+    to_master: float
     batch_bytes: int
     hidden_share: float
     host_to_device_ms: float
@@ -58,63 +72,91 @@ class Row:
 
 
 @dataclass
-class _Rounds:
-    """What all rounds of one approach found."""
+class Rounds:
+    """What all rounds of one approach found. replies: of the devices, for each round."""
 
     approach: str
-    bytes: int
+    parameter_bytes: int
+    batch_bytes: int
     wrong: int
     replies: list[list[Message]] = field(default_factory=list)
 
+    def seconds(self) -> list[float]:
+        """The time of the slowest device in each round."""
+        return [max(reply["seconds"] for reply in replies) for replies in self.replies]
+
+    def waited(self) -> list[float]:
+        """The seconds in each round that the first device waited for batches."""
+        return [float(replies[0]["categories"]["host_to_device"]) for replies in self.replies]
+
 
 def system(batch: int) -> System:
-    """Return the ranks that train. batch: samples of all ranks together."""
+    """Return the ranks that train. batch: samples of all devices together."""
     return System("paceline", "torch", ".data_training:DataTraining", {"batch": str(batch)})
 
 
 def measure(
-    session: Session, models: Sequence[str], rounds: int, steps: int, progress: Callable[[str], None]
+    session: Session, lab: Lab, models: Sequence[str], rounds: int, steps: int, progress: Callable[[str], None]
 ) -> list[Row]:
-    """Check each approach's gradients, then let each train `steps` steps in every round. Raises SessionFailed."""
+    """Check each approach's gradients and count its bytes, then let each train `steps` steps in every round.
+
+    The session's last rank is the host. Raises SessionFailed.
+    """
     rows = []
     for model in models:
         found = []
         for approach in APPROACHES:
             progress(f"{model}, checking {approach}")
-            replies = session.ask(do="check", model=model, approach=approach)
-            found.append(_Rounds(approach, replies[0]["bytes"], sum(reply["wrong"] for reply in replies)))
+            *replies, _ = session.ask(do="check", model=model, approach=approach)
+            before = lab.traffic()
+            session.ask(do="feed", model=model, approach=approach, batches=_COUNTED)
+            moved = _to_devices(lab.traffic()) - _to_devices(before)
+            wrong = sum(reply["wrong"] for reply in replies)
+            found.append(Rounds(approach, replies[0]["bytes"], moved // _COUNTED, wrong))
         for number in range(rounds):
             for one in turns(found, number):
                 progress(f"{model}, round {number + 1} of {rounds}, {one.approach}")
-                one.replies.append(session.ask(do="train", model=model, approach=one.approach, steps=steps))
-        rows += [row(one.approach, model, one.replies, steps, one.bytes, one.wrong) for one in found]
+                *replies, _ = session.ask(do="train", model=model, approach=one.approach, steps=steps)
+                one.replies.append(replies)
+        rows += made(model, found, steps)
     return rows
 
 
-def row(approach: str, model: str, rounds: Sequence[Sequence[Message]], steps: int, nbytes: int, wrong: int) -> Row:
-    """Return the figures of the rounds' answers, one of each rank."""
-    times = [1e3 * max(reply["seconds"] for reply in replies) / steps for replies in rounds]
-    first, middle, third = quantiles(times, n=4, method="inclusive")
-    hidden = [
-        max(0.0, 1 - reply["categories"]["host_to_device"] / reply["loading"])
-        for replies in rounds
-        for reply in replies
-        if reply["loading"]
-    ]
+def made(model: str, found: Sequence[Rounds], steps: int) -> list[Row]:
+    """Return the rows of a network. steps: of each round."""
+    by_name = {one.approach: one for one in found}
+    return [_row(model, one, by_name["master"], by_name["splitting"], steps) for one in found]
+
+
+def _row(model: str, one: Rounds, master: Rounds, splitting: Rounds, steps: int) -> Row:
+    first, middle, third = (1e3 * each / steps for each in quantiles(one.seconds(), n=4, method="inclusive"))
     categories = {
-        f"{name}_ms": round(1e3 * median(replies[0]["categories"][name] for replies in rounds) / steps, 3)
-        for name in rounds[0][0]["categories"]
+        name: round(
+            median(1e3 * replies[0]["categories"][name.removesuffix("_ms")] for replies in one.replies) / steps, 3
+        )
+        for name in CATEGORIES
     }
+    hidden = median(1 - mine / whole for mine, whole in zip(one.waited(), splitting.waited(), strict=True))
     return Row(
-        approach=approach,
+        approach=one.approach,
         model=model,
-        devices=len(rounds[0]),
+        devices=len(one.replies[0]),
         step_ms=round(middle, 3),
         step_ms_q1=round(first, 3),
         step_ms_q3=round(third, 3),
-        batch_bytes=sum(reply["moved"] for reply in rounds[0]) // steps,
-        hidden_share=round(mean(hidden), 4),
-        parameter_bytes=nbytes,
-        wrong=wrong,
+        to_master=round(median(mine / its for mine, its in zip(one.seconds(), master.seconds(), strict=True)), 4),
+        batch_bytes=one.batch_bytes,
+        hidden_share=round(max(0.0, hidden), 4) if one.approach not in _ON_DEMAND else 0.0,
+        parameter_bytes=one.parameter_bytes,
+        wrong=one.wrong,
         **categories,
     )
+
+
+_ON_DEMAND = ("master", "splitting", "ddp_gloo", "horovod_fp16")
+"""The approaches whose batches begin their way when they are needed, so that nothing of it is hidden."""
+
+
+def _to_devices(traffic: Sequence[Traffic]) -> int:
+    """Return the bytes that all machines but the last one, the host, have received."""
+    return sum(link.down for link in traffic[:-1])

@@ -1,0 +1,67 @@
+"""How far small trainings come where gradients or parameters are encoded between machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paceline.bench.session import Session, SessionFailed
+from paceline.bench.systems import System
+
+TRAININGS = ("digits", "text", "tabular")
+"""A convolutional network on handwritten digits, a transformer that predicts the next character of a manual, and a
+perceptron on measured tumours: those of `ranks/real_data.py`."""
+CODECS = ("none", "bf16", "int8", "int4", "three_in_one")
+"""The first is what the others are compared with; `ranks/convergence.py` says which of them encodes parameters."""
+MACHINES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One training from one seed with one codec. The fields are the keys in JSON.
+
+    final_loss: the mean cross-entropy over all samples for training after the last step. accuracy: the share, 0 to 1,
+    of the samples for the test that the network recognises; with "text" that of their characters. to_none: this loss
+    over that of the same seed without a codec, less 1.
+    """
+
+    training: str
+    codec: str
+    seed: int
+    final_loss: float
+    accuracy: float
+    to_none: float
+
+
+def system() -> System:
+    """Return the ranks that train, which take this machine for two."""
+    return System("paceline", "torch", ".convergence:Convergence", machines=MACHINES)
+
+
+def measure(session: Session, trainings: Sequence[str], seeds: int, progress: Callable[[str], None]) -> list[Row]:
+    """Train with each codec from each of so many seeds.
+
+    Raises SessionFailed, also if ranks end with different parameters.
+    """
+    rows: list[Row] = []
+    for training in trainings:
+        for seed in range(seeds):
+            plain = 0.0
+            for codec in CODECS:
+                progress(f"{training}, seed {seed}, {codec}")
+                replies = session.ask(do="train", training=training, codec=codec, seed=seed)
+                if len({reply["checksum"] for reply in replies}) > 1:
+                    raise SessionFailed(f"{training} with {codec}: ranks ended with different parameters")
+                loss = float(replies[0]["final_loss"])
+                plain = plain or loss
+                rows.append(
+                    Row(
+                        training=training,
+                        codec=codec,
+                        seed=seed,
+                        final_loss=round(loss, 9),
+                        accuracy=round(replies[0]["accuracy"], 5),
+                        to_none=round(loss / plain - 1, 8),
+                    )
+                )
+    return rows
