@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench.ddp.measure import METHODS, Row, measure, rows, system
+from paceline.bench.ddp.measure import METHODS, POSSIBLE, Row, measure, rows, system
 from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON
+from paceline.bench.option import JSON, some_of
 from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
@@ -20,9 +20,16 @@ from paceline.bench.run import BenchRequest, started
 from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
 
+OTHERS = tuple(method for method in METHODS if method not in POSSIBLE)
+"""The methods that can be chosen."""
+
 
 def command(
     ranks: RANKS = None,
+    methods: Annotated[
+        str,
+        typer.Option(help=f"Beside {' and '.join(POSSIBLE)}: {', '.join(OTHERS)}; or all.", callback=some_of(OTHERS)),
+    ] = "all",
     batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every training method.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
@@ -35,7 +42,8 @@ def command(
 
     Each method has its own ranks, one thread each, which stay alive; they train a few steps in turn while all others
     are idle. "alone" uses neither DDP nor any exchange; "silent" is DDP with a backend that does nothing; "arena_hook"
-    is DDP with Paceline's communication hook; "gradient_buckets" is Paceline without DDP; "zero_…" is DDP with torch's
+    is DDP with Paceline's communication hook; "compress_int8" is DDP with gradients that are encoded as int8 between
+    machines, with error feedback; "gradient_buckets" is Paceline without DDP; "zero_…" is DDP with torch's
     ZeroRedundancyOptimizer, over Gloo and Paceline; "sharded_optimizer" is Paceline's, without DDP; "fsdp_…" is FSDP2,
     with every residual block sharded, over Gloo and Paceline. The gradients are checked first. "exposed" is how much
     longer a step takes than that of "silent": communication that nothing hides. "to silent" and "to alone" are medians
@@ -58,13 +66,14 @@ def command(
     lab, count = placed
     if count < 2:
         raise typer.BadParameter("1 rank has no other rank to exchange with", param_hint="-n")
-    request = BenchRequest([system(method, batch) for method in METHODS], count, lab=lab, timeout=timeout)
+    chosen = [*POSSIBLE, *methods.split(",")]
+    request = BenchRequest([system(method, batch) for method in chosen], count, lab=lab, timeout=timeout)
     with (
         ending(err) as complain,
         err.status("starting") as status,
         started(request, os.environ, complain) as sessions,
     ):
-        if len(sessions) < len(METHODS):
+        if len(sessions) < len(chosen):
             raise typer.Exit(FAILED)
         found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
     show(out, table(found))

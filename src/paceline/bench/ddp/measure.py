@@ -17,6 +17,7 @@ METHODS = {
     "gloo": "ddp",
     "paceline": "ddp",
     "arena_hook": "ddp",
+    "compress_int8": "ddp",
     "gradient_buckets": "arena",
     "zero_gloo": "zero",
     "zero_paceline": "zero",
@@ -26,8 +27,9 @@ METHODS = {
 }
 """The training methods of `ranks/training.py`, each with the path of its gradients.
 
-The first two show what is possible.
+The first two, `POSSIBLE`, show what is possible.
 """
+POSSIBLE = ("alone", "silent")
 
 PIXELS = 64
 """Width and height of the images."""
@@ -96,7 +98,7 @@ def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable
 
 
 def rows(found: list[Rates], batch: int, steps: int) -> list[Row]:
-    """Return the figures, in the order of `METHODS`."""
+    """Return the figures, in the order of `found`."""
     times = {rates.session.system.name: rates.times for rates in found}
     return [_row(rates, times["alone"], times["silent"], batch, steps) for rates in found]
 

@@ -25,6 +25,11 @@ from .wire import Message
 _CLASSES = 1000
 _SEED = 1
 _RATE, _MOMENTUM = 0.01, 0.9
+_TOLERANCE, _ENCODED_TOLERANCE = 1e-3, 0.05
+"""How far a gradient may be from the right one, as a share of the largest of its parameter; where it is encoded, of the
+largest of the parameters around, because a codec's groups span several small ones."""
+_AROUND = 2
+"""Parameters on either side of one with which a group of 128 elements may be shared."""
 
 Trained = tuple[nn.Module, Optimizer]
 
@@ -71,6 +76,13 @@ def _arena_hook(module: nn.Module) -> Trained:
     return _sgd(model)
 
 
+def _compress_int8(module: nn.Module) -> Trained:
+    paceline = importlib.import_module("paceline.torch")
+    model = DistributedDataParallel(module, process_group=_paceline_group())
+    paceline.compress(model, "int8")
+    return _sgd(model)
+
+
 def _gradient_buckets(module: nn.Module) -> Trained:
     paceline = importlib.import_module("paceline.torch")
     paceline.GradientBuckets(module, _paceline_group())
@@ -114,6 +126,7 @@ METHODS: dict[str, Callable[[nn.Module], Trained]] = {
     "gloo": _gloo,
     "paceline": _paceline,
     "arena_hook": _arena_hook,
+    "compress_int8": _compress_int8,
     "gradient_buckets": _gradient_buckets,
     "zero_gloo": _zero_gloo,
     "zero_paceline": _zero_paceline,
@@ -164,13 +177,15 @@ class Training:
         if self._method != "alone":
             local /= self.size
         found = self._subtracted() if self._method == "sharded_optimizer" else self._gradients(self._module)
-        wrong, begin = 0, 0
-        for parameter in self._parameters:
-            part = slice(begin, begin + parameter.numel())
-            scale = float(local[part].abs().max()) + 1e-12
-            wrong += float((found[part] - local[part]).abs().max()) > 1e-3 * scale
-            begin = part.stop
-        return {"wrong": wrong, "bytes": 4 * begin}
+        sizes = [parameter.numel() for parameter in self._parameters]
+        errors = [float(part.abs().max()) for part in torch.split(found - local, sizes)]
+        largest = [float(part.abs().max()) for part in torch.split(local, sizes)]
+        tolerance = _TOLERANCE
+        if self._method == "compress_int8":
+            tolerance = _ENCODED_TOLERANCE
+            largest = [max(largest[max(0, at - _AROUND) : at + _AROUND + 1]) for at in range(len(largest))]
+        wrong = sum(error > tolerance * (scale + 1e-12) for error, scale in zip(errors, largest, strict=True))
+        return {"wrong": wrong, "bytes": 4 * sum(sizes)}
 
     def do_train(self, steps: int) -> Message:
         """Make one untimed step and `steps` timed ones; return this rank's wall and CPU seconds, and bytes of state."""
