@@ -37,7 +37,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -84,6 +84,9 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
 	$(WITH_TOOLS) $(SUITE_PART)
+
+framework-tests: $(VENV)/tensorflow.stamp $(VENV)/test.stamp $(VENV)/engine.stamp ## tests of TensorFlow's face, with TensorFlow in an environment of its own
+	PATH="$(CURDIR)/$(VENV)/tensorflow/bin:$$PATH" $(VENV)/tensorflow/bin/python -m pytest tests/tensorflow $(ARGS)
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
 	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
@@ -135,6 +138,12 @@ $(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
 
 $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/peers/intelmpi $<
+	@touch $@
+
+# What it has not itself comes from the environment of the tests, Paceline too.
+$(VENV)/tensorflow.stamp: requirements/tensorflow.lock $(VENV)/test.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/tensorflow $<
+	@$(VENV)/tensorflow/bin/python scripts/layer_environment.py $(VENV)
 	@touch $@
 
 $(VENV)/docs.stamp: requirements/docs.lock

@@ -1,4 +1,4 @@
-"""Runs functions on several real processes: forked from one that has imported torch, and kept between tests."""
+"""Runs functions on several real processes: forked from one that has imported the framework, and kept between tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -28,7 +28,8 @@ PRELOAD = [
     "torch.distributed.fsdp",
     "torch.distributed.tensor.parallel",
 ]
-"""Imported before forking. There is one fork server for all tests, which knows what the first pool says."""
+"""Imported before forking. There is one fork server for all tests, which knows what the first pool says: tests of
+another framework run in an environment, and so in a session, of their own."""
 
 Around = Callable[..., AbstractContextManager[None]]
 
@@ -36,11 +37,12 @@ Around = Callable[..., AbstractContextManager[None]]
 class WorkerPools:
     """`run` calls a function on each process of a pool, inside `around(rank, size, **context)`.
 
-    around: a function of a module, as the processes import it by name.
+    around: a function of a module, as the processes import it by name. preload: modules to import before forking.
     """
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: Around, preload: Sequence[str] = PRELOAD) -> None:
         self._around = around
+        self._preload = preload
         self._pools: dict[Any, _Pool] = {}
 
     def run(
@@ -61,7 +63,7 @@ class WorkerPools:
         key = (size, tuple(sorted(environment.items())))
         pool = self._pools.pop(key, None)
         if pool is None:
-            pool = _Pool(size, dict(environment), self._around)
+            pool = _Pool(size, dict(environment), self._around, self._preload)
         job = (function.__module__, function.__qualname__, deadline, dict(context), dict(arguments))
         clean = False
         try:
@@ -80,9 +82,9 @@ class WorkerPools:
 
 
 class _Pool:
-    def __init__(self, size: int, environment: dict[str, str], around: Around) -> None:
+    def __init__(self, size: int, environment: dict[str, str], around: Around, preload: Sequence[str]) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(PRELOAD)
+        context.set_forkserver_preload(list(preload))
         self.pipes: list[Connection] = []
         self.processes: list[BaseProcess] = []
         for rank in range(size):
@@ -143,9 +145,8 @@ class _Pool:
 def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], around: Around) -> None:
     faulthandler.enable(sys.stderr)
     os.environ.update(environment)
-    import torch
-
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     while True:
         pipe.send((True, time.time(), None))
         try:

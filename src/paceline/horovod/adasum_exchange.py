@@ -40,6 +40,8 @@ class Course:
         self._number = 0
         self._error: BaseException | None = None
         self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._then: list[Callable[[], None]] = []
 
         def start() -> Step:
             self._steps = begin(first)
@@ -60,16 +62,30 @@ class Course:
         if self._error is not None:
             raise self._error
 
+    def when_over(self, then: Callable[[], None]) -> None:
+        """Call `then` once when the exchange has ended, in the thread that ends it, or here if it has ended."""
+        with self._lock:
+            if not self._over.is_set():
+                self._then.append(then)
+                return
+        then()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._over.set()
+        for then in self._then:
+            then()
+
     def _go_on(self, next_step: Callable[[], Step]) -> None:
         try:
             self._hand_in(next_step())
         except StopIteration as stop:
             self.outcome = stop.value
-            self._over.set()
+            self._end()
         except BaseException as error:
             self._error = error
             self._steps = None
-            self._over.set()
+            self._end()
 
     def _hand_in(self, step: Step) -> None:
         name = f"{self._name}~{self._number}"
@@ -80,24 +96,24 @@ class Course:
                 numbers[step.team] = step.numbers
             request = self._coordinator.all_reduce(name, Span.of(numbers), shape=numbers.shape)
             row = 0 if step.team is None else step.team
-            self._then(request, lambda: numbers[row])
+            self._go_on_after(request, lambda: numbers[row])
         elif isinstance(step, Gather):
             request = self._coordinator.all_gather(name, Span.of(step.data), shape=(1, step.data.size))
-            self._then(request, lambda: self._received(request), step.data)
+            self._go_on_after(request, lambda: self._received(request), step.data)
         else:
             data = np.empty(0, self._dtype) if step.data is None else np.ascontiguousarray(step.data, self._dtype)
             counts = [0] * self._coordinator.size
             if step.peer is not None:
                 counts[step.peer] = data.size
             request = self._coordinator.all_to_all(name, Span.of(data), counts)
-            self._then(request, lambda: self._received(request), data)
+            self._go_on_after(request, lambda: self._received(request), data)
 
     def _received(self, request: Request) -> NDArray[Any]:
         if request.output is None or not sum(request.counts):
             return np.empty(0, self._dtype)
         return np.frombuffer(request.output, self._dtype)  # type: ignore[call-overload, no-any-return]
 
-    def _then(self, request: Request, answer: Callable[[], NDArray[Any]], keep: object = None) -> None:
+    def _go_on_after(self, request: Request, answer: Callable[[], NDArray[Any]], keep: object = None) -> None:
         def step() -> Step:
             assert self._steps is not None
             return self._steps.send(answer())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -106,3 +107,14 @@ class Channel:
     def _over(self, request: Request | Course, completed: int) -> bool:
         # If the program has seen no call end since, the request is done only because this rank happened to be the last.
         return request.done() and self._completed.calls > completed
+
+
+def bundle_of(names: Sequence[str]) -> tuple[int, int] | None:
+    """Return the bundle of the requests of one grouped call: an id that is the same on all ranks and never 0, and their
+    number.
+
+    A single request needs none.
+    """
+    if len(names) < 2:
+        return None
+    return int.from_bytes(hashlib.blake2b(names[0].encode(), digest_size=8).digest(), "big") | 1, len(names)

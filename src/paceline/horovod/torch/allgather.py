@@ -49,15 +49,6 @@ def grouped_allgather(
     return list(_Allgather.apply(name, process_set, True, *tensors))
 
 
-def allgather_with_counts(
-    tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> tuple[Tensor, list[int]]:
-    """Return what `allgather` returns, and the number of rows that came from each rank."""
-    (gathered,) = synchronize(_start([tensor], name, process_set, list))
-    pair: tuple[Tensor, list[int]] = gathered
-    return pair
-
-
 class _Allgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: str | None, process_set: ProcessSet, grouped: bool, *tensors: Tensor) -> Any:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from paceline.horovod import job, ops
-from paceline.horovod.adasum import Exchange, adasum, exchange, gather, widened
+from paceline.horovod import adasum_requests, job, ops
 from paceline.horovod.adasum_exchange import Course
+from paceline.horovod.channel import bundle_of
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet
 from paceline.horovod.torch.compression import encodes
@@ -20,10 +20,6 @@ from paceline.horovod.torch.tensors import bring_back, copy_in_host, from_rows, 
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
-
-
-_GATHERED_BYTES = 1 << 19
-"""Bytes of all ranks' gradients of one tensor up to which Adasum gathers them on every rank, in a single step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ def start(
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allreduce")
     names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
-    bundle = (_number(names[0]), len(tensors)) if len(tensors) > 1 else None
+    bundle = bundle_of(names)
     call = _Call(tensors, in_place, op, prescale, postscale, codec)
     memories = [_memory(tensor, call) for tensor in tensors]
     lost = residuals or [None] * len(tensors)
@@ -101,10 +97,8 @@ def _request(
     bundle: tuple[int, int] | None,
 ) -> Request | Course:
     shape = tuple(memory.shape)
-    if call.op == ops.Adasum and _gathered(memory, coordinator.size):
-        return coordinator.all_gather(name, span_of(memory), shape=shape)
     if call.op == ops.Adasum:
-        return _exchange(coordinator, name, memory)
+        return adasum_requests.start(coordinator, name, span_of(memory), lambda: _numbers(memory))
     encoded = encodes(call.codec, memory.dtype, call.op)
     prescale, postscale = (call.prescale, call.postscale) if memory.is_floating_point() else (1.0, 1.0)
     return coordinator.all_reduce(
@@ -130,35 +124,15 @@ def _result(request: Request | Course, memory: Tensor, tensor: Tensor, call: _Ca
 
 
 def _adasum(request: Request | Course, row: Tensor) -> Tensor:
-    if isinstance(request, Course):
-        return torch.tensor(request.outcome).to(row.dtype)
     if not row.numel():
         return row.clone()
-    # All ranks combine the same rows in the same way. A rank that has joined sent none, which has the effect of zeros.
-    rows, _ = from_rows(request.output, request.counts, row)
-    return torch.from_numpy(adasum(list(_plain(rows).numpy()))).to(row.dtype)
+    result = adasum_requests.result(
+        request, lambda gathered: _numbers(from_rows(gathered.output, gathered.counts, row)[0])
+    )
+    return torch.from_numpy(result).to(row.dtype)
 
 
-def _exchange(coordinator: Coordinator, name: str, row: Tensor) -> Course:
-    vector = widened(_plain(row).numpy().reshape(-1))
-    # The first request checks that the ranks agree, and shows which ranks have joined and take no further part.
-    first = coordinator.all_gather(name, span_of(row[:, :1]), shape=tuple(row.shape))
-
-    def begin(request: Request) -> Exchange:
-        everybody = all(request.counts)
-        return exchange(coordinator.rank, coordinator.size, vector) if everybody else gather(vector)
-
-    return Course(coordinator, name, vector.dtype, first, begin)
-
-
-def _gathered(row: Tensor, size: int) -> bool:
-    return size == 1 or row.numel() * row.element_size() * size <= _GATHERED_BYTES
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no bfloat16
-
-
-def _number(name: str) -> int:
-    """Return a number for a group's name that is the same on all ranks and never 0."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") | 1
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    plain = tensor.float() if tensor.dtype == torch.bfloat16 else tensor  # NumPy has no bfloat16
+    numbers: NDArray[Any] = plain.numpy()
+    return numbers

@@ -11,6 +11,7 @@ from torch import Tensor
 from paceline.horovod import job
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.shares import check_splits
 from paceline.horovod.torch.tensors import from_rows, row_width, rows_in_host, rows_of, span_of
 from paceline.horovod.torch.waiting import synchronize
 
@@ -78,19 +79,10 @@ class _Alltoall(torch.autograd.Function):
 
 def _shares(splits: Splits, rows: int, size: int) -> list[int]:
     """Return the number of rows that each rank gets."""
-    if splits is None:
-        if rows % size:
-            raise ValueError(f"alltoall without splits cannot share {rows} rows equally among {size} ranks")
-        return [rows // size] * size
     if isinstance(splits, Tensor):
         if splits.dim() != 1 or splits.is_floating_point() or splits.is_complex() or splits.dtype == torch.bool:
             raise ValueError(
                 f"alltoall expects splits to be one row of integers, got {splits.dtype} of shape {list(splits.shape)}"
             )
         splits = splits.tolist()
-    shares = [int(share) for share in splits]
-    if len(shares) != size or min(shares) < 0 or sum(shares) > rows:
-        raise ValueError(
-            f"alltoall expects {size} splits, none negative, that add up to at most {rows} rows; got {shares}"
-        )
-    return shares
+    return check_splits(splits, rows, size)

@@ -12,6 +12,7 @@ from paceline.horovod import job, ops
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.shares import scattered_rows
 from paceline.horovod.torch.allgather import grouped_allgather
 from paceline.horovod.torch.compression import Compression, Compressor, codec_of, encodes
 from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, rows_of, scale, span_of
@@ -135,7 +136,7 @@ def _start(
     memories, parts, counts = [], [], []
     for tensor in tensors:
         reducible(tensor)
-        rows = _rows(rows_of(tensor, "reducescatter"), channel.size)
+        rows = scattered_rows(rows_of(tensor, "reducescatter"), channel.size)
         memories.append(in_host(tensor) if tensor.is_floating_point() else scale(copy_in_host(tensor), prescale))
         parts.append(torch.empty((rows[channel.rank], *tensor.shape[1:]), dtype=tensor.dtype))
         counts.append([share * tensor.shape[1:].numel() for share in rows])
@@ -162,9 +163,3 @@ def _start(
         return results if grouped else results[0]
 
     return here.handles.add(Pending(channel, names, requests, finish, memories))
-
-
-def _rows(rows: int, size: int) -> list[int]:
-    """Return each rank's number of rows."""
-    share, left = divmod(rows, size)
-    return [share + (rank < left) for rank in range(size)]

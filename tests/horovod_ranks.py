@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from worker_pool import WorkerPools
+from worker_pool import PRELOAD, WorkerPools
 
 
 class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes of one job.
 
-    machines: a letter for each rank, "001" for two ranks on one machine and one on another.
+    machines: a letter for each rank, "001" for two ranks on one machine and one on another. preload: see WorkerPools.
     """
 
-    def __init__(self) -> None:
-        self._pools = WorkerPools(in_job)
+    def __init__(self, preload: Sequence[str] = PRELOAD) -> None:
+        self._pools = WorkerPools(in_job, preload)
         self._doors: dict[Any, socket.socket] = {}
 
     def __call__(
@@ -65,9 +65,9 @@ def in_job(rank: int, size: int, *, machines: str, init: bool) -> Iterator[None]
         os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
     else:
         os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
-    import paceline.horovod.torch as hvd
+    from paceline.horovod import basics
 
     if init:
-        hvd.init()
+        basics.init()
     yield
-    hvd.shutdown()
+    basics.shutdown()

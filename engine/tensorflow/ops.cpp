@@ -1,0 +1,142 @@
+// The ops that TensorFlow learns when it loads this library: what they take and give. They are stateful, so that
+// TensorFlow neither merges two of them nor leaves one out.
+#include <initializer_list>
+#include <limits>
+
+#include "tensorflow/api.hpp"
+#include "tensorflow/kernels.hpp"
+
+namespace paceline::tensorflow {
+
+namespace {
+
+constexpr auto kUnknown = std::numeric_limits<std::size_t>::max();  // as a dimension: -1
+constexpr auto kToTheEnd = std::numeric_limits<std::int64_t>::max();
+
+class ScopedShape {
+ public:
+  explicit ScopedShape(Shape* shape = api().NewShapeHandle()) : shape_(shape) {}
+  ~ScopedShape() { api().DeleteShapeHandle(shape_); }
+  ScopedShape(const ScopedShape&) = delete;
+  ScopedShape& operator=(const ScopedShape&) = delete;
+  operator Shape*() const { return shape_; }
+
+ private:
+  Shape* shape_;
+};
+
+bool failed(const Status* status) { return api().GetCode(status) != 0; }
+
+void same_shapes(ShapeContext* context, Status* status) {
+  for (int i = 0; i < api().ShapeInferenceContextNumInputs(context) && !failed(status); ++i) {
+    const ScopedShape shape;
+    api().ShapeInferenceContextGetInput(context, i, shape, status);
+    if (!failed(status)) api().ShapeInferenceContextSetOutput(context, i, shape, status);
+  }
+}
+
+void other_rows_of(ShapeContext* context, int i, Status* status) {
+  const ScopedShape whole, row, result;
+  api().ShapeInferenceContextGetInput(context, i, whole, status);
+  if (failed(status)) return;
+  api().ShapeInferenceContextSubshape(context, whole, 1, kToTheEnd, row, status);
+  if (failed(status)) return;
+  const ScopedShape rows(api().ShapeInferenceContextVectorFromSize(context, kUnknown));
+  api().ShapeInferenceContextConcatenateShapes(context, rows, row, result, status);
+  if (!failed(status)) api().ShapeInferenceContextSetOutput(context, i, result, status);
+}
+
+void other_rows(ShapeContext* context, Status* status) {
+  for (int i = 0; i < api().ShapeInferenceContextNumInputs(context) && !failed(status); ++i)
+    other_rows_of(context, i, status);
+}
+
+void rows_and_splits(ShapeContext* context, Status* status) {
+  other_rows_of(context, 0, status);
+  if (failed(status)) return;
+  const ScopedShape splits(api().ShapeInferenceContextVectorFromSize(context, kUnknown));
+  api().ShapeInferenceContextSetOutput(context, 1, splits, status);
+}
+
+void scalar(ShapeContext* context, Status* status) {
+  const ScopedShape shape(api().ShapeInferenceContextScalar(context));
+  api().ShapeInferenceContextSetOutput(context, 0, shape, status);
+}
+
+struct Op {
+  const char* name;
+  std::initializer_list<const char*> inputs, outputs, attributes;
+  InferShapes* shapes;
+  bool in_place;
+};
+
+// A type that can be sent. Which of them can be reduced is checked where the call starts.
+#define PACELINE_TYPES                                                                                          \
+  "{half, bfloat16, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64, bool, complex64, " \
+  "complex128}"
+constexpr const char* kType = "T: " PACELINE_TYPES;
+constexpr const char* kTypes = "T: list(" PACELINE_TYPES ") >= 1";
+
+// names: of the requests, one a tensor; if there are none, an op in a graph is named after its node, and another by
+// counting. grouped: the tensors are combined together.
+constexpr const char* kNames = "names: list(string) >= 0";
+constexpr const char* kInGraph = "in_graph: bool";
+constexpr const char* kShortNames = "ignore_name_scope: bool";
+constexpr const char* kGrouped = "grouped: bool";
+constexpr const char* kProcessSet = "process_set_id: int";
+constexpr const char* kReduction = "reduce_op: int";
+constexpr const char* kPrescale = "prescale_factor: float";
+constexpr const char* kPostscale = "postscale_factor: float";
+
+void define(const Op& op) {
+  const ScopedStatus status;
+  OpBuilder* builder = api().NewOpDefinitionBuilder(op.name);
+  for (const char* input : op.inputs) api().OpDefinitionBuilderAddInput(builder, input);
+  for (const char* output : op.outputs) api().OpDefinitionBuilderAddOutput(builder, output);
+  for (const char* attribute : op.attributes) api().OpDefinitionBuilderAddAttr(builder, attribute);
+  api().OpDefinitionBuilderSetIsStateful(builder, true);
+  api().OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
+  api().RegisterOpDefinition(builder, status);
+  if (status.ok()) register_kernel(op.name, op.in_place);
+}
+
+// TensorFlow looks for new ops once the library is loaded.
+__attribute__((constructor)) void define_all() {
+  if (api().missing != nullptr) return;
+  define({"PacelineAllreduce",
+          {"tensors: T"},
+          {"combined: T"},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale},
+          &same_shapes,
+          true});
+  define({"PacelineAllgather",
+          {"tensors: T"},
+          {"gathered: T"},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet},
+          &other_rows,
+          false});
+  define({"PacelineBroadcast",
+          {"tensors: T"},
+          {"received: T"},
+          {kTypes, kNames, kInGraph, kShortNames, kProcessSet, "root_rank: int"},
+          &same_shapes,
+          true});
+  define({"PacelineAlltoall",
+          {"tensor: T", "splits: S"},
+          {"received: T", "received_splits: S"},
+          {kType, "S: {int32, int64}", kNames, kInGraph, kShortNames, kProcessSet},
+          &rows_and_splits,
+          false});
+  define({"PacelineReducescatter",
+          {"tensors: T"},
+          {"parts: T"},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale},
+          &other_rows,
+          false});
+  define({"PacelineJoin", {}, {"last: int32"}, {}, &scalar, false});
+  define({"PacelineQuery", {}, {"answer: int32"}, {"question: string", kProcessSet}, &scalar, false});
+}
+
+}  // namespace
+
+}  // namespace paceline::tensorflow

@@ -1,0 +1,48 @@
+"""Horovod's TensorFlow API over Paceline: `import paceline.horovod.tensorflow as hvd`. See docs/how-to/tensorflow.md.
+
+Raises a one-line ImportError where TensorFlow is not installed, and for a version that is not supported.
+"""
+
+from __future__ import annotations
+
+from paceline.horovod.tensorflow.compat import require_tensorflow
+
+require_tensorflow()
+
+from paceline.horovod.tensorflow import elastic, mpi_ops
+from paceline.horovod.tensorflow.allreduce import allreduce, grouped_allreduce
+from paceline.horovod.tensorflow.compression import Compression
+from paceline.horovod.tensorflow.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from paceline.horovod.tensorflow.gradient_tape import (
+    DistributedGradientTape,
+    PartialDistributedGradientTape,
+)
+from paceline.horovod.tensorflow.keras_functions import broadcast_global_variables
+from paceline.horovod.tensorflow.mpi_ops import *  # noqa: F403
+from paceline.horovod.tensorflow.optimizer import DistributedOptimizer
+from paceline.horovod.tensorflow.reducescatter import grouped_reducescatter, reducescatter
+from paceline.horovod.tensorflow.util import _executing_eagerly
+
+__all__ = [
+    "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "PartialDistributedGradientTape",
+    "_executing_eagerly",
+    "allgather_object",
+    "allreduce",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "elastic",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "reducescatter",
+]
+__all__ += [name for name in mpi_ops.__all__ if not name.startswith("_")]

@@ -1,0 +1,204 @@
+"""allreduce combines tensors over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from paceline.horovod import job, ops
+from paceline.horovod.process_sets import ProcessSet, global_process_set
+from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
+from paceline.horovod.tensorflow.compression import Compression, Compressor
+from paceline.horovod.tensorflow.kernels.library import LIBRARY
+from paceline.horovod.tensorflow.naming import attributes
+from paceline.horovod.tensorflow.process_set import number_of, set_of
+from paceline.horovod.tensorflow.queries import size_op
+
+
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Combine a tensor, a variable or tf.IndexedSlices over the ranks into a new tensor.
+
+    Calls of different ranks are matched by name, in whatever order each rank makes them: in a `tf.function` the name of
+    the op, elsewhere `name`; calls without one are matched in their order. All ranks pass the same shape, dtype and
+    operation. Of tf.IndexedSlices, which may differ, all rows are gathered. The gradient is combined in the same way.
+
+    op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its older form. prescale_factor,
+    postscale_factor: factors by which every rank's tensor is multiplied before and after. ignore_name_scope: leave out
+    the name scopes around the op. device_dense, device_sparse: accepted for Horovod's sake; the tensor is combined in
+    host memory.
+
+    Raises ValueError and NotImplementedError for arguments that make no sense. If the ranks' shapes, dtypes or
+    operations differ, the op raises tf.errors.FailedPreconditionError, and if a rank is lost tf.errors.UnknownError.
+    """
+    chosen = ops.chosen(op, average)
+    if isinstance(tensor, tf.IndexedSlices):
+        _check_sparse(chosen, prescale_factor, postscale_factor)
+        values = allgather(tensor.values, process_set=process_set, ignore_name_scope=ignore_name_scope)
+        indices = allgather(tensor.indices, process_set=process_set, ignore_name_scope=ignore_name_scope)
+        return _slices(values, indices, tensor, chosen, process_set)
+    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
+    result = _allreduce(
+        compressed, name, chosen, prescale_factor, postscale_factor, ignore_name_scope, process_set=process_set
+    )
+    return compression.decompress(result, context)
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> Sequence[Any]:
+    """Combine several tensors over the ranks, together, into new ones; see `allreduce`."""
+    if not tensors:
+        return tensors
+    chosen = ops.chosen(op, average)
+    results = list(tensors)
+    sparse = [index for index, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
+    if sparse:
+        _check_sparse(chosen, prescale_factor, postscale_factor)
+        all_values, all_indices = (
+            grouped_allgather(parts, process_set=process_set, ignore_name_scope=ignore_name_scope)
+            for parts in ([tensors[i].values for i in sparse], [tensors[i].indices for i in sparse])
+        )
+        for index, values, indices in zip(sparse, all_values, all_indices, strict=True):
+            results[index] = _slices(values, indices, tensors[index], chosen, process_set)
+    dense = [index for index in range(len(tensors)) if index not in sparse]
+    if dense:
+        compressed, contexts = zip(
+            *(compression.compress(tf.convert_to_tensor(tensors[index])) for index in dense), strict=True
+        )
+        combined = _grouped_allreduce(
+            compressed, name, chosen, prescale_factor, postscale_factor, ignore_name_scope, process_set
+        )
+        for index, tensor, context in zip(dense, combined, contexts, strict=True):
+            results[index] = compression.decompress(tensor, context)
+    return results
+
+
+def allreduce_each(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    ignore_name_scope: bool,
+) -> list[Any]:
+    """Combine dense tensors over the ranks, each when all ranks have it. Outside of a graph this is a single op.
+
+    names: a name for each tensor.
+    """
+    if not tf.executing_eagerly():
+        return [
+            _allreduce(tensor, name, op, prescale, postscale, ignore_name_scope, process_set)
+            for tensor, name in zip(tensors, names, strict=True)
+        ]
+    return _run(
+        tensors, op, prescale, postscale, process_set, False, {**attributes("", None, []), "names": list(names)}
+    )
+
+
+def _allreduce(
+    tensor: Any,
+    name: str | None = None,
+    op: int = ops.Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine a dense tensor over the ranks; see `allreduce`."""
+    names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
+    return _run([tensor], op, prescale_factor, postscale_factor, process_set, False, names)[0]
+
+
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = ops.Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Combine dense tensors over the ranks, together; see `allreduce`."""
+    names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
+    return _run(tensors, op, prescale_factor, postscale_factor, process_set, True, names)
+
+
+def _run(
+    tensors: Sequence[Any],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    grouped: bool,
+    names: dict[str, Any],
+) -> list[Any]:
+    results: list[Any] = LIBRARY.ops.paceline_allreduce(
+        tensors,
+        grouped=grouped,
+        process_set_id=number_of(process_set),
+        reduce_op=op,
+        prescale_factor=prescale,
+        postscale_factor=postscale,
+        **names,
+    )
+    return results
+
+
+@tf.RegisterGradient("PacelineAllreduce")
+def _gradient(op: Any, *gradients: Any) -> Any:
+    names = [f"{name}.gradient" for name in op.get_attr("names")]
+    arguments = (op.get_attr("reduce_op"), op.get_attr("prescale_factor"), op.get_attr("postscale_factor"))
+    grouped = op.get_attr("grouped")
+    kind = "HorovodGroupedAllreduce" if grouped else "HorovodAllreduce"
+    own = attributes(kind, None, list(gradients), op.get_attr("ignore_name_scope"))
+    if tf.executing_eagerly():
+        own["names"] = names
+    return _run(gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own)
+
+
+def _check_sparse(op: int, prescale: float, postscale: float) -> None:
+    if op == ops.Adasum:
+        raise NotImplementedError(
+            "The Adasum reduction does not currently support sparse tensors. As a workaround please pass "
+            "sparse_as_dense=True to DistributedOptimizer"
+        )
+    if op not in (ops.Sum, ops.Average):
+        raise NotImplementedError("Only Sum and Average ops are supported with tf.IndexedSlices")
+    if prescale != 1.0 or postscale != 1.0:
+        raise NotImplementedError("Pre/postscale_factor are not supported with tf.IndexedSlices")
+
+
+def _slices(values: Any, indices: Any, like: Any, op: int, process_set: ProcessSet) -> Any:
+    if op == ops.Average:
+        values /= tf.cast(ranks_of(process_set), values.dtype)
+    return tf.IndexedSlices(values, indices, dense_shape=like.dense_shape)
+
+
+def ranks_of(process_set: ProcessSet) -> Any:
+    """Return the number of ranks; in an elastic job, whose graphs outlive its rounds, as a tensor."""
+    return process_set.size() if job.worker() is None else size_op(number_of(process_set))

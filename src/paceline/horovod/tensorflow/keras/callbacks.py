@@ -1,0 +1,21 @@
+"""Callbacks for tf.keras; `paceline.horovod.tensorflow.keras_callbacks` describes them."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from paceline.horovod.tensorflow import keras_callbacks as parts
+
+_base = tf.keras.callbacks.Callback
+
+BroadcastGlobalVariablesCallback = parts.bound(parts.BroadcastGlobalVariablesCallback, _base, __name__)
+MetricAverageCallback = parts.bound(parts.MetricAverageCallback, _base, __name__)
+LearningRateScheduleCallback = parts.bound(parts.LearningRateScheduleCallback, _base, __name__)
+LearningRateWarmupCallback = parts.bound(parts.LearningRateWarmupCallback, _base, __name__)
+
+__all__ = [
+    "BroadcastGlobalVariablesCallback",
+    "LearningRateScheduleCallback",
+    "LearningRateWarmupCallback",
+    "MetricAverageCallback",
+]

@@ -1,0 +1,115 @@
+"""The kernels of allreduce and reducescatter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from paceline.horovod import adasum_requests, ops
+from paceline.horovod.adasum_exchange import Course
+from paceline.horovod.channel import Channel, bundle_of
+from paceline.horovod.handles import Pending
+from paceline.horovod.shares import scattered_rows
+from paceline.horovod.tensorflow.kernels.call import Call
+from paceline.horovod.tensorflow.kernels.memory import Memory, reducible, scale
+from paceline.horovod.tensorflow.kernels.node import Node
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Request
+
+
+def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
+    """Combine each tensor over the ranks, in place."""
+    for memory in call.tensors:
+        reducible(memory)
+        if node.reduction == ops.Adasum and not memory.floating():
+            raise ValueError("Adasum combines floating-point tensors")
+        if not memory.floating() or node.reduction == ops.Adasum:
+            scale(memory.array(), node.prescale)
+    names = node.requests(channel, len(call.tensors))
+    bundle = bundle_of(names) if node.grouped else None
+
+    def request(name: str, memory: Memory) -> Request | Course:
+        if node.reduction == ops.Adasum:
+            return adasum_requests.start(channel.coordinator, name, memory.span(), memory.array)
+        prescale, postscale = (node.prescale, node.postscale) if memory.floating() else (1.0, 1.0)
+        return channel.coordinator.all_reduce(
+            name,
+            memory.span(),
+            ops.NAMES[node.reduction],
+            prescale=prescale,
+            postscale=postscale,
+            bundle=bundle,
+            shape=memory.shape,
+        )
+
+    requests = channel.start(names, lambda: map(request, names, call.tensors))
+
+    def finish() -> None:
+        for one, memory in zip(requests, call.tensors, strict=True):
+            if node.reduction == ops.Adasum and memory.bytes:
+                _take_adasum(one, memory)
+            if not memory.floating() or node.reduction == ops.Adasum:
+                scale(memory.array(), node.postscale)
+
+    return Pending(channel, names, requests, finish)
+
+
+def _take_adasum(request: Request | Course, memory: Memory) -> None:
+    numbers = memory.array()
+
+    def rows(gathered: Request) -> np.ndarray:
+        assert gathered.output is not None
+        flat = np.frombuffer(gathered.output, numbers.dtype, sum(gathered.counts))  # type: ignore[call-overload]
+        return flat.reshape(-1, numbers.size)  # type: ignore[no-any-return]
+
+    numbers[...] = adasum_requests.result(request, rows).reshape(numbers.shape).astype(numbers.dtype)
+
+
+def reducescatter(node: Node, channel: Channel, call: Call) -> Pending[None]:
+    """Combine each tensor over the ranks, and give this rank its rows."""
+    if node.reduction not in ops.NAMES:
+        raise ValueError("Adasum is not there for reducescatter: use hvd.Average, Sum, Min, Max or Product")
+    names = node.requests(channel, len(call.tensors))
+    sources = [_scaled(memory, node.prescale) for memory in call.tensors]
+    shares = [scattered_rows(memory.rows("reducescatter"), channel.size) for memory in call.tensors]
+    parts = [
+        call.output(index, memory.dtype, (rows[channel.rank], *memory.shape[1:]))
+        for index, (memory, rows) in enumerate(zip(call.tensors, shares, strict=True))
+    ]
+
+    def request(name: str, memory: Memory, source: tuple[Memory, object], part: Memory, rows: list[int]) -> Request:
+        prescale, postscale = (node.prescale, node.postscale) if memory.floating() else (1.0, 1.0)
+        return channel.coordinator.reduce_scatter(
+            name,
+            source[0].span(),
+            part.span(),
+            [share * memory.row_width() for share in rows],
+            ops.NAMES[node.reduction],
+            prescale=prescale,
+            postscale=postscale,
+            shape=memory.shape,
+        )
+
+    requests = channel.start(names, lambda: map(request, names, call.tensors, sources, parts, shares))
+
+    def finish() -> None:
+        for part in parts:
+            if not part.floating():
+                scale(part.array(), node.postscale)
+
+    return Pending(channel, names, requests, finish, sources)
+
+
+def _scaled(memory: Memory, factor: float) -> tuple[Memory, object]:
+    """Return memory to reduce from, and what keeps it alive.
+
+    Integers are scaled in a copy, because others may use the input.
+    """
+    reducible(memory)
+    if memory.floating() or factor == 1.0:
+        return memory, None
+    copy = memory.array().copy()
+    scale(copy, factor)
+    return Memory(copy.ctypes.data, memory.bytes, memory.dtype, memory.shape), copy

@@ -1,0 +1,16 @@
+"""A framework that is not installed is named in one sentence."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("face", ["tensorflow", "tensorflow.keras", "keras"])
+def test_tensorflow_is_named_where_it_is_not_installed(face: str) -> None:
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module(f"paceline.horovod.{face}")
+    assert str(caught.value) == (
+        "paceline.horovod.tensorflow needs TensorFlow, which is not installed: pip install tensorflow"
+    )

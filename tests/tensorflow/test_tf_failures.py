@@ -1,0 +1,31 @@
+"""A lost rank ends the ops that wait for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from horovod_ranks import Ranks
+
+import paceline.horovod.tensorflow as hvd
+
+
+def lose_rank_1(rank: int, size: int, file: str) -> None:
+    step = tf.function(lambda x: hvd.allreduce(x, name="gradient"))
+    step(tf.ones([3]))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(tf.errors.UnknownError) as caught:
+        step(tf.ones([3]))
+    Path(file).write_text(caught.value.message)
+
+
+def test_a_lost_rank_is_named_and_ends_the_function(ranks: Ranks, tmp_path: Path) -> None:
+    file = tmp_path / "said"
+    with pytest.raises(AssertionError, match="the process died with exit code -9"):
+        ranks(lose_rank_1, 2, deadline=60, fresh=True, file=str(file))
+    assert '"allreduce.gradient"' in file.read_text()
+    assert "rank 1" in file.read_text()
