@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -52,7 +53,7 @@ def test_rows(run: Path, tmp_path: Path) -> None:
 def test_links_and_computation_change_a_step_as_they_should(run: Path, tmp_path: Path) -> None:
     (usual,) = ask(tmp_path, "--from", run)
     slow, fast = ask(tmp_path, "--from", run, "--link", "uplink=250Mbit/s:500Mbit/s")
-    assert fast == usual
+    assert {**fast, "network": usual["network"]} == usual
     assert slow["step_ms"] > usual["step_ms"]  # type: ignore[operator]
     (quick,) = ask(tmp_path, "--from", run, "--scale-compute", "0.1")
     assert quick["step_ms"] < usual["step_ms"]  # type: ignore[operator]
@@ -68,6 +69,24 @@ def test_advice_is_ranked_by_its_gain(run: Path, tmp_path: Path) -> None:
     found = {row["change"]: row["gain"] for row in rows}
     assert found["codec int8 between machines"] > found["codec bf16 between machines"] > 0.5  # type: ignore[operator]
     assert found["links of twice the speed"] > 0.5  # type: ignore[operator]
+
+
+def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
+    picture, trace = tmp_path / "answers.svg", tmp_path / "step.json"
+    ask(tmp_path, "--from", run, "--ranks", "4:16", "--policy", "all", "--draw", picture, "--trace", trace)
+    words = {element.text for element in ElementTree.parse(picture).iter() if element.text}
+    assert {"board", "nonblocking", "4 ranks, board", "16 ranks, graph", "computation", "transfer", "ranks"} <= words
+    events = json.loads(trace.read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    for rank in range(16):
+        computes, waits = (event for event in spans if event["pid"] == rank)
+        assert (computes["name"], waits["name"]) == ("computes", "waits for its gradients")
+        assert waits["ts"] == pytest.approx(computes["ts"] + computes["dur"])
+    carried = [event for event in spans if event["pid"] == 16 and event["tid"] == 0]
+    assert sum(event["args"]["bytes"] for event in carried) == 5 << 20
+    ask(tmp_path, "--from", run, "--link", "uplink=1Gbit/s:2Gbit/s", "--draw", picture)
+    words = {element.text for element in ElementTree.parse(picture).iter() if element.text}
+    assert {"two, uplink 1 Gbit/s", "two, uplink 2 Gbit/s"} <= words
 
 
 @pytest.mark.parametrize(

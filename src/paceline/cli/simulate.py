@@ -15,14 +15,17 @@ from rich.table import Table
 
 from paceline.cli.output_file import UsageError, writable, write
 from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.formats.svg_style import shortened
 from paceline.formats.terminal import show
 from paceline.plan.codecs import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import Answer, models, study
 from paceline.simulate.calibrate import Measured
+from paceline.simulate.draw import draw
 from paceline.simulate.question import EACH, Question, measured, scenarios
 from paceline.simulate.scenario import AUTO, Scenario, advice
 from paceline.simulate.show import advice_table, binds, knee, table
+from paceline.simulate.timeline import trace
 from paceline.simulate.workload import CORES, SHARED
 from paceline.topology import TopologyError
 from paceline.topology.units import parse_time
@@ -96,6 +99,20 @@ def command(
     study_name: Annotated[
         str, typer.Option("--study", help=f"Instead of all this, a paper's figures: {', '.join(study.names())}.")
     ] = "",
+    svg: Annotated[
+        Path | None,
+        typer.Option("--draw", metavar="FILE", help="Draw it as SVG.", callback=writable, rich_help_panel=_OUTPUT),
+    ] = None,
+    trace_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Write one step of the last job, for Perfetto.",
+            callback=writable,
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -128,7 +145,14 @@ def command(
             run = measured(question)
             asked = list(scenarios(question, run))
             _introduce(asked[0], run, console)
-            found = _advise(asked, counted, runs, console) if advise else _answer(asked, counted, runs, console)
+            if advise:
+                found = _advise(asked, counted, runs, console)
+            else:
+                answers = _answers(asked, counted, runs, console)
+                found = [each.row for each in answers]
+                title = f"{report or name or 'ResNet-50'} in virtual time"
+                write(svg, lambda: str(draw(answers, shortened(title, 80)).as_svg()))
+            write(trace_file, lambda: trace(asked[-1].moments()))
         write(json_file, lambda: json.dumps(found, indent=1) + "\n")
     except (TopologyError, ValueError) as error:
         raise UsageError(str(error)) from None
@@ -152,7 +176,7 @@ def _introduce(first: Scenario, run: Measured | None, console: Console) -> None:
         console.print(f"the run: {run.topology.world} ranks, {len(run.steps)} steps, each {took}", soft_wrap=True)
 
 
-def _answer(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[dict[str, object]]:
+def _answers(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[Answer]:
     answers: list[Answer] = []
     with _progress(len(asked)) as progress:
         task = progress.add_task("", total=len(asked))
@@ -168,7 +192,7 @@ def _answer(asked: list[Scenario], counted: int, runs: int, console: Console) ->
     for curve in curves.values():
         if len({each.ranks for each in curve}) == len(curve) and (sentence := knee(curve)):
             console.print(sentence, soft_wrap=True)
-    return [each.row for each in answers]
+    return answers
 
 
 def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[dict[str, object]]:

@@ -29,6 +29,8 @@ class Answer:
     """Seconds of every simulated step, ascending."""
     alone: float
     """Seconds of a step of one rank, which exchanges nothing."""
+    network: str = ""
+    """The name of the network."""
     batch: float = 1.0
     """The batch of a rank in a step, where 1 is the usual one; smaller where more ranks share the whole."""
 
@@ -69,6 +71,7 @@ class Answer:
             "ranks": self.ranks,
             "policy": self.policy,
             "algorithm": self.algorithm,
+            "network": self.network,
             "step_ms": self.step.seconds * 1e3,
             "low_ms": self.low * 1e3,
             "high_ms": self.high * 1e3,
@@ -91,12 +94,15 @@ def answer(
     *,
     carries: Sequence[float] = (1.0,),
     policy: str = "",
+    network: str = "",
     batch: float = 1.0,
 ) -> Answer:
     """Simulate `replicas` runs of a job with seeds of their own, `counted` steps of each.
 
     carries: how many times as long as predicted exchanges may take; the runs take their factors from all over them.
-    policy: what the answer calls it, if not as the job does. Raises ValueError for a job that makes no sense, or
+    policy, network: what the answer calls them, the former if not as the job does.
+
+    Raises ValueError for a job that makes no sense, or
     without steps or replicas.
     """
     if counted < 1 or replicas < 1:
@@ -114,6 +120,7 @@ def answer(
         step=mean(found),
         times=tuple(sorted(step.seconds for step in found)),
         alone=_alone(job),
+        network=network,
         batch=batch,
     )
 

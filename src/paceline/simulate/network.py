@@ -14,6 +14,7 @@ from paceline.simulate import programs
 from paceline.simulate.job import FUSION_BYTES, Transfer
 from paceline.topology import Link, Node, Topology
 from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
+from paceline.topology.units import show_speed
 
 FOLLOWED_RANKS = 64
 """Ranks up to which all-reduces are followed message by message; the cost model serves larger jobs."""
@@ -110,7 +111,8 @@ def with_speed(topology: Topology, name: str, speed: float) -> Topology:
         names = ", ".join([ALL, *(node.name for node in found)][:_NAMED])
         raise ValueError(f"there is no link called {name!r:.60}; choose one of {names}")
     chosen_names = {node.name for node in chosen}
-    return _relinked(topology, lambda link: replace(link, up=speed, down=speed), chosen_names)
+    changed = _relinked(topology, lambda link: replace(link, up=speed, down=speed), chosen_names)
+    return replace(changed, name=f"{topology.name}, {name} {show_speed(speed)}")
 
 
 def faster(topology: Topology, factor: float) -> Topology:

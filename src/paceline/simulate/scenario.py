@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 
 from paceline.formats.sizes import show_bytes
 from paceline.plan.codecs import NONE
 from paceline.settings.parsers import POLICIES
-from paceline.simulate.answer import Answer, answer
+from paceline.simulate.answer import WARM_UP, Answer, answer
+from paceline.simulate.job import Job, Moments, moments
 from paceline.simulate.network import between_machines, faster, regrouped
 from paceline.simulate.workload import DIVIDED, IN_ORDER, SHARED, Workload
 from paceline.topology import Topology
@@ -32,16 +34,25 @@ class Scenario:
 
     def answer(self, counted: int, replicas: int) -> Answer:
         """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense."""
-        workload = self.workload.scaled(self.batch)
-        algorithm = None if self.algorithm == AUTO else self.algorithm
         return answer(
-            workload.on(self.topology, algorithm, self.codec, self.cores),
+            self._job(),
             counted,
             replicas,
-            carries=workload.carried(self.topology),
-            policy=workload.policy,
+            carries=self.workload.carried(self.topology),
+            policy=self.workload.policy,
+            network=self.topology.name,
             batch=self.batch,
         )
+
+    def moments(self) -> Moments:
+        """Return what happens in one of its steps, when everything takes what it usually does."""
+        job = self._job()
+        usual = median(self.workload.carried(self.topology))
+        return moments(replace(job, transfer=job.transfer.slower(usual)), WARM_UP)
+
+    def _job(self) -> Job:
+        algorithm = None if self.algorithm == AUTO else self.algorithm
+        return self.workload.scaled(self.batch).on(self.topology, algorithm, self.codec, self.cores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,13 +32,15 @@ _BINDS = {
 def table(answers: Sequence[Answer]) -> Table:
     """Return a row for each answer: the step, its interval, the throughput, and where the step goes."""
     found = Table(box=None, pad_edge=False)
-    words = ("policy", "algorithm")
+    networks = len({each.network for each in answers}) > len({each.ranks for each in answers})
+    words = ("network", "policy", "algorithm") if networks else ("policy", "algorithm")
     numbers = ("step", f"{INTERVAL} %", "batches/s", "efficiency")
     for column in ("ranks", *words, *numbers, *(part.replace("_", " ") for part in PARTS)):
         found.add_column(column, justify="left" if column in words else "right")
     for each in answers:
         found.add_row(
             str(each.ranks),
+            *((each.network,) if networks else ()),
             each.policy,
             each.algorithm,
             show_seconds(each.step.seconds),
