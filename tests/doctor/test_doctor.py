@@ -18,7 +18,7 @@ from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
 EXPECTED = (
     "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
-    "blocks|large arrays|/dev/shm|huge pages|locked memory|interfaces|between machines|ports|secret"
+    "blocks|large arrays|/dev/shm|huge pages|locked memory|codecs|interfaces|between machines|ports|secret"
 ).split("|")
 HERE = Environment({}, Settings())
 

@@ -25,6 +25,7 @@ from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 from paceline.plan.algorithms import ALGORITHMS
+from paceline.plan.codecs import AUTO
 
 COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 
@@ -57,8 +58,8 @@ def command(
     codecs: Annotated[
         str,
         typer.Option(
-            help="Codecs to compare between machines: " + ", ".join(CODECS) + ". Needs --paths engine and float32; "
-            "all_reduce averages.",
+            help="Codecs to compare between machines: " + ", ".join(CODECS) + ", and for all_reduce auto. Needs "
+            "--paths engine and float32; all_reduce averages.",
             show_default="no codec",
         ),
     ] = "",
@@ -169,7 +170,7 @@ def choose(
         _words(paths, systems.PATHS, "none", "--paths"),
         _words(buffers, systems.BUFFERS, "", "--buffers"),
         _words(algorithms, tuple(ALGORITHMS), "", "--algorithms") or [""],
-        _words(codecs, CODECS, "", "--codecs") or [""],
+        _words(codecs, (*CODECS, AUTO) if collective == "all_reduce" else CODECS, "", "--codecs") or [""],
     ):
         wanted.append(lambda ours=ours: [systems.paceline(*ours)])  # type: ignore[misc]
     for name in systems.PEERS if against == "all" else _words(against, systems.PEERS, "", "--against"):

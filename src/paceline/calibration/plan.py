@@ -147,8 +147,9 @@ ENCODE_RATE = {
 }
 """Bytes of float32 that one core encodes per second, out of its cache.
 
-Found: by `paceline bench codecs` on 64 MiB of trained weights, on a shared AMD EPYC (Zen 4) with AVX-512. They are not
-measured in a job, because all ranks must decide with the same values. Off by 2: changes no choice."""
+Found: by `paceline bench codecs` on 64 MiB of trained weights, on a shared AMD EPYC (Zen 4) with AVX-512. `paceline
+plan` uses them; ranks that choose a codec time it first, and use what the slowest of them found. Off by 2: changes no
+choice."""
 DECODE_RATE = {
     "bf16": 20.5e9,
     "fp16": 20.3e9,

@@ -25,6 +25,7 @@ _CHECKS = (
     ("/dev/shm", "memory", "dev_shm"),
     ("huge pages", "memory", "huge_pages"),
     ("locked memory", "memory", "locked_memory"),
+    ("codecs", "coding", "codecs"),
     ("interfaces", "network", "interfaces"),
     ("between machines", "network", "between_machines"),
     ("ports", "network", "ports"),

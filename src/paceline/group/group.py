@@ -9,10 +9,11 @@ from types import TracebackType
 import numpy as np
 
 from paceline import _engine
-from paceline.group.arguments import blocks, encoding, feedback, matched, needed, reduction, refuse, whole
-from paceline.group.buffers import Array, Buffer, read, write
+from paceline.group.arguments import CODECS, OPS, blocks, encoding, feedback, matched, needed, reduction, refuse, whole
+from paceline.group.buffers import DTYPES, Array, Buffer, read, write
 from paceline.group.host import Host
 from paceline.group.operation import Operation
+from paceline.plan.codecs import AUTO, NONE
 
 _CHANNEL_BITS = 63
 
@@ -67,7 +68,8 @@ class Group:
         `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
 
         codec: how sums and means of float32 are encoded between machines: `none`, `bf16`, `fp16`, `three_in_one`,
-        `int8`, `int4` or `lossless`; None: as PACELINE_COMPRESS says. All ranks name the same one, and end with the
+        `int8`, `int4` or `lossless`; `auto`: as `bf16` where the cost model predicts that it pays, else not at all, and
+        the first such call logs why; None: as PACELINE_COMPRESS says. All ranks name the same one, and end with the
         same bits. Nothing is encoded on one machine, or of less than 64 KiB.
 
         residual: as many float32 as `array` has, zero before the first call: what encoding has lost on this rank, which
@@ -83,7 +85,8 @@ class Group:
                 raise
         data = write(array)
         lost = feedback(residual, data)
-        coded, address = encoding(codec), lost.address if lost is not None else 0
+        coded = encoding(codec) if codec != AUTO else self._pays(data, number)
+        address = lost.address if lost is not None else 0
         return self._run(
             lambda mode: self._native.all_reduce(
                 data.address, data.count, data.dtype, number, factor, mode, coded, address
@@ -326,6 +329,16 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _pays(self, data: Buffer, op: int) -> int:
+        """The codec of an all-reduce with `auto`."""
+        codec, least = self._runtime.encoding(self._native)
+        sums = op in (OPS["sum"], OPS["avg"], OPS["premul_sum"])
+        return (
+            codec
+            if sums and data.dtype == DTYPES["float32"] and data.count * _engine.SIZES[data.dtype] >= least
+            else CODECS[NONE]
+        )
 
     def _exchange(
         self,

@@ -96,6 +96,11 @@ class Host(Protocol):
         """What keeps the plans of this group to its network; None on one machine."""
         ...
 
+    def encoding(self, native: _engine.Group) -> tuple[int, int]:
+        """The engine's number of the codec that the cost model chooses for sums and means of this group, and from how
+        many bytes on. Collective for the first time in a group."""
+        ...
+
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         ...

@@ -14,13 +14,13 @@ from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.plan.between import SIZES
 from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE
+from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
 from paceline.plan.cost import Line, cost
 from paceline.plan.network import Network
 from paceline.topology import Topology
 
 CODEC = CODECS["bf16"]
-"""The only codec that is chosen."""
+"""The only codec that is chosen, with the speed of a usual machine."""
 _USUAL = 32 << 20
 """Bytes for which the time is told."""
 
@@ -34,16 +34,17 @@ class Encoding:
     reason: str
 
 
-def encoding(topology: Topology, algorithm: str | None = None) -> Encoding:
+def encoding(topology: Topology, algorithm: str | None = None, codec: Codec = CODEC) -> Encoding:
     """Return how all-reduces of a group on `topology` are encoded; equal topologies give equal results.
 
     Sizes are encoded where it pays for them and for all larger ones. algorithm: as of `choose`, which see for errors.
+    codec: `CODEC`, with the speed of these ranks.
     """
-    if sum(len(ranks) > 0 for _, ranks in topology.machines()) < 2:
+    if on_one_machine(topology):
         return Encoding(NONE, 0, "nothing is encoded, because all ranks are on one machine")
     network = Network(topology)
     choices = choose("all_reduce", topology, algorithm=algorithm)
-    lines = {choice.limit: _lines(choice, network) for choice in choices if not choice.one_shot}
+    lines = {choice.limit: _lines(choice, network, codec) for choice in choices if not choice.one_shot}
 
     def seconds(nbytes: int) -> tuple[float, float]:
         """As it is, and encoded."""
@@ -54,14 +55,19 @@ def encoding(topology: Topology, algorithm: str | None = None) -> Encoding:
     paying = list(takewhile(lambda size: pays(*seconds(size)), falling))
     told = max(paying[-1], _USUAL) if paying else SIZES[-1]
     plain, coded = map(show_seconds, seconds(told))
-    takes = f"by the cost model an all-reduce of {show_bytes(told)} takes {plain} as it is and {coded} as {CODEC.name}"
+    takes = f"by the cost model an all-reduce of {show_bytes(told)} takes {plain} as it is and {coded} as {codec.name}"
     if not paying:
         worth = 100 * fitted.WORTH_ENCODING
         return Encoding(NONE, 0, f"nothing is encoded, because {takes}, which does not save {worth:.0f} %")
     least = show_bytes(paying[-1])
     return Encoding(
-        CODEC.name, paying[-1], f"sums and means of float32 go as {CODEC.name} from {least} on, because {takes}"
+        codec.name, paying[-1], f"sums and means of float32 go as {codec.name} from {least} on, because {takes}"
     )
+
+
+def on_one_machine(topology: Topology) -> bool:
+    """Return whether nothing can be encoded."""
+    return sum(len(ranks) > 0 for _, ranks in topology.machines()) < 2
 
 
 def pays(plain: float, coded: float) -> bool:
@@ -69,7 +75,7 @@ def pays(plain: float, coded: float) -> bool:
     return coded < (1 - fitted.WORTH_ENCODING) * plain
 
 
-def _lines(choice: Choice, network: Network) -> tuple[Line, Line]:
+def _lines(choice: Choice, network: Network, codec: Codec) -> tuple[Line, Line]:
     """The choice as it is, and encoded."""
-    plain, coded = (cost(choice.outline, network, SIZES[-1], choice.chunk, codec).line for codec in (None, CODEC))
+    plain, coded = (cost(choice.outline, network, SIZES[-1], choice.chunk, used).line for used in (None, codec))
     return plain, coded

@@ -15,9 +15,10 @@ from paceline.group.host import Entries, Plans
 from paceline.plan.codecs import AUTO
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
+from paceline.runtime.encodings import Encoding, Encodings
 from paceline.runtime.membership import Membership
 from paceline.runtime.placement import Placements, given
-from paceline.runtime.plans import encoding, tell
+from paceline.runtime.plans import tell
 from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Failing = Callable[[CommunicationError, str, bool], None]
 """`failed(error, culprit, alone)` is called before `error` is raised. culprit: what peers call the rank to blame,
 "" if it is not a single one. alone: whether the group goes on."""
+_BY_SETTING, _BY_CALL = "PACELINE_COMPRESS=auto", 'codec="auto"'
 
 
 class Groups:
@@ -40,6 +42,7 @@ class Groups:
         self._given = given(settings.topology)
         self._placements: Placements | None = None  # known with the first group
         self._memberships: dict[int, Membership] = {}
+        self._encodings = Encodings(settings.algorithm)
 
     @property
     def network(self) -> str:
@@ -80,7 +83,7 @@ class Groups:
             if self._compress != AUTO:  # which waits for what is measured
                 group.set_codec(_engine.CODECS[self._compress])
         elif self._compress == AUTO and not self._memberships and membership.rank == 0:
-            encoding(here.topology, self._algorithm, True)
+            self._encodings.choose(group, here.topology, _BY_SETTING)
         self._memberships[channel] = membership
         return group
 
@@ -104,7 +107,17 @@ class Groups:
         if new and membership.rank == 0:
             said = any(member.speed for member in membership.members)  # otherwise no link was taken for anything
             tell(here.topology, news if said else "", self._algorithm)
-        self._encode(native, here, new)
+        if self._compress == AUTO:
+            native.set_codec(*self._encodings.choose(native, here.topology, _BY_SETTING if new else ""))
+
+    def encoding(self, native: _engine.Group) -> Encoding:
+        """What the cost model chooses for this group. Collective for the first time, where rank 0 logs the choice."""
+        chosen = self._encodings.of(native.channel)
+        if chosen is None:
+            assert self._placements is not None
+            here = self._placements.of(self.membership(native.channel).members)
+            chosen = self._encodings.choose(native, here.topology, _BY_CALL)
+        return chosen
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. Raises CommunicationError if there is none."""
@@ -116,10 +129,12 @@ class Groups:
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         self._memberships.pop(channel, None)
+        self._encodings.forget(channel)
 
     def clear(self) -> None:
         """Forget all groups, which were closed."""
         self._memberships.clear()
+        self._encodings.clear()
 
     def replanner(self, native: _engine.Group, measure: Measure) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
@@ -143,14 +158,11 @@ class Groups:
 
     def _planned_again(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
         """The same for a group that is in use, whose codec may change, too."""
-        self._encode(native, found, True)
+        if self._encodings.of(native.channel) is not None:
+            chosen = self._encodings.choose(native, found.topology, _BY_SETTING if self._compress == AUTO else _BY_CALL)
+            if self._compress == AUTO:
+                native.set_codec(*chosen)
         return self._planned(native, membership, found)
-
-    def _encode(self, native: _engine.Group, found: Placement, told: bool) -> None:
-        """Let the cost model choose the group's codec, if that is wished. told: whether the first rank says which."""
-        if self._compress == AUTO:
-            codec, least = encoding(found.topology, self._algorithm, told and native.rank == 0)
-            native.set_codec(_engine.CODECS[codec], least)
 
 
 def _everywhere(native: _engine.Group, mine: bool) -> bool:

@@ -52,16 +52,3 @@ def tell(topology: Topology, news: str, algorithm: str | None) -> None:
         said += "; no link is slower than the others"
     said += f"; links were measured: {news}" if news else ""
     log.log(logging.WARNING if binds or news else logging.INFO, "%s", said)
-
-
-def encoding(topology: Topology, algorithm: str | None, told: bool) -> tuple[str, int]:
-    """The codec of all-reduces where the cost model chooses, and the bytes of a buffer from which on they have it.
-
-    algorithm: as of `choose`. told: whether it is logged, as a warning, because nothing else says it.
-    """
-    from paceline.plan import auto  # few jobs need it
-
-    chosen = auto.encoding(topology, algorithm)
-    if told:
-        log.warning("PACELINE_COMPRESS=auto: %s", chosen.reason)
-    return chosen.codec, chosen.least

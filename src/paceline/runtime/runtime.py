@@ -122,6 +122,13 @@ class Runtime:
         """
         return self._groups.replanner(native, self._measure(self.membership(native.channel), timeout))
 
+    def encoding(self, native: _engine.Group) -> tuple[int, int]:
+        """What the cost model chooses for sums and means of this group: a codec, and the bytes from which on it pays.
+
+        Collective for the first time in a group, where rank 0 logs the choice.
+        """
+        return self._groups.encoding(native)
+
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         self._groups.forget(channel)

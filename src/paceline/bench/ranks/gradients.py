@@ -12,9 +12,9 @@ from .pattern import PERIOD, Array, fill
 
 COLLECTIVES = ("all_reduce", "broadcast")
 """The collectives that are measured with codecs."""
-RELATIVE = {"bf16": 2**-8, "fp16": 2**-11, "three_in_one": 2**-6, "int8": 0.51 / 127, "int4": 0.51 / 7}
+RELATIVE = {"auto": 2**-8, "bf16": 2**-8, "fp16": 2**-11, "three_in_one": 2**-6, "int8": 0.51 / 127, "int4": 0.51 / 7}
 """The largest error of each codec as a share of the magnitude, of the largest in its group for `GROUPED`; 0 for all
-others."""
+others. `auto` may be `bf16`."""
 GROUP = 128
 """Elements that `GROUPED` codecs scale together."""
 GROUPED = ("int8", "int4")
