@@ -69,6 +69,7 @@ def test_a_row_is_of_the_slowest_device_and_of_the_masters_categories() -> None:
     assert svg.count("AlexNet") == 1 and all(f"{one.step_ms:.0f} ms" in svg for one in rows)
 
 
+@pytest.mark.requires_root_network
 def test_rows_through_the_command_line(tmp_path: Path) -> None:
     file, picture = tmp_path / "rows.json", tmp_path / "steps.svg"
     words = ("-n", 2, "--batch", 2, "--models", "MobileNet v2", "--rounds", 3, "--steps", 1)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import multiprocessing
 import os
+import resource
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from paceline.torch.data import layout
 from paceline.torch.data.pool import Pool
 from paceline.torch.data.shares import Shares, cuts, split
 from paceline.torch.data.slots import Slots
-from paceline.torch.data.source import _collate
+from paceline.torch.data.source import Task, Writer, _collate
 
 TORCH = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 NUMPY = ["float32", "float64", "int32", "uint8", "bool"]
@@ -194,3 +196,36 @@ def test_samples_that_lie_apart_are_stacked_in_place(dtype: torch.dtype) -> None
     memory = np.empty(planned.nbytes, np.uint8)
     layout.write(planned, tensors, memory)
     same(layout.view(planned, memory, 0, 5), default_collate(samples), slice(None))
+
+
+SAMPLES, FLOATS = 32, 1 << 18
+"""Of a batch of 32 MiB."""
+
+
+class Made:
+    """Samples in memory that is new for each."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((FLOATS,), float(index))
+
+
+def write_batches(faults: multiprocessing.SimpleQueue[int]) -> None:
+    writer = Writer(Made(), _collate, Slots())
+    task = Task(0, tuple(range(SAMPLES)))
+    for _ in range(3):
+        writer.__getitems__(task)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        writer.__getitems__(task)
+    faults.put(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+
+def test_an_input_worker_keeps_the_memory_of_its_samples() -> None:
+    fork = multiprocessing.get_context("fork")  # a process of its own, since malloc's settings are a process's
+    faults = fork.SimpleQueue()
+    worker = fork.Process(target=write_batches, args=(faults,))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    huge_pages = 4 * SAMPLES * FLOATS * 4 // (2 << 20)
+    assert faults.get() < huge_pages  # samples that were faulted in again would have been at least so many

@@ -1,4 +1,4 @@
-"""Lets glibc keep the memory that backward frees. With another C library nothing is done."""
+"""Lets glibc keep memory that is freed in every step. With another C library nothing is done."""
 
 from __future__ import annotations
 

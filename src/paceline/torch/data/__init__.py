@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from paceline.torch.data.errors import ReadingFailed
 from paceline.torch.data.loader import Loader
+from paceline.torch.data.on_device import OnDevice
 from paceline.torch.data.weighted import Weighted, weighted_hook
 
-__all__ = ["Loader", "ReadingFailed", "Weighted", "weighted_hook"]
+__all__ = ["Loader", "OnDevice", "ReadingFailed", "Weighted", "weighted_hook"]

@@ -21,6 +21,7 @@ from paceline.torch.data.layout import Layout
 from paceline.torch.data.pool import Pool
 from paceline.torch.data.shares import Cut, Shares, cuts, split
 from paceline.torch.data.slots import Slots
+from paceline.torch.freed_memory import keep_freed_memory
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Writer:
 
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any], slots: Slots) -> None:
         self._dataset, self._collate, self._slots = dataset, collate, slots
+        self._largest = 0
 
     def __getitems__(self, task: Task) -> tuple[int, Layout, int]:
         begun = time.monotonic_ns()
@@ -80,6 +82,11 @@ class Writer:
         planned, tensors = layout.plan(self._collate(samples))
         if planned.rows != len(indices):
             raise ValueError(f"collate_fn made a batch of {planned.rows} samples from {len(indices)}")
+        if planned.nbytes > self._largest:
+            # Malloc may keep what one batch's samples took, and as much for decoding. It would give them back to the
+            # system after each batch, and to fault them in again takes a third of the time of an image of 224×224.
+            keep_freed_memory(2 * (planned.nbytes - self._largest))
+            self._largest = planned.nbytes
         layout.write(planned, tensors, self._slots.array(task.slot, planned.nbytes))
         return task.slot, planned, time.monotonic_ns() - begun
 
