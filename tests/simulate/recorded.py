@@ -97,3 +97,8 @@ def without_profiles(found: Report) -> Report:
     """The same report as an older version has written it."""
     ranks = tuple(replace(rank, figures=replace(rank.figures, profile=None)) for rank in found.ranks)
     return replace(found, ranks=ranks)
+
+
+def without_network(found: Report) -> Report:
+    """The same report as if all of its ranks had been on one machine."""
+    return replace(found, topology=f"{{name: one, machine: alpha, ranks: {found.size}}}")

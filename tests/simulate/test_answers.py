@@ -75,8 +75,9 @@ def test_an_answer_has_an_interval_and_shares_that_add_up() -> None:
 @pytest.mark.parametrize("name", study.names())
 def test_a_study_says_of_every_figure_whether_it_was_fitted(name: str) -> None:
     document = study.load(name)
-    document["ranks"] = [12, 24]
-    found = study.rows(document, study.run(document, lambda _: None, counted=2))
+    if "machines" not in document:
+        document["ranks"] = [12, 24]
+    found = study.run(document, lambda _: None, counted=2)
     assert len(found) == len(document["figures"])
     assert sum(row.fitted for row in found) <= 3
     assert not any(row.fitted and row.paper is None for row in found)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
-from recorded import report
+from recorded import report, without_network
 
 from paceline.cli import main
 from paceline.plan.algorithms import ALGORITHMS
@@ -96,6 +96,7 @@ def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
         (["--from", "run", "--topology", "net", "--ranks", "64"], "has 2 ranks, but --ranks is 64"),
         (["--from", "run", "--link", "uplink=-5 Mbit/s"], "is not a speed"),
         (["--from", "run", "--link", "gamma=5 Mbit/s"], "no link called 'gamma'; choose one of uplink, alpha, beta"),
+        (["--from", "alone", "--link", "uplink=1Gbit/s"], "all ranks are on one machine"),
         (["--from", "run", "--link", "uplink"], "write it like uplink=10Gbit/s"),
         (["--from", "run", "--model", "resnet50"], "leave out --model"),
         (["--from", "run", "--scale-compute", "0"], "must be above 0"),
@@ -112,11 +113,19 @@ def test_questions_that_make_no_sense(
 ) -> None:
     crashed = tmp_path / "crashed.json"
     crashed.write_text(to_json(replace(report((4 << 20,), COMPUTES), missing={1: "it was killed"})))
+    alone = tmp_path / "alone.json"
+    alone.write_text(to_json(without_network(report((4 << 20,), COMPUTES))))
     net = tmp_path / "net.yaml"
     net.write_text(
         yaml.dump({"name": "n", "children": [{"machine": m, "ranks": 1, "uplink": "1 Gbit/s"} for m in "ab"]})
     )
-    files = {"run": str(run), "crashed": str(crashed), "net": str(net), "nothing": str(tmp_path / "nothing.json")}
+    files = {
+        "run": str(run),
+        "crashed": str(crashed),
+        "alone": str(alone),
+        "net": str(net),
+        "nothing": str(tmp_path / "nothing.json"),
+    }
     with pytest.raises(SystemExit) as ended:
         main.main(["simulate", *(files.get(word, word) for word in words)])
     said = capfd.readouterr().err

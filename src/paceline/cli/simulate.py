@@ -216,18 +216,20 @@ def _study(name: str, console: Console) -> list[dict[str, object]]:
     document = study.load(name)
     with _progress() as progress:
         task = progress.add_task("")
-        runs = study.run(document, lambda what: progress.update(task, description=what))
-    found = study.rows(document, runs)
+        found = study.run(document, lambda what: progress.update(task, description=what))
     console.print(f"{document['paper'].strip()}\n{document['about'].strip()}", soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
+    rows = Table(box=None, pad_edge=False)
     for column in ("figure", "quantity", "paper", "simulated", "residual", ""):
-        table.add_column(column, justify="left" if column in ("quantity", "") else "right")
+        rows.add_column(column, justify="left" if column in ("quantity", "") else "right")
     for row in found:
         paper = "" if row.paper is None else f"{row.paper:g} {row.unit}"
         residual = "" if row.paper is None else f"{row.simulated - row.paper:+.1f}"
         told = "fitted" if row.fitted else "predicted"
-        table.add_row(row.figure, row.quantity, paper, f"{row.simulated:.1f} {row.unit}", residual, told)
-    show(console, table)
+        rows.add_row(row.figure, row.quantity, paper, f"{row.simulated:.1f} {row.unit}", residual, told)
+    show(console, rows)
+    for row in found:
+        if row.why:
+            console.print(f"{row.quantity}: {row.why}", soft_wrap=True)
     return [asdict(row) for row in found]
 
 

@@ -13,7 +13,7 @@ from paceline.settings.parsers import POLICIES
 from paceline.simulate import models
 from paceline.simulate.calibrate import Measured, calibrate
 from paceline.simulate.job import Compute
-from paceline.simulate.network import like, uniform, with_speed
+from paceline.simulate.network import between_machines, like, uniform, with_speed
 from paceline.simulate.scenario import AUTO, Scenario
 from paceline.simulate.workload import CORES, SHARED, Workload
 from paceline.topology import Link, Topology, read
@@ -111,7 +111,13 @@ def _networks(question: Question, run: Measured | None) -> list[Topology]:
         name, equals, speeds = link.rpartition("=")
         if not equals:
             raise ValueError(f"--link is {link!r:.60}; write it like uplink=10Gbit/s")
-        found = [with_speed(topology, name, speed) for topology in found for speed in _speeds(speeds)]
+        if not any(map(between_machines, found)):
+            raise ValueError(f"--link is {link!r:.60}, but all ranks are on one machine")
+        found = [
+            with_speed(topology, name, speed) if between_machines(topology) else topology
+            for topology in found
+            for speed in (_speeds(speeds) if between_machines(topology) else (0.0,))
+        ]
     return found
 
 

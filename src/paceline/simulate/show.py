@@ -14,6 +14,7 @@ from paceline.simulate.answer import INTERVAL, Answer
 from paceline.simulate.job import PARTS
 from paceline.simulate.network import between_machines
 from paceline.simulate.scenario import Advice
+from paceline.simulate.workload import IN_ORDER
 from paceline.topology import Topology
 from paceline.topology.units import show_speed
 
@@ -76,14 +77,18 @@ def knee(answers: Sequence[Answer]) -> str | None:
     """
     if len(answers) < 2:
         return None
+    the, there = (
+        ("The", "There")
+        if answers[0].policy == IN_ORDER
+        else (f"With {answers[0].policy} {w}" for w in ("the", "there"))
+    )
     for before, after in pairwise(answers):
         doublings = math.log2(after.ranks / before.ranks)
         if doublings > 0 and after.throughput < before.throughput * _PAYS**doublings:
             gained = after.throughput / before.throughput - 1
             said = f"{gained:+.0%} batches/s" if gained > 0 else f"{-gained:.0%} fewer batches/s"
-            return f"With {after.policy} the knee is at {before.ranks} ranks: {after.ranks} give {said}."
-    last = answers[-1]
-    return f"With {last.policy} there is no knee up to {last.ranks} ranks."
+            return f"{the} knee is at {before.ranks} ranks; {after.ranks} give {said}."
+    return f"{there} is no knee up to {answers[-1].ranks} ranks."
 
 
 def _slowest(topology: Topology) -> str:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from paceline.torch.bucket import Bucket
 from paceline.torch.compat import reduce_scatter_single
-from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
 from paceline.torch.sharded.exact import ExactShard
@@ -188,7 +187,7 @@ class ShardBucket(Bucket):
 
     def broadcast(self, group: dist.ProcessGroup | None) -> None:
         """Give every rank the values of the group's first one."""
-        broadcast_values(self._values, group)
+        dist.broadcast(self._values, group=group, group_src=0)
         if self.exact is not None:
             self.exact.restart()
 
