@@ -68,12 +68,14 @@ void Cycle::begin_synchronisation() {
   taken_.swap(queue_);
   hits_.clear();
   invalid_.clear();
-  own_.assign(cache_.bits(), nullptr);
   joins_before_ = joins_;
   uncached_ = wants_to_join_ || rest_words_;
+  const std::size_t count = words_for(cache_.bits() + status_bits);
+  std::vector<std::uint64_t> words(joins_ > 0 ? 2 * count : count);
   for (auto& [request, place] : taken_) {
-    switch (cache_.find(*request, place)) {
-      case ResponseCache::Found::hit: own_[cache_.bit(place)] = request; break;
+    const bool known = place != ResponseCache::kNowhere;
+    switch (known ? cache_.find(*request, place) : cache_.find_next(*request, place)) {
+      case ResponseCache::Found::hit: set(words, cache_.bit(place) + status_bits); break;
       case ResponseCache::Found::invalid: invalid_.push_back(cache_.bit(place)); [[fallthrough]];
       case ResponseCache::Found::miss: uncached_ = true;
     }
@@ -82,16 +84,16 @@ void Cycle::begin_synchronisation() {
     uncached_ = true;
     return conclude();
   }
-  const std::size_t count = words_for(cache_.bits() + status_bits);
-  std::vector<std::uint64_t> words(joins_ > 0 ? 2 * count : count);
+  if (joins_ > 0) {
+    const bool joined = joined_[static_cast<std::size_t>(rank_)];
+    for (std::size_t bit = status_bits; bit < cache_.bits() + status_bits; ++bit) {
+      if (!has(words, bit)) set(words, count * 64 + bit);
+      if (joined) set(words, bit);
+    }
+  }
   set(words, shutting_down);
   if (!uncached_) set(words, uncached);
   if (invalid_.empty()) set(words, invalid);
-  const bool joined = joined_[static_cast<std::size_t>(rank_)];
-  for (std::size_t bit = 0; bit < own_.size(); ++bit) {
-    if (own_[bit] || joined) set(words, bit + status_bits);
-    if (!own_[bit] && joins_ > 0) set(words, count * 64 + bit + status_bits);
-  }
   synchronise(Phase::synchronising, std::move(words));
 }
 
@@ -140,20 +142,16 @@ void Cycle::outcome() {
   }
   invalid_.clear();
   std::vector<std::uint32_t> hits;
-  std::vector<RequestPtr> own;
   for (std::size_t bit = 0; bit < bits; ++bit) {
     if (!has(outcome_, bit)) {
       invalid_.push_back(static_cast<std::uint32_t>(bit));
-      continue;
+    } else if (std::ranges::binary_search(hits_, static_cast<std::uint32_t>(bit))) {
+      // Once those are gone, the others move up.
+      hits.push_back(static_cast<std::uint32_t>(bit - invalid_.size()));
     }
-    // Once those are gone, the others move up.
-    if (std::ranges::binary_search(hits_, static_cast<std::uint32_t>(bit)))
-      hits.push_back(static_cast<std::uint32_t>(own.size()));
-    own.push_back(std::move(own_[bit]));
   }
   cache_.erase(invalid_);
   hits_ = std::move(hits);
-  own_ = std::move(own);
   conclude();
 }
 
@@ -161,13 +159,18 @@ void Cycle::outcome() {
 // goes to rank 0.
 void Cycle::conclude() {
   std::vector<Queued> rest;
+  own_.assign(hits_.size(), nullptr);
   for (Queued& queued : taken_) {
     if (cache_.find(*queued.request, queued.place) != ResponseCache::Found::hit) {
       rest.push_back(std::move(queued));
       ++counters_.cache_misses;
-    } else if (!std::ranges::binary_search(hits_, cache_.bit(queued.place))) {
+      continue;
+    }
+    const std::uint32_t bit = cache_.bit(queued.place);
+    if (const auto hit = std::ranges::lower_bound(hits_, bit); hit == hits_.end() || *hit != bit) {
       queue_.push_back(std::move(queued));
     } else {
+      own_[static_cast<std::size_t>(hit - hits_.begin())] = std::move(queued.request);
       ++counters_.cache_hits;
     }
   }
@@ -179,9 +182,10 @@ void Cycle::conclude() {
 }
 
 void Cycle::carry_out_hits() {
-  for (const std::uint32_t bit : hits_) {
-    const ResponseCache::Entry& entry = cache_.at(bit);
-    window_.add(own_[bit] ? own_[bit] : entry.description, entry.priority, {});
+  for (std::size_t i = 0; i < hits_.size(); ++i) {
+    const ResponseCache::Entry& entry = cache_.at(hits_[i]);
+    if (!own_[i]) own_[i] = entry.description;
+    window_.add(std::move(own_[i]), entry.priority, {});
   }
   cache_.use(hits_);
   hits_.clear();

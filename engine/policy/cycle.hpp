@@ -64,7 +64,7 @@ class Cycle : public Policy {
 
   struct Queued {
     RequestPtr request;
-    ResponseCache::Place place = 0;  // where it was in the cache when it was last looked for
+    ResponseCache::Place place = ResponseCache::kNowhere;  // where it was in the cache when it was last looked for
   };
 
   // What rank 0 knows of a request that is not in the cache.
@@ -109,7 +109,7 @@ class Cycle : public Policy {
   std::vector<Queued> taken_;                    // the requests that this cycle has taken from the queue
   std::map<std::string_view, RequestPtr> sent_;  // requests that rank 0 has been sent, and that are not issued yet
   std::vector<std::uint32_t> hits_;              // bits that all ranks have
-  std::vector<RequestPtr> own_;                  // by bit: the requests of this rank
+  std::vector<RequestPtr> own_;                  // for each of those bits: the request of this rank
   std::vector<std::uint32_t> invalid_;           // bits of requests that changed here
   std::vector<std::uint64_t> given_;             // what this rank gives to the synchronisation under way
   std::vector<std::uint64_t> outcome_;           // the outcome of that

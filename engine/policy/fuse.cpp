@@ -8,7 +8,9 @@ void fuse(std::span<const RequestPtr> requests, std::uint64_t fusion_bytes,
   for (std::size_t first = 0; first < requests.size(); ++first) {
     if (taken[first]) continue;
     const Request& leader = *requests[first];
-    std::vector<RequestPtr> together{requests[first]};
+    std::vector<RequestPtr> together;
+    together.reserve(requests.size() - first);
+    together.push_back(requests[first]);
     std::uint64_t bytes = agreed_bytes(leader);
     std::uint64_t passed_over = 0;
     for (std::size_t i = first + 1; leader.what.collective == Collective::all_reduce && i < requests.size(); ++i) {

@@ -11,6 +11,16 @@ ResponseCache::Found ResponseCache::find(const Request& request, Place& place) c
   return entry.description.get() == &request || entry.description->agrees_with(request) ? Found::hit : Found::invalid;
 }
 
+ResponseCache::Found ResponseCache::find_next(const Request& request, Place& place) {
+  Place* const next = last_ < next_.size() ? &next_[last_] : nullptr;
+  place = next != nullptr ? *next : kNowhere;
+  const Found found = find(request, place);
+  if (found == Found::miss) return found;
+  if (next != nullptr) *next = place;
+  last_ = place;
+  return found;
+}
+
 // Takes these bits out of the order, into `moved_`.
 void ResponseCache::move_out(const std::vector<std::uint32_t>& bits) {
   moved_.clear();
@@ -25,7 +35,7 @@ void ResponseCache::move_out(const std::vector<std::uint32_t>& bits) {
 }
 
 void ResponseCache::number() {
-  for (std::uint32_t bit = 0; bit < order_.size(); ++bit) entries_[order_[bit]].bit = bit;
+  for (std::uint32_t bit = 0; bit < order_.size(); ++bit) bits_[order_[bit]] = bit;
 }
 
 void ResponseCache::use(const std::vector<std::uint32_t>& bits) {
@@ -37,16 +47,19 @@ void ResponseCache::use(const std::vector<std::uint32_t>& bits) {
 
 void ResponseCache::put(RequestPtr description, std::int32_t priority) {
   if (capacity_ == 0) return;
-  if (const auto old = by_name_.find(description->name); old != by_name_.end()) erase({entries_[old->second].bit});
+  if (const auto old = by_name_.find(description->name); old != by_name_.end()) erase({bits_[old->second]});
   if (order_.size() == capacity_) erase({0});
   std::uint32_t index = static_cast<std::uint32_t>(entries_.size());
   if (free_.empty()) {
     entries_.emplace_back();
+    bits_.push_back(0);
+    next_.push_back(kNowhere);
   } else {
     index = free_.back();
     free_.pop_back();
   }
-  entries_[index] = {std::move(description), priority, static_cast<std::uint32_t>(order_.size())};
+  entries_[index] = {std::move(description), priority};
+  bits_[index] = static_cast<std::uint32_t>(order_.size());
   by_name_[entries_[index].description->name] = index;
   order_.push_back(index);
 }

@@ -21,10 +21,11 @@ class ResponseCache {
   // Where an entry lies: the same as long as the entry is in the cache, while its bit changes.
   using Place = std::uint32_t;
 
+  static constexpr Place kNowhere = ~Place{0};
+
   struct Entry {
     RequestPtr description;
     std::int32_t priority = 0;
-    std::uint32_t bit = 0;
   };
 
   std::uint32_t capacity() const { return capacity_; }
@@ -32,7 +33,10 @@ class ResponseCache {
   // Returns whether the request is there as it was, and sets `place` unless it is a miss. A request that still is where
   // `place` says is found at once.
   Found find(const Request& request, Place& place) const;
-  std::uint32_t bit(Place place) const { return entries_[place].bit; }
+  // The same for a request whose place is unknown. Requests often come in the same order again, so it is first looked
+  // for where the one was that came after the last one.
+  Found find_next(const Request& request, Place& place);
+  std::uint32_t bit(Place place) const { return bits_[place]; }
   const Entry& at(std::uint32_t bit) const { return entries_[order_[bit]]; }
 
   // These bits, in ascending order, were used: they become the highest ones.
@@ -48,10 +52,13 @@ class ResponseCache {
 
   const std::uint32_t capacity_;
   std::vector<Entry> entries_;
+  std::vector<std::uint32_t> bits_;   // by place
+  std::vector<Place> next_;           // by place: that of the request that came after this one the last time
   std::vector<std::uint32_t> order_;  // by bit: the index of its entry
   std::vector<std::uint32_t> free_;
   std::vector<std::uint32_t> moved_;
   std::unordered_map<std::string_view, std::uint32_t> by_name_;
+  Place last_ = kNowhere;  // of the last request that find_next found
 };
 
 }  // namespace paceline

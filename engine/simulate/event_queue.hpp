@@ -21,8 +21,8 @@ class EventQueue {
   // The events that were added so far.
   std::uint64_t count() const { return count_; }
 
-  // The time of the next event; there must be one.
-  double next() const { return heap_.front().at; }
+  // The next event; there must be one.
+  const Event& next() const { return heap_.front(); }
 
   void add(double at, What what) {
     heap_.push_back({at, count_++, what});

@@ -15,14 +15,20 @@ namespace {
 // What random numbers are for.
 enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_preemption, of_preempted };
 
+// Bytes of a policy that are fetched ahead: nearly all of a polling one.
+constexpr std::size_t kFetched = 896;
+
 // As large as a job's boards ever need to be, in slots and words; the memory is taken as it is used.
 constexpr std::uint32_t kSlots = 1 << 16;
 constexpr std::size_t kWords = std::size_t{1} << 24;
 
 }  // namespace
 
-Job::Job(JobModel model) : model_(std::move(model)), random_(model_.seed) {
-  check(model_);
+Job::Job(JobModel model)
+    : model_((check(model), std::move(model))),
+      random_(model_.seed),
+      meetings_(model_.machine_of.size(), model_.transfer.synchronise),
+      traffic_(model_.machine_of.size(), model_.transfer) {
   for (const Gradient& gradient : model_.gradients) {
     Request request;
     request.name = gradient.name;
@@ -72,9 +78,9 @@ StepFigures Job::step() {
   left_ = requests_.size();
   over_.assign(left_, false);
   oldest_ = 0;
-  carried_.clear();
+  traffic_.forget();
   const double begins = began_ = begins_;
-  const std::uint64_t batches = batches_over_;
+  const std::uint64_t batches = traffic_.over();
   const std::uint64_t messages = messages_sent_;
   std::uint64_t cycles = 0;
   for (int number = 0; number < size(); ++number) {
@@ -83,14 +89,17 @@ StepFigures Job::step() {
     rank.spinning = rank.oversleep = 0;
     rank.handed_in = false;
     const double seconds = computes(number);
-    for (std::size_t i = 0; i < ready_.size(); ++i)
-      if (i == 0 || ready_[i] != ready_[i - 1])
-        queue_.add(begins + ready_[i] * seconds, {Kind::hand_in, number, static_cast<std::uint32_t>(i)});
+    rank.seconds = seconds;
     rank.ready = begins + ready_.back() * seconds;
+    rank.next = 0;
+    plan_hand_in(number);
   }
   while (left_ > 0) {
     if (queue_.empty()) throw std::logic_error("the policy " + model_.policy + " has stopped before the step was over");
-    happen(queue_.take());
+    const auto event = queue_.take();
+    // With many ranks, what the next one needs is in no cache.
+    if (!queue_.empty()) fetch(queue_.next().what.rank);
+    happen(event);
   }
   const double over = now_;
   begins_ = over + model_.compute.after;
@@ -105,9 +114,9 @@ StepFigures Job::step() {
     figures.delay += computed - own;
     figures.last_rank += stalled - rank.ready;
     const double issued = std::max(rank.issued, rank.ready);
-    const double from = std::max(last_begun_, issued);
-    const double negotiating = carrying(stalled, issued);
-    const double awaiting = carrying(issued, from);
+    const double from = std::max(traffic_.last_begun(), issued);
+    const double negotiating = traffic_.carrying(stalled, issued);
+    const double awaiting = traffic_.carrying(issued, from);
     figures.negotiation += issued - stalled - negotiating;
     figures.peers += from - issued - awaiting;
     figures.transfer += over - from + negotiating + awaiting;
@@ -122,9 +131,21 @@ StepFigures Job::step() {
   figures.seconds = begins_ - begins;
   figures.cycles -= cycles;
   figures.messages = messages_sent_ - messages;
-  figures.batches = batches_over_ - batches;
+  figures.batches = traffic_.over() - batches;
   ++steps_;
   return figures;
+}
+
+void Job::fetch(int number) const {
+  const auto* const policy = reinterpret_cast<const std::byte*>(ranks_[static_cast<std::size_t>(number)].policy.get());
+  for (std::size_t line = 0; line < kFetched; line += 64) __builtin_prefetch(policy + line);
+}
+
+std::vector<double> Job::ready() const {
+  std::vector<double> found;
+  found.reserve(ranks_.size());
+  for (const Rank& rank : ranks_) found.push_back(rank.ready);
+  return found;
 }
 
 // Until the rank has computed all of its step.
@@ -140,39 +161,16 @@ double Job::computes(int number) {
   return seconds + random_.exponential(mean, of_delay, rank, steps_);
 }
 
-double Job::transfers(std::uint64_t bytes) const {
-  const auto& points = model_.transfer.all_reduce;
-  const auto wanted = static_cast<double>(bytes);
-  const auto above = std::ranges::find_if(points, [&](const auto& point) { return point.first >= wanted; });
-  if (above == points.begin() || points.size() == 1) return points.front().second;
-  const auto& [high, high_seconds] = above == points.end() ? points.back() : *above;
-  const auto& [low, low_seconds] = above == points.end() ? points[points.size() - 2] : *(above - 1);
-  return low_seconds + (wanted - low) / (high - low) * (high_seconds - low_seconds);
-}
-
-// The seconds of this span in which a batch was under way.
-double Job::carrying(double from, double to) const {
-  double seconds = 0;
-  for (const Carried& batch : carried_)
-    seconds += std::max(0.0, std::min(to, batch.over) - std::max(from, batch.begun));
-  return seconds;
-}
-
-std::vector<double> Job::ready() const {
-  std::vector<double> found;
-  found.reserve(ranks_.size());
-  for (const Rank& rank : ranks_) found.push_back(rank.ready);
-  return found;
-}
-
 void Job::happen(const EventQueue<What>::Event& event) {
+  if (event.at < now_) throw std::logic_error("simulated time runs backwards");
   now_ = event.at;
   const int number = event.what.rank;
   if (event.what.kind == Kind::batch_over) return end_batch(now_);
-  ++events_;
+  if (event.what.kind != Kind::hand_in) ++events_;
   Rank& rank = at(number);
+  if (!rank.handed_in) catch_up(number, now_);
   switch (event.what.kind) {
-    case Kind::hand_in: return hand_in(number, event.what.detail, now_);
+    case Kind::hand_in: return hand_in(number, now_);
     case Kind::wake:
       if (event.what.detail == rank.sleep) wake(number, now_);
       return;
@@ -189,13 +187,29 @@ void Job::happen(const EventQueue<What>::Event& event) {
   }
 }
 
-void Job::hand_in(int number, std::size_t first, double now) {
-  Policy& policy = *at(number).policy;
-  std::size_t i = first;
-  for (; i < ready_.size() && ready_[i] == ready_[first]; ++i) policy.submit(requests_[i], now);
-  drain(number, now);
-  if (i < ready_.size()) return;
+// A policy that polls only notes what is handed in until it wakes up, so that it is told then (see `catch_up`). What
+// happens when all is handed in cannot wait.
+void Job::plan_hand_in(int number) {
   Rank& rank = at(number);
+  const std::size_t next = rank.policy->polls() ? ready_.size() - 1 : rank.next;
+  queue_.add(handed_in_at(rank, next), {Kind::hand_in, number, 0});
+}
+
+// The rank hands in what has become ready.
+void Job::catch_up(int number, double now) {
+  Rank& rank = at(number);
+  for (double at = 0; rank.next < ready_.size() && (at = handed_in_at(rank, rank.next)) <= now; ++rank.next) {
+    rank.policy->submit(requests_[rank.next], at);
+    ++events_;
+  }
+}
+
+void Job::hand_in(int number, double now) {
+  Rank& rank = at(number);
+  catch_up(number, now);
+  if (rank.next < ready_.size()) plan_hand_in(number);
+  drain(number, now);
+  if (rank.next < ready_.size()) return;
   rank.handed_in = true;
   rank.spin_share = std::min(1.0, rank.spinning / std::max(now - began_, 1e-12));
   await_oldest(number, now);
@@ -210,45 +224,35 @@ void Job::await_oldest(int number, double now) {
 
 void Job::hear_outcome(int number, double now) {
   Rank& rank = at(number);
-  Meeting& meeting = meetings_[static_cast<std::size_t>(rank.gave - 1 - first_meeting_)];
   rank.synchronising = false;
   if (rank.wait != Synchronise::Wait::test) rank.spinning += now - rank.gave_at;
-  ++meeting.told;
-  rank.policy->synchronised(meeting.words, now);
-  while (!meetings_.empty() && meetings_.front().told == size()) {
-    meetings_.pop_front();
-    ++first_meeting_;
-  }
+  rank.policy->synchronised(meetings_.tell(number), now);
   drain(number, now);
 }
 
 void Job::wake(int number, double now) {
   Rank& rank = at(number);
-  if (rank.synchronising && rank.wait == Synchronise::Wait::test) {
-    const Meeting& meeting = meetings_[static_cast<std::size_t>(rank.gave - 1 - first_meeting_)];
-    if (meeting.given == size() && meeting.over <= now) hear_outcome(number, now);
-  }
+  const bool tests = rank.synchronising && rank.wait == Synchronise::Wait::test;
+  if (tests && meetings_.complete(number) && meetings_.last(number).over <= now) hear_outcome(number, now);
   rank.policy->wake(now);
   drain(number, now);
 }
 
 void Job::end_batch(double now) {
-  const auto [channel, place] = under_way_.front();
-  under_way_.pop_front();
-  Batch& batch = batches_[channel][place];
-  ++batches_over_;
-  left_ -= batch.requests.size();
-  for (const RequestPtr& request : batch.requests) over_[index_.at(request.get())] = true;
+  const std::vector<RequestPtr> requests = traffic_.end();
+  const std::uint64_t bytes = std::max<std::uint64_t>(bytes_of(requests), 1);
+  events_ += requests.size() * ranks_.size();
+  left_ -= requests.size();
+  for (const RequestPtr& request : requests) over_[index_.at(request.get())] = true;
   while (oldest_ < over_.size() && over_[oldest_]) ++oldest_;
   for (int number = 0; number < size(); ++number) {
-    ++events_;
     Rank& rank = at(number);
-    rank.busy -= std::max<std::uint64_t>(batch.bytes, 1);
+    if (!rank.handed_in) catch_up(number, now);
+    rank.busy -= bytes;
     rank.policy->busy(rank.busy);
     drain(number, now);
     await_oldest(number, now);
   }
-  batch.requests.clear();
 }
 
 // As the engine's coordinator does after whatever has happened.
@@ -315,59 +319,30 @@ void Job::ring(int number, double now) {
 
 void Job::synchronise(int number, Synchronise& action, double now) {
   Rank& rank = at(number);
-  const std::uint64_t place = rank.gave++ - first_meeting_;
   rank.gave_at = now;
   rank.wait = action.wait;
   rank.synchronising = true;
-  if (place == meetings_.size()) meetings_.push_back({std::move(action.words), action.combine, 0, 0, 0});
-  Meeting& meeting = meetings_[static_cast<std::size_t>(place)];
-  if (meeting.given > 0) {
-    if (meeting.words.size() != action.words.size() || meeting.combine != action.combine)
-      throw std::logic_error("ranks synchronise words of different number or kind");
-    for (std::size_t i = 0; i < meeting.words.size(); ++i)
-      meeting.words[i] = action.combine == Synchronise::Combine::band ? meeting.words[i] & action.words[i]
-                                                                      : std::min(meeting.words[i], action.words[i]);
-  }
-  ++meeting.given;
-  meeting.over = std::max(meeting.over, now);
-  if (meeting.given < size()) return;
-  meeting.over += model_.transfer.synchronise;
+  if (!meetings_.give(number, action, now)) return;
   if (action.wait == Synchronise::Wait::test) return;
+  const double over = meetings_.last(number).over;
   for (int other = 0; other < size(); ++other) {
     const auto stream = static_cast<std::uint64_t>(other);
     const std::uint64_t turn = ++at(other).turn;
-    const double span = meeting.over - at(other).gave_at;
+    const double span = over - at(other).gave_at;
     double late = 0;
     if (random_.uniform(of_preempted, stream, turn) < -std::expm1(-model_.thread.preempted * span))
       late = random_.exponential(model_.thread.preemption, of_preemption, stream, turn);
-    queue_.add(meeting.over + late, {Kind::outcome, other, 0});
+    queue_.add(over + late, {Kind::outcome, other, 0});
   }
 }
 
-// All ranks issue the same batches on a channel, in the same order; a batch begins when all have issued it and the one
-// before it is over, as they share the network.
 void Job::issue(int number, Issue& action, double now) {
   if (!action.error.empty()) throw std::logic_error("a simulated request failed: " + action.error);
   Rank& rank = at(number);
-  const std::uint64_t place = rank.batches[action.channel]++;
-  auto& channel = batches_[action.channel];
-  if (place == channel.size()) {
-    Batch batch;
-    for (const RequestPtr& request : action.requests) batch.bytes += request->bytes;
-    batch.requests = std::move(action.requests);
-    batch.first = now;
-    channel.push_back(std::move(batch));
-  }
-  Batch& batch = channel[place];
   rank.issued = now;
-  rank.busy += std::max<std::uint64_t>(batch.bytes, 1);
+  rank.busy += std::max<std::uint64_t>(bytes_of(action.requests), 1);
   rank.policy->busy(rank.busy);
-  if (++batch.issued < size()) return;
-  last_begun_ = std::max(now, network_free_);
-  network_free_ = last_begun_ + transfers(batch.bytes);
-  carried_.push_back({batch.first, last_begun_, network_free_, batch.bytes, batch.requests.size()});
-  under_way_.emplace_back(action.channel, place);
-  queue_.add(network_free_, {Kind::batch_over, 0, 0});
+  if (const auto over = traffic_.issue(number, action, now)) queue_.add(*over, {Kind::batch_over, 0, 0});
 }
 
 }  // namespace paceline::simulate

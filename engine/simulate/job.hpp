@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -16,7 +15,9 @@
 #include "policy/policy.hpp"
 #include "simulate/event_queue.hpp"
 #include "simulate/job_model.hpp"
+#include "simulate/meetings.hpp"
 #include "simulate/random.hpp"
+#include "simulate/traffic.hpp"
 
 namespace paceline::simulate {
 
@@ -31,13 +32,14 @@ class Job {
   StepFigures step();
 
   // The batches of the last step, in the order in which they were carried out.
-  const std::vector<Carried>& carried() const { return carried_; }
+  const std::vector<Carried>& carried() const { return traffic_.carried(); }
   // Of the last step, by rank: when it had handed in its last gradient.
   std::vector<double> ready() const;
   // When the last step began.
   double began() const { return began_; }
 
-  // Events that have happened, an outcome or the end of a batch counting once for every rank.
+  // Events that have happened: for each rank every request that it handed in and every one that was answered, and its
+  // messages, bells, wake-ups and outcomes of synchronisations.
   std::uint64_t events() const { return events_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
@@ -46,7 +48,7 @@ class Job {
   struct What {
     Kind kind = Kind::look;
     std::int32_t rank = 0;
-    std::uint32_t detail = 0;  // hand_in: the first gradient; wake: which Sleep; deliver: the message
+    std::uint32_t detail = 0;  // wake: which Sleep; deliver: the message
   };
   struct Rank {
     std::unique_ptr<Policy> policy;
@@ -54,37 +56,28 @@ class Job {
     double until = 0;         // of the Sleep
     std::uint32_t sleep = 0;  // counts Sleeps; only the wake-up of the last one counts
     std::uint64_t turn = 0;   // of its random numbers
-    std::uint64_t gave = 0;   // parts of Synchronises
-    double gave_at = 0;       // the last of them
+    double gave_at = 0;       // words to a synchronisation, the last time
     Synchronise::Wait wait = Synchronise::Wait::spin;
     bool synchronising = false;
-    bool handed_in = false;                          // all of this step
-    std::uint64_t busy = 0;                          // bytes of batches issued and not over
-    double ready = 0;                                // it handed in the last gradient
-    double issued = 0;                               // the last batch so far
-    double spinning = 0;                             // in this step
-    double oversleep = 0;                            // in this step
-    double spin_share = 0;                           // of the last step's computation
-    std::map<std::uint32_t, std::uint64_t> batches;  // issued, by channel
-  };
-  struct Meeting {  // a Synchronise
-    std::vector<std::uint64_t> words;
-    Synchronise::Combine combine = Synchronise::Combine::band;
-    int given = 0;
-    int told = 0;
-    double over = 0;
-  };
-  struct Batch {
-    std::vector<RequestPtr> requests;
-    std::uint64_t bytes = 0;
-    int issued = 0;    // ranks
-    double first = 0;  // when the first rank issued it
+    bool handed_in = false;  // all of this step
+    std::size_t next = 0;    // the first gradient that it has not handed in
+    std::uint64_t busy = 0;  // bytes of batches issued and not over
+    double seconds = 0;      // of this step's computation
+    double ready = 0;        // it handed in the last gradient
+    double issued = 0;       // the last batch so far
+    double spinning = 0;     // in this step
+    double oversleep = 0;    // in this step
+    double spin_share = 0;   // of the last step's computation
   };
 
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
   void make_ranks();
+  void fetch(int number) const;
   void happen(const EventQueue<What>::Event& event);
-  void hand_in(int number, std::size_t first, double now);
+  double handed_in_at(const Rank& rank, std::size_t gradient) const { return began_ + ready_[gradient] * rank.seconds; }
+  void plan_hand_in(int number);
+  void catch_up(int number, double now);
+  void hand_in(int number, double now);
   void hear_outcome(int number, double now);
   void wake(int number, double now);
   void end_batch(double now);
@@ -97,8 +90,6 @@ class Job {
   void ring(int number, double now);
   void issue(int number, Issue& action, double now);
   double computes(int number);
-  double transfers(std::uint64_t bytes) const;
-  double carrying(double from, double to) const;
 
   const JobModel model_;
   const Random random_;
@@ -111,23 +102,16 @@ class Job {
   EventQueue<What> queue_;
   std::vector<std::pair<int, std::vector<std::byte>>> messages_;  // from, and what; by number
   std::vector<std::uint32_t> free_messages_;
-  std::deque<Meeting> meetings_;
-  std::uint64_t first_meeting_ = 0;
-  std::map<std::uint32_t, std::deque<Batch>> batches_;           // by channel; references to its elements stay
-  std::deque<std::pair<std::uint32_t, std::size_t>> under_way_;  // batches that have begun, in order
-
-  std::vector<Carried> carried_;  // in this step
+  Meetings meetings_;
+  Traffic traffic_;
 
   double now_ = 0;
   double began_ = 0;   // this step
   double begins_ = 0;  // the next step
-  double network_free_ = 0;
-  double last_begun_ = 0;
   std::uint64_t steps_ = 0;
   std::size_t left_ = 0;    // gradients of this step that are not over
   std::vector<bool> over_;  // by gradient
   std::size_t oldest_ = 0;  // of those that are not over
-  std::uint64_t batches_over_ = 0;
   std::uint64_t messages_sent_ = 0;
   std::uint64_t events_ = 0;
 };

@@ -36,9 +36,11 @@ std::vector<double> ProgramRun::run() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) begin_tracks(rank);
   std::vector<std::size_t> ended;
   while (left_ > 0) {
-    const double event = queue_.empty() ? Fluid::kNever : queue_.next();
-    now_ = std::min(fluid_.next(), event);
-    if (now_ == Fluid::kNever) throw std::logic_error("simulated programs have stopped before they were complete");
+    const double event = queue_.empty() ? Fluid::kNever : queue_.next().at;
+    const double next = std::min(fluid_.next(), event);
+    if (next == Fluid::kNever) throw std::logic_error("simulated programs have stopped before they were complete");
+    if (next < now_) throw std::logic_error("simulated time runs backwards");
+    now_ = next;
     ended.clear();
     fluid_.advance(now_, ended);
     for (const std::size_t number : ended) left(stream_of_fluid_[number]);
