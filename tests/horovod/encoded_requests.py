@@ -160,6 +160,27 @@ def uneven(rank: int, size: int) -> None:
     hvd.join()
 
 
+def first_values(rank: int, size: int) -> None:
+    """broadcast_parameters sends float32 as `lossless`, because PACELINE_COMPRESS says so; broadcast does not."""
+    import paceline.horovod.torch as hvd
+    from paceline.coordinate import Coordinator
+
+    sent: list[str | None] = []
+    send = Coordinator.broadcast
+
+    def broadcast(*arguments: Any, codec: str | None = None, **others: Any) -> Any:
+        sent.append(codec)
+        return send(*arguments, codec=codec, **others)
+
+    Coordinator.broadcast = broadcast  # type: ignore[method-assign]
+    parameters = {"a": values(rank, "a"), "b": torch.arange(LARGE) + rank, "c": values(rank, "c").double()}
+    hvd.broadcast_parameters(parameters, root_rank=1)
+    assert sent == ["lossless", None, None]
+    assert torch.equal(parameters["a"], values(1, "a")) and parameters["b"][0] == parameters["b"][-1] - LARGE + 1 == 1
+    assert torch.equal(hvd.broadcast(values(rank, "d"), 1), values(1, "d")) and sent[3:] == [None]
+    Coordinator.broadcast = send  # type: ignore[method-assign]
+
+
 def check(rank: int, size: int) -> None:
     any_codec(rank, size)
     calls(rank, size)

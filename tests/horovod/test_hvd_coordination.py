@@ -59,6 +59,10 @@ def test_codecs(ranks: Ranks, policy: str) -> None:
     ranks(encoded_requests.check, 3, machines="010", environment=environment)
 
 
+def test_first_values(ranks: Ranks) -> None:
+    ranks(encoded_requests.first_values, 2, machines="01", environment={"PACELINE_COMPRESS": "lossless"})
+
+
 def check_disagreement(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 

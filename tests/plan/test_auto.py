@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trees import GBIT, link, machines, on_cpus, trees
 
 from paceline.plan.algorithms import ALGORITHMS, named
-from paceline.plan.auto import CODEC, Encoding, encoding
+from paceline.plan.auto import CODEC, Encoding, encoding, exact
 from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
@@ -100,6 +100,14 @@ def test_what_is_chosen_saves_time_by_the_model(topology: Topology) -> None:
         for nbytes in (found.least, 16 * found.least):
             plain, coded = (cost(lines, network, nbytes, chunk, codec).seconds for codec in (None, CODEC))
             assert coded < 0.95 * plain
+
+
+def test_broadcasts_of_parameters_are_exact_or_plain() -> None:
+    slow = exact(machines((2, 3), (0.5, 0.5), latency=5e-5))
+    assert slow.codec == "lossless" and ENCODED_FROM <= slow.least <= 4 << 20
+    assert slow.reason.startswith("broadcasts of parameters go as lossless from ")
+    assert exact(machines((2, 3), (25, 25))).codec == NONE
+    assert exact(machines((5,), (1,))).reason == "nothing is encoded, because all ranks are on one machine"
 
 
 def test_the_reason_gives_both_times() -> None:

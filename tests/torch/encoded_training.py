@@ -196,13 +196,45 @@ def with_fsdp(rank: int) -> None:
         compression.load_state_dict({"first": torch.zeros(3)})
 
 
+def with_first_values(rank: int) -> None:
+    """Training begins with the first rank's values on all ranks. PACELINE_COMPRESS sends them as `lossless`."""
+    import paceline.torch
+    from paceline.torch.backend import PacelineProcessGroup
+
+    encoded: list[int] = []
+    send = PacelineProcessGroup.broadcast_encoded
+
+    def broadcast_encoded(group: PacelineProcessGroup, tensor: Tensor, root: int, codec: int) -> dist.Work:
+        encoded.append(tensor.numel())
+        return send(group, tensor, root, codec)
+
+    PacelineProcessGroup.broadcast_encoded = broadcast_encoded  # type: ignore[method-assign]
+    for wrap in (
+        paceline.torch.GradientBuckets,
+        lambda net: paceline.torch.ShardedOptimizer(net.parameters(), torch.optim.SGD),
+    ):
+        net = Net()
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(rank + 1)
+        net.register_buffer("steps", torch.arange(rank, 40_000 + rank))  # no codec takes whole numbers
+        encoded.clear()
+        wrap(net).close()
+        assert sum(encoded) >= 3 * 40_200
+        assert all(torch.equal(one, other) for one, other in zip(net.parameters(), Net().parameters(), strict=True))
+    PacelineProcessGroup.broadcast_encoded = send  # type: ignore[method-assign]
+
+
 def main(machines: str) -> None:
     rank = int(os.environ["RANK"])
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    if len(machines) == 2:
+        os.environ["PACELINE_COMPRESS"] = "lossless"
     torch.set_num_threads(1)
     dist.init_process_group("paceline")
-    work: Callable[[int], None]
-    for work in (with_ddp, with_buckets, with_fsdp_exact if len(machines) == 2 else with_fsdp):
+    works: list[Callable[[int], None]] = [with_ddp, with_buckets]
+    works += [with_fsdp_exact, with_first_values] if len(machines) == 2 else [with_fsdp]
+    for work in works:
         work(rank)
     dist.destroy_process_group()
 

@@ -20,6 +20,7 @@ from paceline.group.arguments import CODECS, OPS, encoding, reduction
 from paceline.group.buffers import AnyArray
 from paceline.group.group import Group
 from paceline.group.host import Host
+from paceline.plan.codecs import LOSSLESS
 
 if TYPE_CHECKING:
     from paceline.adapt.coordinator_stops import CoordinatorStops
@@ -72,6 +73,7 @@ class Coordinator:
             for extra in (0, 1)
         )
         self._channels = (control.channel, data.channel)
+        self._channel = native.channel
         machines: dict[str, int] = {}
         machine_of = [machines.setdefault(member.machine, len(machines)) for member in members]
         self._native = _engine.Coordinator(
@@ -147,6 +149,12 @@ class Coordinator:
     ) -> Request:
         """Give every rank the root's `data`, in place."""
         return self._native.submit(_BROADCAST, name, *data, _SUM, root, _written(tuple(shape)), codec=_codec(codec))
+
+    def codec_of_parameters(self, data: Span) -> str | None:
+        """The codec of parameters that are broadcast, which must arrive bit for bit, as PACELINE_COMPRESS says."""
+        codec, least = self._runtime.exact(self._channel)
+        large = data.count * _engine.SIZES[data.dtype] >= least
+        return LOSSLESS if codec and large and _engine.encodes(codec, data.dtype) else None
 
     def all_to_all(self, name: str, source: Span, counts: Sequence[int], *, shape: Sequence[int] = ()) -> Request:
         """Send the first `counts[0]` elements of `source` to rank 0, the next `counts[1]` to rank 1, and so on.

@@ -101,6 +101,10 @@ class Host(Protocol):
         many bytes on. Collective for the first time in a group."""
         ...
 
+    def exact(self, channel: int) -> tuple[int, int]:
+        """The engine's number of the codec of parameters that are broadcast in this group, and from which size on."""
+        ...
+
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         ...

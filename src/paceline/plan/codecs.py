@@ -38,6 +38,7 @@ CODECS = {
 }
 """All of them, by name. Where a name is asked for, `NONE` stands for no codec."""
 NONE = "none"
+LOSSLESS = "lossless"
 AUTO = "auto"
 """What stands for the codec that the cost model chooses, where it may choose."""
 ENCODED_FROM = 64 * 1024

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 
 from paceline import _engine
+from paceline.plan.codecs import NONE
 from paceline.topology import Topology
 
 log = logging.getLogger("paceline.plan")
@@ -15,56 +17,64 @@ Encoding = tuple[int, int]
 """The engine's number of a codec, and the bytes of a buffer from which on sums and means have it."""
 
 
+NO_ENCODING: Encoding = (_engine.CODECS[NONE], 0)
+
+
 class Encodings:
     """What is chosen for each group of a process. algorithm: as of `paceline.plan.choose.choose`. Not thread-safe."""
 
     def __init__(self, algorithm: str | None) -> None:
         self._algorithm = algorithm
-        self._own = 0.0  # seconds in which this rank encodes and decodes a byte; 0 before they are measured
-        self._slowest: dict[int, float] = {}  # by channel: the same of the slowest rank
+        self._own: list[float] = []  # seconds in which this rank encodes and decodes a byte: to be rounded, and exact
+        self._slowest: dict[int, tuple[float, float]] = {}  # by channel: the same of the slowest rank
         self._chosen: dict[int, Encoding] = {}
+        self._exact: dict[int, Encoding] = {}
 
     def of(self, channel: int) -> Encoding | None:
-        """What was chosen for the group with this channel; None before anything was."""
+        """What was chosen for sums and means of the group with this channel; None before anything was."""
         return self._chosen.get(channel)
+
+    def exact(self, channel: int) -> Encoding:
+        """What was chosen for values of that group that must arrive bit for bit; `NO_ENCODING` before anything was."""
+        return self._exact.get(channel, NO_ENCODING)
 
     def choose(self, native: _engine.Group, topology: Topology, asked: str) -> Encoding:
         """Choose for a group on `topology`. Collective for the first time in a group, where all ranks come to the same.
 
         asked: what asked for it, if the first rank is to say in a sentence what was chosen and why; else "".
         """
-        from dataclasses import replace
-
         from paceline.plan import auto  # few jobs need it
 
-        codec = auto.CODEC
+        codec, exact = auto.CODEC, auto.EXACT
         if not auto.on_one_machine(topology):
-            codec = replace(codec, seconds=self._seconds(native))
-        found = auto.encoding(topology, self._algorithm, codec)
+            rounded, bit_for_bit = self._seconds(native, codec.name, exact.name)
+            codec, exact = replace(codec, seconds=rounded), replace(exact, seconds=bit_for_bit)
+        found, of_parameters = auto.encoding(topology, self._algorithm, codec), auto.exact(topology, exact)
         if asked and native.rank == 0:
             log.warning("%s: %s", asked, found.reason)
+            log.info("%s: %s", asked, of_parameters.reason)
+        self._exact[native.channel] = _engine.CODECS[of_parameters.codec], of_parameters.least
         self._chosen[native.channel] = chosen = _engine.CODECS[found.codec], found.least
         return chosen
 
     def forget(self, channel: int) -> None:
         """Forget the group with this channel."""
-        self._slowest.pop(channel, None)
-        self._chosen.pop(channel, None)
+        for known in (self._slowest, self._chosen, self._exact):
+            known.pop(channel, None)
 
     def clear(self) -> None:
         """Forget all groups."""
-        self._slowest.clear()
-        self._chosen.clear()
+        for known in (self._slowest, self._chosen, self._exact):
+            known.clear()
 
-    def _seconds(self, native: _engine.Group) -> float:
+    def _seconds(self, native: _engine.Group, *codecs: str) -> tuple[float, float]:
         if native.channel not in self._slowest:
             if not self._own:
                 from paceline.measure.coding import speed
-                from paceline.plan.auto import CODEC
 
-                self._own = speed(CODEC.name).seconds
-            word = np.array([self._own])
+                self._own = [speed(codec).seconds for codec in codecs]
+            words = np.array(self._own)
             dtype, most = _engine.DTYPES["float64"], _engine.OPS["MAX"]
-            native.all_reduce(word.ctypes.data, 1, dtype, most, 1.0, _engine.BLOCKING)
-            self._slowest[native.channel] = float(word[0])
+            native.all_reduce(words.ctypes.data, words.size, dtype, most, 1.0, _engine.BLOCKING)
+            self._slowest[native.channel] = float(words[0]), float(words[1])
         return self._slowest[native.channel]

@@ -12,10 +12,10 @@ from paceline import _engine
 from paceline._engine import Engine
 from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
-from paceline.plan.codecs import AUTO
+from paceline.plan.codecs import AUTO, LOSSLESS
 from paceline.plan.streams import stream_rate
 from paceline.rendezvous import Member
-from paceline.runtime.encodings import Encoding, Encodings
+from paceline.runtime.encodings import NO_ENCODING, Encoding, Encodings
 from paceline.runtime.membership import Membership
 from paceline.runtime.placement import Placements, given
 from paceline.runtime.plans import tell
@@ -118,6 +118,12 @@ class Groups:
             here = self._placements.of(self.membership(native.channel).members)
             chosen = self._encodings.choose(native, here.topology, _BY_CALL)
         return chosen
+
+    def exact(self, channel: int) -> Encoding:
+        """The codec of parameters that are broadcast in this group, as PACELINE_COMPRESS says: `lossless` or none."""
+        if self._compress == AUTO:
+            return self._encodings.exact(channel)
+        return (_engine.CODECS[LOSSLESS], 0) if self._compress == LOSSLESS else NO_ENCODING
 
     def membership(self, channel: int) -> Membership:
         """Who is in the group with this channel. Raises CommunicationError if there is none."""

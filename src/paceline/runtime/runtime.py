@@ -129,6 +129,13 @@ class Runtime:
         """
         return self._groups.encoding(native)
 
+    def exact(self, channel: int) -> tuple[int, int]:
+        """The codec of parameters that are broadcast in this group, `lossless` or none, and from how many bytes on.
+
+        It is `lossless` if PACELINE_COMPRESS is, or is `auto` and the cost model predicts that it pays.
+        """
+        return self._groups.exact(channel)
+
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         self._groups.forget(channel)

@@ -91,6 +91,11 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
                         last.callback(self._home.forget, group.channel)
                         last.callback(group.close)
 
+    @property
+    def encoding_of_parameters(self) -> tuple[int, int]:
+        """The codec of parameters that are broadcast, `lossless` or none, and from how many bytes on."""
+        return self._home.exact(self._group.channel)
+
     def abort(self) -> None:
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""
         for group in (self._group, self._second):

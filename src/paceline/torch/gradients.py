@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from paceline.torch.backward_exchange import BackwardExchange
 from paceline.torch.bucket import BUCKET_BYTES, CACHE_LINE, Bucket, assign
 from paceline.torch.compression import Compression
+from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.memory import empty
@@ -71,7 +72,7 @@ class GradientBuckets:
         ]
         self._exchange = BackwardExchange(group, type(self).__name__)
         for tensor in (*module.parameters(), *module.buffers()):
-            dist.broadcast(tensor.detach(), group=group, group_src=0)
+            broadcast_values(tensor, group)
         self._exchange.extend(self._buckets)
 
     @contextmanager

@@ -34,6 +34,16 @@ class Movements(Starting):
         arguments = (*span(memory), code_of(tensor.dtype), root)
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
+    def broadcast_encoded(self, tensor: Tensor, root: int, codec: int) -> dist.Work:
+        """Start to give every rank the root's dense CPU tensor, in place, encoded between machines.
+
+        codec: a number in the engine's CODECS that takes the dtype. All ranks, the root too, end with the same bits.
+        """
+        memory = plain(tensor)
+        copies = [(tensor, memory)] if memory is not tensor else []
+        arguments = (*span(memory), code_of(tensor.dtype), root)
+        return self._start("broadcast", arguments, None, [tensor], copies, [memory], (codec,))
+
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):

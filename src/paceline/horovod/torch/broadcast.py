@@ -23,14 +23,14 @@ def broadcast_async(
     All ranks pass a tensor of the same shape and dtype. Raises ValueError if the root is not in the process set, and
     for a name that is in flight.
     """
-    return _start(tensor, False, root_rank, name, process_set)
+    return start(tensor, False, root_rank, name, process_set)
 
 
 def broadcast_async_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Start to give every rank the tensor of `root_rank`, in place; see `broadcast_async`."""
-    return _start(tensor, True, root_rank, name, process_set)
+    return start(tensor, True, root_rank, name, process_set)
 
 
 def broadcast(
@@ -48,7 +48,7 @@ def broadcast_(
     tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Tensor:
     """Give every rank the tensor of `root_rank`, in place, and return it; see `broadcast_async`."""
-    result: Tensor = synchronize(_start(tensor, True, root_rank, name, process_set))
+    result: Tensor = synchronize(start(tensor, True, root_rank, name, process_set))
     return result
 
 
@@ -57,7 +57,7 @@ class _Broadcast(torch.autograd.Function):
     def forward(ctx: Any, tensor: Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
         ctx.is_root = job.current().rank == root_rank
         ctx.process_set = process_set
-        return synchronize(_start(tensor, False, root_rank, name, process_set))
+        return synchronize(start(tensor, False, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -65,7 +65,18 @@ class _Broadcast(torch.autograd.Function):
         return average if ctx.is_root else torch.zeros_like(average), None, None, None
 
 
-def _start(tensor: Tensor, in_place: bool, root_rank: int, name: str | None, process_set: ProcessSet) -> int:
+def start(
+    tensor: Tensor,
+    in_place: bool,
+    root_rank: int,
+    name: str | None,
+    process_set: ProcessSet,
+    parameters: bool = False,
+) -> int:
+    """Start a broadcast and return the handle; see `broadcast_async`.
+
+    parameters: whether the tensor may go as `lossless` between machines, where PACELINE_COMPRESS lets it.
+    """
     movable(tensor)
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Broadcast")
@@ -73,7 +84,9 @@ def _start(tensor: Tensor, in_place: bool, root_rank: int, name: str | None, pro
     names = [channel.name("broadcast", name)]
     memory = in_host(tensor) if in_place else copy_in_host(tensor)
     span, shape = span_of(memory), tuple(memory.shape)
-    requests = channel.start(names, lambda: [channel.coordinator.broadcast(names[0], span, root, shape=shape)])
+    coordinator = channel.coordinator
+    codec = coordinator.codec_of_parameters(span) if parameters else None
+    requests = channel.start(names, lambda: [coordinator.broadcast(names[0], span, root, shape=shape, codec=codec)])
 
     def finish() -> Tensor:
         return bring_back(memory, tensor) if in_place else memory.to(tensor.device)

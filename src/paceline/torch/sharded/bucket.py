@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paceline.torch.bucket import Bucket
 from paceline.torch.compat import reduce_scatter_single
+from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
 from paceline.torch.sharded.exact import ExactShard
@@ -187,7 +188,7 @@ class ShardBucket(Bucket):
 
     def broadcast(self, group: dist.ProcessGroup | None) -> None:
         """Give every rank the values of the group's first one."""
-        dist.broadcast(self._values, group=group, group_src=0)
+        broadcast_values(self._values, group)
         if self.exact is not None:
             self.exact.restart()
 

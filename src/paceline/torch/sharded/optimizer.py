@@ -18,6 +18,7 @@ from torch.optim.optimizer import ParamsT
 
 from paceline.torch.backward_exchange import BackwardExchange
 from paceline.torch.bucket import BUCKET_BYTES, assign
+from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.sharded import state
 from paceline.torch.sharded.agreement import require_agreement
@@ -134,7 +135,7 @@ class ShardedOptimizer(Optimizer):
                 self._accumulators.append(accumulator)
         for parameter in indexes:
             if not parameter.requires_grad:
-                dist.broadcast(parameter.detach(), group=self._group, group_src=0)
+                broadcast_values(parameter, self._group)
         self._exchange.extend(self._buckets[-len(members) :] if members else [])
         return [{**_options(group), "params": own} for group, own in zip(groups, pieces, strict=True)]
 
