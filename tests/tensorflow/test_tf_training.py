@@ -1,0 +1,220 @@
+"""Training with DistributedGradientTape and DistributedOptimizer on several ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from horovod_ranks import Ranks
+
+import paceline.horovod.keras
+import paceline.horovod.tensorflow as hvd
+import paceline.horovod.tensorflow.keras as hvd_keras
+
+RNG = 7
+INPUTS = np.random.default_rng(RNG).integers(-3, 4, (32, 4)).astype("float32")
+TARGETS = INPUTS.sum(1, keepdims=True)
+
+
+def small_model() -> Any:
+    keras.utils.set_random_seed(RNG)
+    return keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(1)])
+
+
+def share(rank: int, size: int) -> tuple[Any, Any]:
+    """Every rank's part of each batch of 8."""
+    return tuple(each.reshape(4, size, 8 // size, -1)[:, rank].reshape(32 // size, -1) for each in (INPUTS, TARGETS))
+
+
+def trained(model: Any, optimizer: Any, inputs: Any, targets: Any, batch: int) -> list[Any]:
+    model.compile(loss="mse", optimizer=optimizer)
+    model.fit(inputs, targets, epochs=2, batch_size=batch, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+def tape_gradients(rank: int, size: int) -> None:
+    variables = [tf.Variable([1.0, 2.0], name="dense"), tf.Variable([[1.0], [2.0], [3.0]], name="table")]
+
+    def gradients(**options: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(variables[0]) * (rank + 1) + tf.reduce_sum(tf.gather(variables[1], [rank, 2]))
+        tape = hvd.DistributedGradientTape(tape, **options)
+        return [tf.convert_to_tensor(each) for each in tape.gradient(loss, variables)]
+
+    options: list[dict[str, Any]] = [
+        {},
+        {"sparse_as_dense": True},
+        {"sparse_as_dense": True, "groups": 1},
+        {"sparse_as_dense": True, "groups": [variables]},
+        {"groups": 1},
+        {"gradient_predivide_factor": 2.0, "sparse_as_dense": True},
+        {"compression": hvd.Compression.fp16},
+        {"compression": hvd.Compression.bf16},
+    ]
+    for each in options:
+        for dense, table in (gradients(**each), tf.function(lambda each=each: gradients(**each))()):
+            np.testing.assert_array_equal(dense.numpy(), [1.5, 1.5])
+            np.testing.assert_array_equal(table.numpy(), [[0.5], [0.5], [1.0]])
+    dense, table = gradients(op=hvd.Sum)
+    np.testing.assert_array_equal(table.numpy(), [[1.0], [1.0], [2.0]])
+    dense, _ = gradients(op=hvd.Adasum, sparse_as_dense=True)
+    np.testing.assert_allclose(dense.numpy(), [1.5, 1.5])  # of parallel gradients Adasum is the average
+    with pytest.raises(ValueError, match="gradient_predivide_factor not supported"):
+        gradients(op=hvd.Sum, gradient_predivide_factor=2.0)
+
+
+def local_sources(rank: int, size: int) -> None:
+    shared, own = tf.Variable([1.0]), tf.Variable([1.0])
+    with tf.GradientTape(persistent=True) as tape:
+        loss = tf.reduce_sum(shared + own) * (rank + 1)
+    tape = hvd.DistributedGradientTape(tape)
+    tape.register_local_source(own)
+    ours, theirs = tape.gradient(loss, [own, shared])
+    assert (ours.numpy(), theirs.numpy()) == ([(rank + 1) / 2], [1.5])
+    local, combined = tape.get_local_and_global_gradients(loss, [own, shared], use_generic_names=True)
+    assert local[0][0] is own
+    assert combined[0][0] is shared
+    nested = tape.gradient(loss, {"a": shared, "b": [own]})
+    assert nested["a"].numpy() == [1.5]
+    assert tape.gradient(loss, [tf.Variable([2.0])]) == [None]
+
+
+def objects(rank: int, size: int) -> None:
+    variables = [tf.Variable([float(rank)]), tf.Variable([rank, rank], dtype=tf.int32)]
+    hvd.broadcast_variables(variables, root_rank=1)
+    assert [each.numpy().tolist() for each in variables] == [[1.0], [1, 1]]
+    sent = {"step": rank, "tensor": tf.constant([rank], tf.bfloat16)}
+    received = hvd.broadcast_object(sent, root_rank=1)
+    assert received["step"] == 1
+    assert received["tensor"].dtype == tf.bfloat16
+    assert hvd.allgather_object([rank] * rank) == [[0] * 0, [1]]
+    with pytest.raises(TypeError, match="rank 1"):
+        hvd.broadcast_object(object() if rank else None, root_rank=1)
+
+
+def test_gradients_of_a_tape(ranks: Ranks) -> None:
+    ranks(tape_gradients, 2)
+    ranks(local_sources, 2)
+    ranks(objects, 2)
+
+
+def keras_training(rank: int, size: int, passes: int) -> None:
+    """Ranks that share each batch train as one process does that has all of it."""
+    alone = trained(small_model(), keras.optimizers.SGD(0.01, momentum=0.5), INPUTS, TARGETS, 8 * passes)
+    optimizer = hvd_keras.DistributedOptimizer(
+        keras.optimizers.SGD(0.01, momentum=0.5), backward_passes_per_step=passes, average_aggregated_gradients=True
+    )
+    together = trained(small_model(), optimizer, *share(rank, size), 8 // size)
+    for found, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    everyone = hvd.allgather_object([weight.tobytes() for weight in together])
+    assert everyone[0] == everyone[1], "the ranks have the same bits"
+    assert int(optimizer.iterations) == 8
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_keras_trains_as_one_process_does(ranks: Ranks, passes: int) -> None:
+    ranks(keras_training, 2, passes=passes)
+
+
+def partial_training(rank: int, size: int) -> None:
+    model = small_model()
+    optimizer = hvd_keras.PartialDistributedOptimizer(keras.optimizers.SGD(0.01), local_layers=model.layers[0])
+    trained(model, optimizer, *share(rank, size), 4)
+    first, second = (hvd.allgather_object([each.tobytes() for each in layer.get_weights()]) for layer in model.layers)
+    assert first[0] != first[1]
+    assert second[0] == second[1]
+
+
+def callbacks(rank: int, size: int, folder: str) -> None:
+    keras.utils.set_random_seed(rank)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
+    model.compile(loss="mse", optimizer=hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.1)))
+    rates = hvd_keras.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=2)
+    used = [
+        hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvd_keras.callbacks.MetricAverageCallback(),
+        rates,
+        hvd_keras.callbacks.LearningRateScheduleCallback(0.1, 0.5, start_epoch=2),
+    ]
+    history = model.fit(*share(rank, size), epochs=4, batch_size=4, verbose=0, callbacks=used).history
+    np.testing.assert_allclose(history["lr"], [0.075, 0.1, 0.1, 0.05])
+    losses, weights = hvd.allgather_object(history["loss"]), hvd.allgather_object(model.get_weights()[0].tolist())
+    assert losses[0] == losses[1]
+    assert weights[0] == weights[1], "they began alike"
+
+    file = Path(folder) / f"{rank}.keras"
+    model.save(file)
+    loaded = paceline.horovod.keras.load_model(file)
+    assert type(loaded.optimizer).__name__ == "Adam"
+    assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations) == 16
+    loaded.fit(*share(rank, size), epochs=1, batch_size=4, verbose=0)
+    weights = hvd.allgather_object(loaded.get_weights()[0].tolist())
+    assert weights[0] == weights[1], "the loaded optimizer combines gradients"
+    plain = keras.models.load_model(file)
+    assert not hasattr(plain.optimizer, "register_local_var"), "the file is one of Keras alone"
+
+
+def test_callbacks_and_saved_models(ranks: Ranks, tmp_path: Path) -> None:
+    ranks(partial_training, 2)
+    ranks(callbacks, 2, folder=str(tmp_path))
+
+
+def elastic_state(rank: int, size: int) -> None:
+    model = small_model()
+    model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
+    state = hvd_keras.elastic.KerasState(model, batch=rank, epoch=rank)
+    model.layers[0].bias.assign([float(rank)] * 3)
+    state.save()
+    state.sync()
+    assert (state.batch, state.epoch) == (0, 0)
+    assert model.layers[0].bias.numpy().tolist() == [0.0] * 3
+    model.layers[0].bias.assign([5.0] * 3)
+    state.batch = 9
+    state.restore()
+    assert model.layers[0].bias.numpy().tolist() == [0.0] * 3
+    assert state.batch == 0
+
+    variable = tf.Variable([float(rank)])
+    plain = hvd.elastic.TensorFlowState([variable], step=0)
+    failed = []
+
+    @hvd.elastic.run
+    def train(state: Any) -> float:
+        while state.step < 3:
+            variable.assign_add(tf.function(lambda: hvd.allreduce(tf.constant([1.0]), op=hvd.Sum))())
+            state.step += 1
+            if state.step == 2 and not failed:
+                failed.append(True)
+                hvd.allreduce(tf.ones([rank + 1]), name="odd")  # fails on all ranks, and training goes back
+            state.commit()
+        return float(variable[0])
+
+    assert train(plain) == 3 * size
+
+
+def test_elastic_training_goes_back_to_its_last_commit(ranks: Ranks) -> None:
+    ranks(elastic_state, 2)
+
+
+def answers(rank: int, size: int, policy: str) -> None:
+    variables = [tf.Variable(tf.zeros([number + 1])) for number in range(20)]
+
+    @tf.function
+    def gradients() -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(each) for each in variables]) * (rank + 1)
+        return hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, variables)
+
+    for _ in range(3):
+        for number, gradient in enumerate(gradients()):
+            np.testing.assert_array_equal(gradient.numpy(), [3.0] * (number + 1))
+
+
+@pytest.mark.parametrize("policy", ["cycle"])
+def test_every_policy_serves_a_tape(ranks: Ranks, policy: str) -> None:
+    ranks(answers, 2, policy=policy, environment={"PACELINE_POLICY": policy}, fresh=True)
