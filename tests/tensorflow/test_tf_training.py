@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from horovod_ranks import Ranks
 import paceline.horovod.keras
 import paceline.horovod.tensorflow as hvd
 import paceline.horovod.tensorflow.keras as hvd_keras
+from paceline.horovod import job
 
 RNG = 7
 INPUTS = np.random.default_rng(RNG).integers(-3, 4, (32, 4)).astype("float32")
@@ -164,6 +166,36 @@ def test_callbacks_and_saved_models(ranks: Ranks, tmp_path: Path) -> None:
     ranks(callbacks, 2, folder=str(tmp_path))
 
 
+def normalisation(rank: int, size: int) -> None:
+    """Ranks with batches of different sizes normalise them, and get gradients, as one process does with all rows."""
+    rows = tf.constant(np.random.default_rng(RNG).normal(size=(12, 5)).astype("float32"))
+    weights = tf.constant(np.random.default_rng(RNG + 1).normal(size=(12, 5)).astype("float32"))
+    mine = slice(0, 4) if rank == 0 else slice(4, 12)
+
+    def run(layer: Any, x: Any, weight: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+            loss = tf.reduce_sum(y * weight)
+        return y, tape.gradient(loss, x)
+
+    whole, sync = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+    expected = run(whole, rows, weights)
+    sync.build(rows.shape)
+    for call in (run, tf.function(run)):
+        for found, right in zip(call(sync, rows[mine], weights[mine]), expected, strict=True):
+            np.testing.assert_allclose(found.numpy(), right.numpy()[mine], rtol=1e-4, atol=1e-4)
+    run(whole, rows, weights)
+    np.testing.assert_allclose(sync.moving_mean.numpy(), whole.moving_mean.numpy(), atol=1e-6)
+    np.testing.assert_allclose(sync.moving_variance.numpy(), whole.moving_variance.numpy(), atol=1e-5)
+    with pytest.raises(ValueError, match="does not support fused=True"):
+        hvd.SyncBatchNormalization(fused=True)
+
+
+def test_batch_normalisation_over_all_ranks(ranks: Ranks) -> None:
+    ranks(normalisation, 2)
+
+
 def elastic_state(rank: int, size: int) -> None:
     model = small_model()
     model.compile(loss="mse", optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
@@ -201,20 +233,32 @@ def test_elastic_training_goes_back_to_its_last_commit(ranks: Ranks) -> None:
     ranks(elastic_state, 2)
 
 
-def answers(rank: int, size: int, policy: str) -> None:
-    variables = [tf.Variable(tf.zeros([number + 1])) for number in range(20)]
+def ordered_gradients(rank: int, size: int, policy: str) -> None:
+    """The policy `graph` takes the order of the gradients from the function's graph."""
+    coordinator = job.current().channel(0).coordinator
+    assert coordinator.options.policy == policy
+    variables = [tf.Variable(tf.zeros([100]), name=f"layer{number}") for number in range(8)]
 
     @tf.function
     def gradients() -> Any:
         with tf.GradientTape() as tape:
-            loss = tf.add_n([tf.reduce_sum(each) for each in variables]) * (rank + 1)
-        return hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, variables)
+            x = tf.constant(1.0)
+            for each in variables:
+                x = x * tf.exp(each[0]) + tf.reduce_sum(each[1:]) * (rank + 1)
+        return hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(x, variables)
 
-    for _ in range(3):
-        for number, gradient in enumerate(gradients()):
-            np.testing.assert_array_equal(gradient.numpy(), [3.0] * (number + 1))
+    issues = []
+    for _ in range(5):
+        for found in gradients():
+            np.testing.assert_array_equal(found.numpy(), [float(size)] + [3.0] * 99)
+        issues.append(coordinator.counters().issues)
+    if policy == "graph":
+        assert coordinator.counters().deviations == 0
+        # Of 400 B gradients two fit into a buffer of 800 B, and after the first step each buffer is a batch.
+        assert [after - before for before, after in pairwise(issues[1:])] == [4] * 3
 
 
-@pytest.mark.parametrize("policy", ["cycle"])
-def test_every_policy_serves_a_tape(ranks: Ranks, policy: str) -> None:
-    ranks(answers, 2, policy=policy, environment={"PACELINE_POLICY": policy}, fresh=True)
+@pytest.mark.parametrize("policy", ["cycle", "graph"])
+def test_a_policy_serves_a_function(ranks: Ranks, policy: str) -> None:
+    environment = {"PACELINE_POLICY": policy, "PACELINE_FUSION_BYTES": "800"}
+    ranks(ordered_gradients, 2, policy=policy, environment=environment, fresh=True)

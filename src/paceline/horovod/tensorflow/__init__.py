@@ -5,6 +5,8 @@ Raises a one-line ImportError where TensorFlow is not installed, and for a versi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from paceline.horovod.tensorflow.compat import require_tensorflow
 
 require_tensorflow()
@@ -28,11 +30,15 @@ from paceline.horovod.tensorflow.optimizer import DistributedOptimizer
 from paceline.horovod.tensorflow.reducescatter import grouped_reducescatter, reducescatter
 from paceline.horovod.tensorflow.util import _executing_eagerly
 
+if TYPE_CHECKING:
+    from paceline.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+
 __all__ = [
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
     "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
     "_executing_eagerly",
     "allgather_object",
     "allreduce",
@@ -46,3 +52,12 @@ __all__ = [
     "reducescatter",
 ]
 __all__ += [name for name in mpi_ops.__all__ if not name.startswith("_")]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Keras, which takes seconds, when it is asked for."""
+    if name == "SyncBatchNormalization":
+        from paceline.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

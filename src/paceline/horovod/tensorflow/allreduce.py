@@ -12,6 +12,7 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
+from paceline.horovod.tensorflow.known_order import announce_order
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
 from paceline.horovod.tensorflow.queries import size_op
@@ -108,16 +109,20 @@ def allreduce_each(
 ) -> list[Any]:
     """Combine dense tensors over the ranks, each when all ranks have it. Outside of a graph this is a single op.
 
-    names: a name for each tensor.
+    names: a name for each tensor. In a graph, policy `graph` is told the order in which they are computed.
     """
-    if not tf.executing_eagerly():
-        return [
-            _allreduce(tensor, name, op, prescale, postscale, ignore_name_scope, process_set)
-            for tensor, name in zip(tensors, names, strict=True)
-        ]
-    return _run(
-        tensors, op, prescale, postscale, process_set, False, {**attributes("", None, []), "names": list(names)}
-    )
+    if tf.executing_eagerly():
+        own = {**attributes("", None, []), "names": list(names)}
+        return _run(tensors, op, prescale, postscale, process_set, False, own)
+    results = []
+    for tensor, name in zip(tensors, names, strict=True):
+        own = attributes("", name, [], ignore_name_scope)
+        # The name of the op in the graph that is traced: functions that inline this one would give it another.
+        unique = tf.compat.v1.get_default_graph().unique_name(own["name"], mark_as_used=False)
+        own["names"] = [name if ignore_name_scope else unique]
+        results += _run([tensor], op, prescale, postscale, process_set, False, own)
+    announce_order(tensors, results, process_set)
+    return results
 
 
 def _allreduce(
