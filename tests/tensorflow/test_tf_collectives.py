@@ -186,6 +186,10 @@ def process_sets(rank: int, size: int) -> None:
         loss = tf.reduce_sum(x * (rank + 1))
     tape = hvd.DistributedGradientTape(tape, process_set=first)
     assert tape.gradient(loss, x).numpy() == [1.5 if rank < 2 else 3.0]
+    unknown = hvd.ProcessSet([0])
+    unknown.process_set_id = 10
+    with pytest.raises(ValueError, match="not been registered"):
+        hvd.allreduce(tf.constant([1.0]), process_set=unknown)
     hvd.remove_process_set(first)
     with pytest.raises(ValueError, match="not been registered"):
         hvd.allreduce(tf.constant([1.0]), process_set=first)

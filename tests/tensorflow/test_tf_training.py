@@ -123,6 +123,17 @@ def test_keras_trains_as_one_process_does(ranks: Ranks, passes: int) -> None:
     ranks(keras_training, 2, passes=passes)
 
 
+def functions(rank: int, size: int) -> None:
+    for face in (hvd_keras, paceline.horovod.keras):
+        assert face.allreduce([1.0 + rank], name="mean").numpy() == [1.5]
+        assert face.allreduce([1.0 + rank], op=face.Sum, prescale_factor=2.0).numpy() == [6.0]
+        assert face.allgather([rank]).numpy().tolist() == [0, 1]
+        assert face.broadcast([rank], 1).numpy().tolist() == [1]
+        assert face.reducescatter([1.0, 2.0], op=face.Sum).numpy().tolist() == [2.0 * (rank + 1)]
+        with pytest.raises(RuntimeError, match="does not support eager execution"):
+            face.broadcast_global_variables(0)
+
+
 def partial_training(rank: int, size: int) -> None:
     model = small_model()
     optimizer = hvd_keras.PartialDistributedOptimizer(keras.optimizers.SGD(0.01), local_layers=model.layers[0])
@@ -162,6 +173,7 @@ def callbacks(rank: int, size: int, folder: str) -> None:
 
 
 def test_callbacks_and_saved_models(ranks: Ranks, tmp_path: Path) -> None:
+    ranks(functions, 2)
     ranks(partial_training, 2)
     ranks(callbacks, 2, folder=str(tmp_path))
 

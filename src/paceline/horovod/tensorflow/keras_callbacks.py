@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import tensorflow as tf
@@ -28,14 +28,14 @@ class _Callback:
 class BroadcastGlobalVariablesCallback(_Callback):
     """Gives every rank the variables of the model and of its optimizer that `root_rank` has after its first batch.
 
-    `device` is accepted for Horovod's sake.
+    local_variables: variables to leave out. `device` is accepted for Horovod's sake.
     """
 
-    def __init__(self, root_rank: int, device: str = "") -> None:
+    def __init__(self, root_rank: int, device: str = "", local_variables: Iterable[Any] | None = None) -> None:
         super().__init__()
         self.root_rank = root_rank
         self.broadcast_done = False
-        self._local: set[int] = set()
+        self._local = {key(variable) for variable in local_variables or ()}
 
     def register_local_var(self, var: Any) -> None:
         """Leave this variable out."""

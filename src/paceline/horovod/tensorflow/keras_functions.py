@@ -8,14 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.horovod import ops
-from paceline.horovod.tensorflow import allgather as gather
-from paceline.horovod.tensorflow import allreduce as reduce
-from paceline.horovod.tensorflow import broadcast as cast
-from paceline.horovod.tensorflow import reducescatter as scatter
+from paceline.horovod.tensorflow.allgather import allgather as gather
+from paceline.horovod.tensorflow.allreduce import allreduce as reduce
+from paceline.horovod.tensorflow.broadcast import broadcast as cast
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.functions import broadcast_variables
 from paceline.horovod.tensorflow.keras_callbacks import optimizer_variables
 from paceline.horovod.tensorflow.optimizer import keras_optimizer
+from paceline.horovod.tensorflow.reducescatter import reducescatter as scatter
 
 
 def allreduce(
@@ -28,7 +28,7 @@ def allreduce(
     compression: type[Compressor] = Compression.none,
 ) -> Any:
     """Combine a value over the ranks; see `paceline.horovod.tensorflow.allreduce`."""
-    return reduce.allreduce(
+    return reduce(
         tf.constant(value),
         average,
         compression=compression,
@@ -41,17 +41,17 @@ def allreduce(
 
 def allgather(value: Any, name: str | None = None) -> Any:
     """Return the rows of all ranks' values; see `paceline.horovod.tensorflow.allgather`."""
-    return gather.allgather(tf.constant(value), name)
+    return gather(tf.constant(value), name)
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
     """Return the value of `root_rank` on every rank."""
-    return cast.broadcast(tf.constant(value), root_rank, name)
+    return cast(tf.constant(value), root_rank, name)
 
 
 def reducescatter(value: Any, name: str | None = None, op: int = ops.Average) -> Any:
     """Combine a value over the ranks and return this rank's rows; see `paceline.horovod.tensorflow.reducescatter`."""
-    return scatter.reducescatter(tf.constant(value), op=op, name=name)
+    return scatter(tf.constant(value), op=op, name=name)
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

@@ -7,10 +7,10 @@ from paceline.horovod.process_sets import ProcessSet
 
 
 def number_of(process_set: ProcessSet) -> int:
-    """Return the number of a process set for an op. Raises ValueError unless it is registered."""
-    if process_set.process_set_id is None:
+    """Return the number of a process set for an op. Raises ValueError unless it is registered, and before `init`."""
+    if process_set.process_set_id not in job.current().sets:
         raise ValueError("Process set provided does not exist, or has not been registered.")
-    return process_set.process_set_id
+    return process_set.process_set_id or job.GLOBAL
 
 
 def set_of(number: int) -> ProcessSet:
