@@ -305,23 +305,56 @@ TEST(a_rank_may_be_late) {
   });
 }
 
-// A peer that speaks the protocol but sends bytes that no codec makes: too few of them.
-TEST(garbled_bytes_are_named) {
+namespace {
+
+// What rank 0 is told when rank 1 speaks the protocol but sends this in place of `kGarbledCount` encoded elements.
+constexpr std::size_t kGarbledCount = 20'000;
+
+Error answer_to(Codec codec, std::vector<std::byte> sent) {
+  Error error;
   World world = world_of({0, 1}, cut(flat_plan(2), 2, 0));
   world.run([&](Rank& r) {
     know_machines(r, {0, 1});
-    constexpr std::size_t kCount = 20'000;
-    std::vector<float> data(kCount, 1);
-    const Error error = failure_of([&] {
+    std::vector<float> data(kGarbledCount, 1);
+    const Error found = failure_of([&] {
       if (r.rank == 0)
-        all_reduce(*r.engine, *r.group, bytes(data), kCount, DType::float32, Op::sum, 1, Mode::blocking, {Codec::bf16});
+        all_reduce(*r.engine, *r.group, bytes(data), kGarbledCount, DType::float32, Op::sum, 1, Mode::blocking,
+                   {codec});
       else
-        r.engine->run<MessageOperation>(
-            *r.group, {kCount, -1, Collective::all_reduce, DType::float32, Op::sum, Codec::bf16}, 1000, Mode::blocking,
-            [&](MessageOperation& operation) { Lowering(operation.program, 1, 2).send(bytes(data), 1000, 0, 0); });
+        r.engine->run<MessageOperation>(*r.group,
+                                        {kGarbledCount, -1, Collective::all_reduce, DType::float32, Op::sum, codec},
+                                        sent.size(), Mode::blocking, [&](MessageOperation& operation) {
+                                          Lowering(operation.program, 1, 2).send(sent.data(), sent.size(), 0, 0);
+                                        });
     });
-    if (r.rank != 0) return;
-    CHECK(error.kind == ErrorKind::peer_lost);
-    CHECK(contains(error.message, "rank 1 (thread) sent 1000 bytes that are no bf16 of 20000 elements"));
+    if (r.rank == 0) error = found;
   });
+  return error;
+}
+
+}  // namespace
+
+TEST(truncated_flipped_and_too_many_bytes_are_named) {
+  for (const Codec codec : kCodecs) {
+    auto values = gradients(1, kGarbledCount);
+    std::vector<std::byte> encoded(encoded_bound(codec, DType::float32, kGarbledCount));
+    encoded.resize(encode(codec, DType::float32, bytes(values), kGarbledCount, encoded.data()));
+    const std::string name(kCodecNames[static_cast<std::size_t>(codec)]);
+    const auto check_garbled = [&](const std::vector<std::byte>& sent) {
+      const Error error = answer_to(codec, sent);
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(contains(error.message, "rank 1 (thread) sent " + std::to_string(sent.size()) + " bytes that are no " +
+                                        name + " of 20000 elements"));
+    };
+    check_garbled({encoded.begin(), encoded.end() - 1});
+    if (!has_fixed_size(codec)) {
+      auto flipped = encoded;
+      for (std::size_t i = 0; i < 4; ++i) flipped[i] ^= std::byte{0x55};  // the length of the first block
+      check_garbled(flipped);
+    }
+    encoded.resize(encoded_bound(codec, DType::float32, kGarbledCount) + 64);
+    const Error error = answer_to(codec, encoded);
+    CHECK(error.kind == ErrorKind::mismatch);
+    CHECK(contains(error.message, "rank 1"));
+  }
 }
