@@ -1,48 +1,54 @@
-// How a coordinator is made, opened, asked and closed.
 #include "coordinator/coordinator.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <map>
+#include <new>
+#include <utility>
 
-#include "policy/shared_board.hpp"
+#include "progress/times.hpp"
 
 namespace paceline {
 namespace {
 
-// A board begins with the number of ranks that have left it.
-using Departures = std::atomic<std::uint64_t>;
-constexpr std::size_t kBeforeBoard = kCacheLine;
+// Throws Failure (invalid) if the groups and the machines are not of the same ranks.
+Seat seat_of(const Group& control, const Group& data, std::vector<int> machine_of) {
+  Seat seat{control.rank, std::move(machine_of)};
+  if (control.size() != data.size() || control.rank != data.rank || control.size() != seat.size())
+    throw Failure(ErrorKind::invalid, "a coordinator's groups and machines must be of the same ranks");
+  return seat;
+}
 
 }  // namespace
 
-Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, std::shared_ptr<Group> data,
-                         std::string policy, PolicyOptions options, std::vector<int> machine_of)
+Coordinator::Coordinator(const std::shared_ptr<Engine>& engine, const std::shared_ptr<Group>& control,
+                         const std::shared_ptr<Group>& data, std::string policy, PolicyOptions options,
+                         std::vector<int> machine_of)
+    : Coordinator(engine, control, data, std::move(policy), options, seat_of(*control, *data, std::move(machine_of)),
+                  engine->host().enter()) {}
+
+Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control,
+                         const std::shared_ptr<Group>& data, std::string policy, PolicyOptions options, Seat seat,
+                         const std::unique_lock<std::mutex>&)
     : engine_(std::move(engine)),
       loop_(engine_->host()),
       control_(std::move(control)),
       policy_name_(std::move(policy)),
       options_(options),
-      seat_{control_->rank, std::move(machine_of)},
-      partial_(static_cast<std::size_t>(control_->size())) {
-  if (control_->size() != data->size() || control_->rank != data->rank || control_->size() != seat_.size())
-    throw Failure(ErrorKind::invalid, "a coordinator's groups and machines must be of the same ranks");
-  const auto& machines = seat_.machine_of;
-  const int here = machines[static_cast<std::size_t>(seat_.rank)];
-  leader_ = static_cast<int>(std::ranges::find(machines, here) - machines.begin());
-  const auto lock = loop_.enter();
+      seat_(std::move(seat)),
+      warnings_(loop_),
+      boards_(loop_, *control_, seat_, boards_of(policy_name_)),
+      correspondence_(loop_, *control_),
+      agreement_(*engine_, control_, correspondence_, warnings_, totals_),
+      batches_(*engine_, loop_, data, [this](PendingRequest& pending) { requests_.settle(pending); }),
+      requests_(loop_, control_, agreement_),
+      absentees_(*control_, agreement_, batches_),
+      departures_(*control_, correspondence_),
+      inquiries_(*control_, seat_, requests_, absentees_, correspondence_, warnings_),
+      cpu_before_(loop_.coordination_cpu_ns()),
+      own_id_(loop_.next_id()) {
   control_->use = Group::Use::control;
   data->use = Group::Use::data;
   loop_.admit(*this);
-  cpu_before_ = loop_.coordination_cpu_ns();
-  streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
-  own_id_ = loop_.next_id();
-  warnings_id_ = loop_.next_id();
-  stops_id_ = loop_.next_id();
-  const std::size_t boards = boards_of(policy_name_);
-  if (leader_ != seat_.rank || boards == 0) return;
-  const BoardShape shape{.ranks = static_cast<int>(std::ranges::count(machines, here))};
-  own_board_ = std::make_unique<ArenaMemory>(loop_.arena(), kBeforeBoard + boards * shape.bytes());
-  std::memset(own_board_->data(), 0, own_board_->bytes());
 }
 
 // The engine may let go of it last, with its lock held, once it is closed.
@@ -50,64 +56,42 @@ Coordinator::~Coordinator() {
   if (!closed_) close();
 }
 
-std::uint64_t Coordinator::board_offset() const {
-  return own_board_ ? loop_.arena()->offset_of(own_board_->data()) : 0;
-}
-
 void Coordinator::open(std::uint64_t board_offset) {
   const auto lock = loop_.enter();
-  if (policy_) throw Failure(ErrorKind::invalid, "this coordinator is open already");
-  std::vector<BoardMemory*> shared;
-  if (const std::size_t boards = boards_of(policy_name_); boards > 0) {
-    const int here = seat_.machine_of[static_cast<std::size_t>(seat_.rank)];
-    const BoardShape shape{.ranks = static_cast<int>(std::ranges::count(seat_.machine_of, here))};
-    const std::size_t bytes = kBeforeBoard + boards * shape.bytes();
-    std::byte* memory = own_board_ ? own_board_->data() : nullptr;
-    if (!own_board_) {
-      const Link* link = control_->members[static_cast<std::size_t>(leader_)].link;
-      const PeerArena* arena = link != nullptr ? link->arena() : nullptr;
-      memory = arena != nullptr && board_offset % kCacheLine == 0 ? arena->at(board_offset, bytes) : nullptr;
-    }
-    if (memory == nullptr)
-      throw Failure(ErrorKind::invalid, "the board of " + control_->name_of(leader_) + " cannot be seen from here");
-    board_bytes_ = {memory, bytes};
-    for (std::size_t begin = kBeforeBoard; begin < bytes; begin += shape.bytes())
-      shared.push_back(
-          boards_.emplace_back(std::make_unique<SharedBoard>(board_bytes_.subspan(begin, shape.bytes()), shape)).get());
-  }
-  policy_ = make_policy(policy_name_, options_, seat_, shared);
+  if (agreement_.is_open()) throw Failure(ErrorKind::invalid, "this coordinator is open already");
+  agreement_.open(make_policy(policy_name_, options_, seat_, boards_.open(board_offset)));
   follow_up();
 }
 
 void Coordinator::set_order(const std::vector<std::vector<std::string>>& buffers) {
   const auto lock = loop_.enter();
   check_open("set_order");
-  policy_->set_order(buffers);
+  agreement_.policy().set_order(buffers);
   follow_up();
 }
 
 void Coordinator::tune(std::uint64_t fusion_bytes) {
   const auto lock = loop_.enter();
   check_open("tune");
-  policy_->tune(fusion_bytes);
+  agreement_.policy().tune(fusion_bytes);
   follow_up();
 }
 
 void Coordinator::use(const std::string& name, const std::vector<std::vector<std::string>>& buffers) {
   const auto lock = loop_.enter();
   check_open("use");
-  policy_->use(name, buffers);
+  agreement_.policy().use(name, buffers);
   follow_up();
 }
 
 Policy::Use Coordinator::in_use() {
   const auto lock = loop_.enter();
-  return policy_ ? policy_->in_use() : Policy::Use{};
+  return agreement_.is_open() ? agreement_.policy().in_use() : Policy::Use{};
 }
 
 paceline::Counters Coordinator::counters() {
   const auto lock = loop_.enter();
-  return policy_ ? policy_->counters() : paceline::Counters{};
+  return agreement_.is_open() ? agreement_.policy().counters() : paceline::Counters{};
 }
 
 Totals Coordinator::totals() {
@@ -119,15 +103,12 @@ Totals Coordinator::totals() {
 
 std::vector<Record> Coordinator::records(std::uint64_t after) {
   const auto lock = loop_.enter();
-  std::vector<Record> ordered;
-  for (std::uint64_t n = std::max<std::uint64_t>(after, next_record_ - records_.size()); n < next_record_; ++n)
-    ordered.push_back(records_[n % kRecords]);
-  return ordered;
+  return requests_.records(after);
 }
 
 std::vector<std::string> Coordinator::warnings() {
   const auto lock = loop_.enter();
-  return std::exchange(warnings_, {});
+  return warnings_.take();
 }
 
 void Coordinator::close() {
@@ -140,23 +121,264 @@ void Coordinator::leave() {
   closed_ = true;
   carry_weight(false);
   loop_.dismiss(*this);
-  if (!control_->error) tell_of_departure();
+  if (!control_->error) departures_.tell(ended(), state() == State::failed ? error().message : "");
   if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
-  for (const auto& stream : streams_) loop_.drop_group(*stream->group);
+  batches_.drop();
   loop_.drop_group(*control_);
-  loop_.report(warnings_id_);
-  streams_.clear();
-  leave_board();
+  warnings_.report();
+  boards_.leave();
 }
 
-// Only the last rank to leave could give the board's memory back. A rank that closes earlier does not wait for that.
-void Coordinator::leave_board() {
-  if (board_bytes_.empty()) return;
-  auto& departures = *reinterpret_cast<Departures*>(board_bytes_.data());
-  const auto ranks = static_cast<std::uint64_t>(boards_.front()->ranks());
-  const bool last = departures.fetch_add(1) + 1 == ranks;
-  if (own_board_ && !last) loop_.arena()->retire(own_board_->data());
-  board_bytes_ = {};
+void Coordinator::check_open(std::string_view request, std::string_view name) const {
+  const auto refuse = [&](const Error& why) {
+    std::string asked(request);
+    if (!name.empty()) asked.append(" \"").append(name).append("\"");
+    throw Failure({why.kind, asked + " cannot start: " + why.message, why.culprit}, asked, std::string(name));
+  };
+  if (!agreement_.is_open()) throw Failure(ErrorKind::invalid, "this coordinator is not open yet");
+  if (closed_ || loop_.closed()) refuse({ErrorKind::aborted, "its coordinator is closed"});
+  if (const Error* error = batches_.error()) refuse(*error);
+  if (control_->error) refuse(control_->error);
+  if (state() == State::failed) refuse(error());
+}
+
+std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& arguments) {
+  arguments.check(seat_.rank, control_->size());
+  auto pending = std::make_shared<PendingRequest>(*this);
+  pending->data = arguments.data;
+  pending->target = arguments.target;
+  pending->residual = arguments.residual;
+  pending->counts = arguments.counts;
+  const auto now = Clock::now();
+  const auto lock = loop_.enter();
+  check_open(kCollectiveNames[static_cast<std::size_t>(arguments.what.collective)], arguments.name);
+  if (requests_.submit(pending, arguments, now)) follow_up();
+  totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
+  return pending;
+}
+
+std::shared_ptr<PendingRequest> Coordinator::join() {
+  const auto lock = loop_.enter();
+  check_open("join");
+  if (join_) throw Failure(ErrorKind::invalid, "this rank has joined already: wait for the others");
+  join_ = std::make_shared<PendingRequest>(*this);
+  const auto joined = join_;
+  requests_.join(*joined, Clock::now());
+  follow_up();
+  return joined;
+}
+
+void Coordinator::get_going() {
+  idle_ = false;
+  if (state() == State::running) return;
+  reset();
+  id = own_id_;
+  probes = false;
+  deadline = Now::max();
+  start(*control_, {});
+  loop_.add(shared_from_this());
+}
+
+void Coordinator::follow_up() {
+  get_going();
+  submitting_ = true;
+  loop_.step_now(*this);
+  submitting_ = false;
+}
+
+void Coordinator::announce(PendingRequest& pending) {
+  const auto lock = loop_.enter();
+  if (pending.notify) return;
+  pending.notify = true;
+  if (pending.over()) {
+    loop_.report(pending.id);
+  } else if (!pending.join && !pending.issued && !closed_) {
+    agreement_.policy().wanted(*pending.request, seconds_of(Clock::now()));
+    follow_up();
+  }
+}
+
+void Coordinator::awaited(const PendingRequest& pending) {
+  if (!pending.join && !pending.issued && !closed_)
+    agreement_.policy().awaited(*pending.request, seconds_of(Clock::now()));
+}
+
+bool Coordinator::step() {
+  try {
+    return advance(Clock::now());
+  } catch (const Failure& failure) {
+    const bool wrong = failure.kind == ErrorKind::invalid;
+    trouble_ = {wrong ? ErrorKind::aborted : failure.kind, failure.what(), failure.culprit};
+  } catch (const std::bad_alloc&) {
+    trouble_ = {ErrorKind::aborted, control_->name_of(seat_.rank) + " has no memory left in its arena"};
+  }
+  // The error of a group is nearer to the cause.
+  if (const Error* error = batches_.error()) trouble_ = *error;
+  return false;
+}
+
+bool Coordinator::advance(Now now) {
+  if (const Error* error = batches_.error()) throw Failure(*error);
+  bool moved = hear(now);
+  moved |= agreement_.look(now);
+  moved |= act(now);
+  CpuMeter* const meter = loop_.meter();
+  const bool apart = batches_.bytes() > 0 && meter != nullptr && meter->work() == CpuMeter::Work::coordination;
+  if (apart) meter->turn_to(CpuMeter::Work::other);
+  while (carry()) {
+    moved = true;
+    if (!act(now)) break;
+  }
+  end_join();
+  agreement_.ring_if_due();
+  if (const std::string* why = departures_.needed_after(ended())) go_without(*why);
+  ask(now);
+  wake = std::min(agreement_.wakes(), asks_);
+  const bool busy = batches_.bytes() > 0;
+  rest = agreement_.rest(busy);
+  carry_weight(busy && rest != Rest::spin && rest != Rest::yield);
+  if (apart && !carries_) meter->turn_to(CpuMeter::Work::coordination);
+  idle_ = requests_.under_way().empty() && !busy && agreement_.idle();
+  return moved;
+}
+
+bool Coordinator::hear(Now now) {
+  return correspondence_.hear([&](int from, Correspondence::Kind kind, std::span<const std::byte> message) {
+    switch (kind) {
+      case Correspondence::closing: return departures_.hear(from, message);
+      case Correspondence::ask: return inquiries_.answer(from, message, joins(), ended());
+      case Correspondence::have: return inquiries_.hear_of_hand_in(from, message);
+      case Correspondence::await: return inquiries_.hear_of_wait(from, message, joins(), ended());
+      default: return agreement_.policy().receive(from, message, seconds_of(now));
+    }
+  });
+}
+
+bool Coordinator::act(Now now) {
+  bool moved = false;
+  while (auto decision = agreement_.next(now, submitting_)) {
+    moved = true;
+    std::visit([&](auto& one) { carry_out(one); }, *decision);
+  }
+  return moved;
+}
+
+void Coordinator::carry_out(Issue& action) {
+  const auto now = Clock::now();
+  std::vector<Carried> batch;
+  std::uint64_t bytes = 0;
+  std::uint64_t packed = 0;
+  for (RequestPtr& request : action.requests) {
+    auto own = requests_.issue(request->name, totals_.batches, now);
+    if (own && own->record.last) count_negotiation(*own);
+    if (!action.error.empty()) {
+      if (own) requests_.settle(*own, {ErrorKind::mismatch, action.error});
+      continue;
+    }
+    bytes += request->bytes;
+    if (is_packed(*request)) packed += request->bytes;
+    batch.push_back({std::move(request), std::move(own)});
+  }
+  if (batch.empty()) {
+    batches_.skip(action.channel);
+    ++ended_without_batch_;
+    return;
+  }
+  ++totals_.batches;
+  if (batch.size() > 1) totals_.fused_bytes += packed;
+  batches_.add(action.channel, std::move(batch), bytes);
+  agreement_.policy().busy(batches_.bytes());
+}
+
+void Coordinator::count_negotiation(const PendingRequest& issued) {
+  const auto took = static_cast<std::uint64_t>(issued.record.negotiated_ns - issued.record.submitted_ns);
+  totals_.negotiation_ns += took;
+  totals_.longest_negotiation_ns = std::max(totals_.longest_negotiation_ns, took);
+  ++totals_.negotiations;
+}
+
+void Coordinator::carry_out(const Cancel& action) {
+  batches_.cancel(action);
+  agreement_.policy().busy(batches_.bytes());
+}
+
+void Coordinator::carry_out(const Joined& action) {
+  if (join_) join_->last_to_join = action.last;
+}
+
+bool Coordinator::carry() {
+  const auto before = batches_.bytes();
+  const bool moved = batches_.carry(submitting_);
+  if (batches_.bytes() != before) agreement_.policy().busy(batches_.bytes());
+  return moved;
+}
+
+// A rank whose join is over may leave. Before that it gives the others what they still wait for.
+void Coordinator::end_join() {
+  if (!join_ || joins() || batches_.bytes() > 0) return;
+  ++ended_without_batch_;
+  requests_.settle(*std::exchange(join_, nullptr));
+}
+
+void Coordinator::ask(Now now) {
+  if (requests_.under_way().empty()) {
+    asks_ = Now::max();
+  } else if (asks_ == Now::max()) {
+    asks_ = now + inquiries_.patience();
+  } else if (now >= asks_) {
+    asks_ = now + inquiries_.patience();
+    inquiries_.ask(now);
+  }
+}
+
+// A rank has left that is needed, so that ranks will not agree on anything any more. The others find that out by
+// themselves: they may still be about to end what this rank has ended, unless the rank that left gave up something in
+// the middle.
+void Coordinator::go_without(const std::string& why) {
+  const Error error{ErrorKind::aborted, why};
+  if (batches_.bytes() > 0) throw Failure(error);
+  agreement_.give_up(error);
+  if (!requests_.under_way().empty()) fail(error);
+}
+
+void Coordinator::group_failed(const Error& error) {
+  batches_.fail_groups(error);
+  fail(error);
+}
+
+void Coordinator::let_go(const Error& error) {
+  requests_.fail_all(error);
+  join_.reset();
+  batches_.clear();
+  agreement_.clear();
+  carry_weight(false);
+}
+
+// Tells the loop whether it moves data: see CpuMeter.
+void Coordinator::carry_weight(bool carries) {
+  if (carries != carries_) loop_.count_carrying(carries);
+  carries_ = carries;
+}
+
+const Operation& Coordinator::urgent() const {
+  const Operation* first = this;
+  for (const PendingRequest* pending : requests_.under_way())
+    if (pending->deadline < first->deadline) first = pending;
+  return *first;
+}
+
+std::vector<Operation::Waiting> Coordinator::waiting() const {
+  std::vector<Waiting> found;
+  std::map<std::vector<int>, std::size_t> seen;
+  for (const PendingRequest* pending : requests_.oldest_first()) {
+    const auto [at, fresh] = seen.emplace(absent(*pending), found.size());
+    if (fresh) {
+      found.push_back({pending, 0});
+    } else {
+      ++found[at->second].more;
+    }
+  }
+  return found;
 }
 
 }  // namespace paceline

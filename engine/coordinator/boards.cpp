@@ -1,0 +1,62 @@
+#include "coordinator/boards.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace paceline {
+namespace {
+
+// The memory begins with the number of ranks that have left it.
+using Departed = std::atomic<std::uint64_t>;
+constexpr std::size_t kBeforeBoards = kCacheLine;
+
+int machine_of(const Seat& seat) { return seat.machine_of[static_cast<std::size_t>(seat.rank)]; }
+
+}  // namespace
+
+Boards::Boards(LoopHost& loop, const Group& control, const Seat& seat, std::size_t boards)
+    : loop_(loop),
+      control_(control),
+      count_(boards),
+      leader_(static_cast<int>(std::ranges::find(seat.machine_of, machine_of(seat)) - seat.machine_of.begin())),
+      shape_{.ranks = static_cast<int>(std::ranges::count(seat.machine_of, machine_of(seat)))} {
+  if (leader_ != seat.rank || count_ == 0) return;
+  own_ = std::make_unique<ArenaMemory>(loop_.arena(), kBeforeBoards + count_ * shape_.bytes());
+  std::memset(own_->data(), 0, own_->bytes());
+}
+
+std::uint64_t Boards::offset() const { return own_ ? loop_.arena()->offset_of(own_->data()) : 0; }
+
+std::byte* Boards::see(std::uint64_t offset) const {
+  if (own_) return own_->data();
+  const Link* link = control_.members[static_cast<std::size_t>(leader_)].link;
+  const PeerArena* arena = link != nullptr ? link->arena() : nullptr;
+  return arena != nullptr && offset % kCacheLine == 0 ? arena->at(offset, kBeforeBoards + count_ * shape_.bytes())
+                                                      : nullptr;
+}
+
+std::vector<BoardMemory*> Boards::open(std::uint64_t offset) {
+  std::vector<BoardMemory*> boards;
+  if (count_ == 0) return boards;
+  std::byte* const memory = see(offset);
+  if (memory == nullptr)
+    throw Failure(ErrorKind::invalid, "the board of " + control_.name_of(leader_) + " cannot be seen from here");
+  memory_ = {memory, kBeforeBoards + count_ * shape_.bytes()};
+  for (std::size_t begin = kBeforeBoards; begin < memory_.size(); begin += shape_.bytes()) {
+    opened_.push_back(std::make_unique<SharedBoard>(memory_.subspan(begin, shape_.bytes()), shape_));
+    boards.push_back(opened_.back().get());
+  }
+  return boards;
+}
+
+// Only the last rank to leave could give the memory back. A rank that closes earlier does not wait for that.
+void Boards::leave() {
+  if (memory_.empty()) return;
+  auto& departed = *reinterpret_cast<Departed*>(memory_.data());
+  const bool last = departed.fetch_add(1) + 1 == static_cast<std::uint64_t>(shape_.ranks);
+  if (own_ && !last) loop_.arena()->retire(own_->data());
+  memory_ = {};
+}
+
+}  // namespace paceline

@@ -1,0 +1,47 @@
+#include "coordinator/request_arguments.hpp"
+
+#include <memory>
+#include <string>
+
+#include "progress/collectives.hpp"
+
+namespace paceline {
+
+void RequestArguments::check(int rank, int ranks) const {
+  const auto bad = [&](const std::string& sentence) {
+    throw Failure(ErrorKind::invalid, '"' + std::string(name) + "\": " + sentence);
+  };
+  if (name.empty()) bad("a request needs a name");
+  if (data == nullptr && count > 0) bad("the buffer is null but holds elements");
+  const bool reduces = what.collective == Collective::all_reduce || what.collective == Collective::reduce_scatter;
+  if (reduces && (what.op == Op::premul_sum || !supports(what.dtype, what.op)))
+    bad(std::string(kOpNames[static_cast<std::size_t>(what.op)]) + " is not defined for " +
+        std::string(kDTypeNames[static_cast<std::size_t>(what.dtype)]));
+  if ((prescale != 1 || postscale != 1) && !is_float(what.dtype))
+    bad(std::string(kDTypeNames[static_cast<std::size_t>(what.dtype)]) + " cannot be scaled: only floats can");
+  if (what.codec != Codec::none)
+    if (const std::string why = cannot_encode(what.codec, what.dtype, what.op); !why.empty()) bad(why);
+  if (residual != nullptr && (what.codec == Codec::none || what.collective != Collective::all_reduce))
+    bad("only an all_reduce with a codec has a residual");
+  if (what.collective == Collective::broadcast && (what.root < 0 || what.root >= ranks))
+    bad("the root must be a rank from 0 to " + std::to_string(ranks - 1) + ", got " + std::to_string(what.root));
+  if (what.collective != Collective::all_to_all && what.collective != Collective::reduce_scatter) return;
+  std::size_t total = 0;
+  for (const std::size_t part : counts) total += part;
+  if (counts.size() != static_cast<std::size_t>(ranks) || total != count)
+    bad("counts must be " + std::to_string(ranks) + " numbers that add up to " + std::to_string(count));
+  if (what.collective == Collective::reduce_scatter && target == nullptr && counts[static_cast<std::size_t>(rank)] > 0)
+    bad("the output is null but this rank's part holds elements");
+}
+
+RequestPtr RequestArguments::request(const RequestPtr& last) const {
+  const std::uint64_t bytes = count * size_of(what.dtype);
+  if (last != nullptr && last->what == what && last->bytes == bytes && last->shape == shape &&
+      last->prescale == prescale && last->postscale == postscale && last->priority == priority &&
+      last->bundle == bundle)
+    return last;
+  return std::make_shared<const Request>(
+      Request{std::string(name), what, std::string(shape), bytes, prescale, postscale, priority, bundle});
+}
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+// What a caller says of a request that it hands in.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "policy/request.hpp"
+
+namespace paceline {
+
+// The memory stays in place until the request is over.
+struct RequestArguments {
+  std::string_view name;
+  Fingerprint what;  // its count is 0 if ranks may differ
+  std::string_view shape;
+  std::byte* data = nullptr;
+  std::size_t count = 0;                 // of this rank's elements
+  std::byte* target = nullptr;           // where this rank's part of a reduce_scatter goes
+  std::byte* residual = nullptr;         // of an all_reduce with a codec: float32, as many as the data; null: none
+  std::vector<std::size_t> counts = {};  // of the elements for each rank, in an all_to_all or reduce_scatter
+  double prescale = 1;
+  double postscale = 1;
+  std::int32_t priority = 0;
+  Bundle bundle = {};
+
+  // Throws Failure (invalid) if they make no sense on this rank of so many.
+  void check(int rank, int ranks) const;
+  // Returns the request that they describe: `last` again, if it is the same.
+  RequestPtr request(const RequestPtr& last) const;
+};
+
+}  // namespace paceline
