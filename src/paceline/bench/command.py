@@ -12,6 +12,7 @@ from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
 from paceline.bench.kernels.command import command as reductions
+from paceline.bench.loading.command import command as loading
 from paceline.bench.named.command import command as named
 from paceline.bench.simulate.command import command as simulate
 from paceline.bench.waiting.command import command as waiting
@@ -25,6 +26,7 @@ command.command("codecs", short_help="Measure the codecs, and a copy beside them
 command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
 command.command("data", short_help="Measure what it costs a training to get its batches to the ranks.")(data)
+command.command("loading", short_help="Measure a reading pipeline that ranks share, and one for each.")(loading)
 command.command("convergence", short_help="Show what encoding gradients and parameters does to trainings.")(convergence)
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
 command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
