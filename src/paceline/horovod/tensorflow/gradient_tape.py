@@ -111,8 +111,8 @@ class _DistributedTape:
         target: Any,
         sources: Any,
         output_gradients: Any = None,
-        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
         use_generic_names: bool = False,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
     ) -> Any:
         """Return the combined gradients of `target` with respect to `sources`, in the structure of `sources`.
 

@@ -1,0 +1,77 @@
+"""The public calls of Horovod 0.28.1's TensorFlow and Keras API, with their arguments in Horovod's order."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import paceline.horovod.keras
+import paceline.horovod.tensorflow as hvd
+import paceline.horovod.tensorflow.keras as hvd_keras
+
+WIRE = "device_dense device_sparse compression"
+GROUPS = "num_groups groups process_set"
+TENSORFLOW = {
+    "allreduce": f"tensor average {WIRE} op prescale_factor postscale_factor name process_set ignore_name_scope",
+    "grouped_allreduce": f"tensors average {WIRE} op prescale_factor postscale_factor process_set "
+    "ignore_name_scope name",
+    "allgather": "tensor name ignore_name_scope process_set",
+    "grouped_allgather": "tensors name ignore_name_scope process_set",
+    "broadcast": "tensor root_rank name ignore_name_scope process_set",
+    "broadcast_": "variables root_rank name process_set",
+    "alltoall": "tensor splits name ignore_name_scope process_set",
+    "reducescatter": "tensor device_dense compression op name process_set ignore_name_scope prescale_factor "
+    "postscale_factor",
+    "grouped_reducescatter": "tensors device_dense compression op process_set prescale_factor postscale_factor",
+    "join": "",
+    "size_op": "process_set_id name",
+    "rank_op": "name",
+    "broadcast_variables": "variables root_rank process_set inplace",
+    "broadcast_object": "obj root_rank session name process_set",
+    "allgather_object": "obj session name process_set",
+    "DistributedGradientTape": f"gradtape {WIRE} sparse_as_dense op gradient_predivide_factor {GROUPS} "
+    "scale_local_gradients",
+    "PartialDistributedGradientTape": f"gradtape {WIRE} sparse_as_dense op gradient_predivide_factor {GROUPS} "
+    "local_layers scale_local_gradients",
+    "DistributedOptimizer": f"optimizer name use_locking {WIRE} sparse_as_dense backward_passes_per_step op "
+    f"gradient_predivide_factor average_aggregated_gradients {GROUPS} scale_local_gradients",
+}
+KERAS = {
+    "allreduce": "value name average prescale_factor postscale_factor op compression",
+    "allgather": "value name",
+    "broadcast": "value root_rank name",
+    "reducescatter": "value name op",
+    "load_model": "filepath custom_optimizers custom_objects compression legacy_opts",
+    "DistributedOptimizer": f"optimizer name {WIRE} sparse_as_dense gradient_predivide_factor op "
+    f"backward_passes_per_step average_aggregated_gradients {GROUPS} scale_local_gradients",
+    "PartialDistributedOptimizer": f"optimizer name {WIRE} sparse_as_dense gradient_predivide_factor op "
+    "backward_passes_per_step average_aggregated_gradients groups process_set local_layers scale_local_gradients",
+}
+CALLBACKS = {
+    "BroadcastGlobalVariablesCallback": "root_rank device local_variables",
+    "MetricAverageCallback": "device",
+    "LearningRateScheduleCallback": "initial_lr multiplier start_epoch end_epoch staircase momentum_correction "
+    "steps_per_epoch",
+    "LearningRateWarmupCallback": "initial_lr warmup_epochs momentum_correction steps_per_epoch verbose",
+}
+
+
+@pytest.mark.parametrize(
+    ("face", "calls"),
+    [
+        (hvd, TENSORFLOW),
+        (hvd_keras, KERAS),
+        (paceline.horovod.keras, KERAS),
+        (hvd_keras.callbacks, CALLBACKS),
+        (paceline.horovod.keras.callbacks, CALLBACKS),
+    ],
+)
+def test_arguments_come_in_horovods_order(face: object, calls: dict[str, str]) -> None:
+    for name, arguments in calls.items():
+        assert " ".join(inspect.signature(getattr(face, name)).parameters) == arguments, name
+
+
+@pytest.mark.parametrize("face", [hvd, hvd_keras, paceline.horovod.keras])
+def test_every_name_that_is_exported_is_there(face: object) -> None:
+    assert [name for name in face.__all__ if not hasattr(face, name)] == []  # type: ignore[attr-defined]
