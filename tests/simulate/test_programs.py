@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -115,3 +116,22 @@ def test_it_is_the_same_every_time_and_larger_buffers_take_longer(topology: Topo
 def test_a_plan_for_other_ranks_is_refused() -> None:
     with pytest.raises(ValueError, match="the plan is for 4 ranks, the topology has 5"):
         all_reduce(alone(named("ring").plan(uniform(4, 2, 1e9))), uniform(5, 2, 1e9), 4096)
+
+
+def test_nothing_depends_on_the_machine_that_simulates() -> None:
+    """The simulator has no clock, no thread, no socket and no random number of its own."""
+    sources = Path(__file__).parents[2] / "engine" / "simulate"
+    included = {line for file in sources.rglob("*.?pp") for line in file.read_text().splitlines() if "#include" in line}
+    forbidden = (
+        "<chrono>",
+        "<ctime>",
+        "<thread>",
+        "<atomic>",
+        "<random>",
+        "<unordered_set>",
+        "<sys/",
+        "link/",
+        "measure/",
+    )
+    assert included
+    assert not [line for line in included if any(word in line for word in forbidden)]
