@@ -24,6 +24,8 @@ JOBS = ("ddp,fsdp2,buckets", "horovod", "raw")
 STEPS = 17
 GRADIENT_BYTES = 4 << 20
 """Bytes of a step's gradients through torch's faces."""
+FORGIVEN = 0.05
+"""The error of a share of exposed communication."""
 RAW_CALLS = 4 * STEPS + 6 + 4
 """What the raw program calls: gradients, metrics, barriers."""
 TOPOLOGY = """
@@ -60,7 +62,7 @@ def test_on_two_machines(faces: str, lab: Lab, tmp_path: Path) -> None:
         said, errors = ended(ranks, deadline=250)
     assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(errors)
     shares = check(said, report, elsewhere=1)
-    assert min(shares) > 0.3, "this link holds training up"
+    assert min(shares) > 2 * FORGIVEN, "figures that do not see this link would pass"
 
 
 def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
@@ -74,7 +76,7 @@ def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
             face, *numbers = line.split()
             steps, least, most, counted, exposed = map(float, numbers)
             assert abs(counted - steps) <= 0.01 * steps, face
-            assert least - 0.05 <= exposed <= most + 0.05, face
+            assert least - FORGIVEN <= exposed <= most + FORGIVEN, face
             trained += STEPS
             shares.append(exposed)
         assert abs(rank.rates.steps - trained) <= 0.01 * trained

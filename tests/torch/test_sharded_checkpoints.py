@@ -102,7 +102,7 @@ def check_what_is_wrong_is_said(rank: int, size: int) -> None:
     train(net, optimizer, range(1, 2))
     with pytest.raises(RuntimeError, match="after the last step"):
         optimizer.state_dict()
-    saved["state"] = {number: {"exp_avg": torch.ones(7, 2)} for number in saved["state"]}
+    saved["state"] = {max(saved["state"]): {"exp_avg": torch.ones(7, 2)}}  # one rank alone owns all of it
     with pytest.raises(ValueError, match=r"state 'exp_avg' has shape \[7, 2\], not its parameter's"):
         optimizer.load_state_dict(saved)
     saved["param_groups"] *= 2

@@ -268,6 +268,8 @@ class ShardedOptimizer(Optimizer):
         super().load_state_dict(state_dict)
         whole, self.state = self.state, defaultdict(dict)
         self._whole = None
+        for bucket in self._buckets:
+            state.check(bucket, whole)
         mine = self.local.state_dict()
         numbers = {
             id(values): number

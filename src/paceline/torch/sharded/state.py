@@ -60,23 +60,29 @@ def gathered(
     return result
 
 
+def check(bucket: ShardBucket, whole: States) -> None:
+    """Raise ValueError if a state has another shape than its parameter, on ranks that do not own a piece of it too."""
+    for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+        for key, value in whole.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != view.shape:
+                raise ValueError(
+                    f"the state {key!r} has shape {list(value.shape)}, not its parameter's {list(view.shape)}: "
+                    "it can't be cut"
+                )
+
+
 def cut(bucket: ShardBucket, piece: Piece, states: Mapping[str, object]) -> dict[str, object]:
-    """What belongs to `piece` of its whole parameter's states. Raises ValueError for a state of another shape."""
+    """What belongs to `piece` of its whole parameter's states, whose shapes were checked."""
     view = bucket.views[piece.slot]
     result: dict[str, object] = {}
     for key, value in states.items():
         if not isinstance(value, Tensor) or value.dim() == 0:
             result[key] = value
-        elif value.shape == view.shape:
+        else:
             layout = FlatLayout([view], 1)
             flat = torch.empty(layout.numel, dtype=value.dtype)
             layout.views(flat)[0].copy_(value)
             result[key] = flat[piece.begin : piece.end].clone()
-        else:
-            raise ValueError(
-                f"the state {key!r} has shape {list(value.shape)}, not its parameter's {list(view.shape)}: "
-                "it can't be cut"
-            )
     return result
 
 
