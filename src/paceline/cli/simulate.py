@@ -30,6 +30,8 @@ from paceline.simulate.workload import CORES, SHARED
 from paceline.topology import TopologyError
 from paceline.topology.units import parse_time
 
+MOST = 1_000_000
+"""The most steps, and the most runs, that are asked for in earnest."""
 _WHAT, _WHERE, _HOW, _OUTPUT = "What is simulated", "Where", "How", "Output"
 
 
@@ -89,9 +91,11 @@ def command(
         str,
         typer.Option(help=f"Whether the engine has a core of its own: {', '.join(CORES)}.", rich_help_panel=_HOW),
     ] = SHARED,
-    counted: Annotated[int, typer.Option("--steps", help="Steps of each run.", min=1, rich_help_panel=_HOW)] = 10,
+    counted: Annotated[
+        int, typer.Option("--steps", help="Steps of each run.", min=1, max=MOST, rich_help_panel=_HOW)
+    ] = 10,
     runs: Annotated[
-        int, typer.Option(help="Runs, each with random numbers of its own.", min=1, rich_help_panel=_HOW)
+        int, typer.Option(help="Runs, each with random numbers of its own.", min=1, max=MOST, rich_help_panel=_HOW)
     ] = 5,
     advise: Annotated[
         bool, typer.Option("--advise", help="Try what could be changed, and rank it by its gain.")
@@ -123,25 +127,27 @@ def command(
     """Predict a training job's steps on other ranks, networks and policies, or reproduce a paper's figures."""
     console = Console(highlight=False, markup=False)
     try:
+        question = Question(
+            report=report,
+            model=name,
+            seconds=parse_time(step) if step else None,
+            late=parse_time(late) if late else None,
+            topology=topology,
+            ranks=ranks,
+            per_machine=per_machine,
+            links=tuple(links or ()),
+            policy=policy,
+            algorithm=algorithm,
+            codec=codec,
+            cores=cores,
+            scale=scale,
+            strong=strong,
+        )
         if study_name:
+            if question != Question() or advise or svg or trace_file:
+                raise ValueError(f"--study {study_name} says what is simulated: with it goes --json alone")
             found = _study(study_name, console)
         else:
-            question = Question(
-                report=report,
-                model=name,
-                seconds=parse_time(step) if step else None,
-                late=parse_time(late) if late else None,
-                topology=topology,
-                ranks=ranks,
-                per_machine=per_machine,
-                links=tuple(links or ()),
-                policy=policy,
-                algorithm=algorithm,
-                codec=codec,
-                cores=cores,
-                scale=scale,
-                strong=strong,
-            )
             run = measured(question)
             asked = list(scenarios(question, run))
             _introduce(asked[0], run, console)
