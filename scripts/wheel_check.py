@@ -1,7 +1,7 @@
 """Build the wheel as `pip wheel .` does, install it with what it declares, and all-reduce between two processes.
 
-The two processes see an empty PATH and no framework. Objects of the engine that the editable install built are taken
-over where the same commands make them; what depends on the build's own environment is made anew.
+The two processes see an empty PATH and no framework. The build has a folder beside that of the editable install, so
+that ccache, where it is there, finds what the same commands made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILT = ROOT / "build" / "engine"
+BUILD = ROOT / "build" / "wheel-check"
 RANKS = 2
 DEADLINE = 60  # seconds
 
@@ -80,11 +80,8 @@ def check_demo(python: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
-        if BUILT.exists():
-            # All but where that build was and what with: a new build would find it stale, and begin without objects.
-            stale = shutil.ignore_patterns("CMakeCache.txt", ".skbuild-info.json")
-            shutil.copytree(BUILT, folder / "build", ignore=stale)
-        pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=folder / "build")
+        shutil.rmtree(BUILD, ignore_errors=True)
+        pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=BUILD)
         (wheel,) = folder.glob("paceline-*.whl")
         check_modules(wheel)
         venv.create(folder / "venv", with_pip=True)

@@ -133,17 +133,23 @@ void check_blocks(int size, const std::function<Wire(int, int)>& wire, const Pla
 // Long enough for several chunks on their way whatever sockets hold.
 constexpr std::size_t kLong = std::size_t{16} << 20;
 
+void every_count_on_every_wire(std::size_t chunk) {
+  check_counts(5, mixed, two_and_three(), chunk);
+  check_counts(5, staged, two_and_three(), chunk);
+  check_counts(3, [](int, int) { return Wire::tcp; }, ring_plan(3), chunk);
+  check_counts(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, direct_plan(3), chunk);
+  check_counts(4, [](int, int) { return Wire::tcp; }, flat_plan(4), chunk);
+}
+
 }  // namespace
 
-TEST(every_count_on_every_wire) {
-  // Less than an element, eager messages, streams, and more than the buffer.
-  for (const std::size_t chunk : {std::size_t{1000}, std::size_t{70'001}, std::size_t{500'000}, kLong}) {
-    check_counts(5, mixed, two_and_three(), chunk);
-    check_counts(5, staged, two_and_three(), chunk);
-    check_counts(3, [](int, int) { return Wire::tcp; }, ring_plan(3), chunk);
-    check_counts(3, [](int i, int) { return i == 0 ? Wire::tcp : Wire::shm; }, direct_plan(3), chunk);
-    check_counts(4, [](int, int) { return Wire::tcp; }, flat_plan(4), chunk);
-  }
+TEST(every_count_in_eager_messages) { every_count_on_every_wire(1000); }
+
+TEST(every_count_in_streams) { every_count_on_every_wire(70'001); }
+
+TEST(every_count_in_long_streams) {
+  every_count_on_every_wire(500'000);
+  every_count_on_every_wire(kLong);  // more than the buffer
 }
 
 TEST(leaders_in_one_shot) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline import _engine
+from paceline.coordinate.agree import agree, all_gather
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import Span
 from paceline.coordinate.tuning import Tuning
 from paceline.group.arguments import CODECS, OPS, encoding, reduction
-from paceline.group.buffers import AnyArray
 from paceline.group.group import Group
 from paceline.group.host import Host
 from paceline.plan.codecs import LOSSLESS
@@ -35,10 +34,6 @@ _ALL_TO_ALL, _REDUCE_SCATTER, _BARRIER = _KINDS["all_to_all"], _KINDS["reduce_sc
 _UINT8, _INT64, _SUM = _engine.DTYPES["uint8"], _engine.DTYPES["int64"], OPS["sum"]
 _NO_BUNDLE = (0, 0)
 _NONE = CODECS["none"]
-_CHANNEL_BITS = 43
-_CHANNELS_BITS = 20
-"""A coordinator uses a range of channels: for the policy, for data, and each time that a policy takes batches back."""
-_LONGEST_OPTIONS = 256
 
 
 class Coordinator:
@@ -66,7 +61,7 @@ class Coordinator:
         self.options = options
         self._runtime = runtime
         self._closed = False
-        channel = _agree(native, options)
+        channel = agree(native, options)
         members = runtime.membership(native.channel).members
         control, data = (
             runtime.subgroup(native.channel, range(self.size), channel + extra, timeout, runtime.plans)
@@ -88,7 +83,7 @@ class Coordinator:
             machine_of,
         )
         offsets = np.empty(self.size, np.int64)
-        _all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
+        all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
@@ -322,23 +317,3 @@ def _written(shape: tuple[int, ...]) -> str:
 @lru_cache(maxsize=4096)
 def _ragged(shape: tuple[int, ...]) -> str:
     return "x".join(["*", *map(str, shape[1:])])
-
-
-def _agree(native: _engine.Group, options: Options) -> int:
-    """A channel that all ranks use, rank 0's. Raises ValueError if their options differ."""
-    text = repr(options)[:_LONGEST_OPTIONS]
-    mine = np.zeros(8 + _LONGEST_OPTIONS, np.uint8)
-    mine[:8] = np.array([secrets.randbits(_CHANNEL_BITS) << _CHANNELS_BITS], np.int64).view(np.uint8)
-    mine[8 : 8 + len(text)] = np.frombuffer(text.encode(), np.uint8)
-    everyone = np.empty((native.size, mine.size), np.uint8)
-    _all_gather(native, mine, everyone)
-    for rank in range(1, native.size):
-        if not np.array_equal(everyone[0, 8:], everyone[rank, 8:]):
-            first, other = (bytes(everyone[row, 8:]).rstrip(b"\0").decode() for row in (0, rank))
-            raise ValueError(f"ranks disagree on a coordinator: rank 0 has {first}, rank {rank} has {other}")
-    return int(everyone[0, :8].view(np.int64)[0])
-
-
-def _all_gather(native: _engine.Group, mine: AnyArray, everyone: AnyArray) -> None:
-    dtype = _engine.DTYPES[mine.dtype.name]
-    native.all_gather(mine.ctypes.data, everyone.ctypes.data, mine.size, dtype, _engine.BLOCKING)

@@ -12,7 +12,7 @@ from paceline.formats.svg_style import FAINT, FONT, INK, LINE, PAPER, SERIES, in
 from paceline.simulate.answer import INTERVAL, Answer
 from paceline.simulate.job import PARTS
 
-_WIDTH, _LEFT, _RIGHT = 860, 210, 96
+_WIDTH, _LEFT, _RIGHT = 960, 310, 96
 _CURVES, _TOP = 260, 64
 _ROW, _BAR = 26, 18
 _PARTS = dict(zip(PARTS, ("#cbd5e1", *SERIES), strict=True))
@@ -94,13 +94,12 @@ def _bars(drawing: drawsvg.Drawing, answers: Sequence[Answer], top: float) -> No
         name = part.replace("_", " ")
         drawing.append(drawsvg.Text(name, 12, x + 17, top, fill=INK))
         x += 40 + 7.2 * len(name)
-    networks = len({each.network for each in answers}) > len({each.ranks for each in answers})
+    labels = _labels(answers)
     longest = max(each.step.seconds for each in answers)
     width = _WIDTH - _LEFT - _RIGHT
     for row, each in enumerate(answers):
         y = top + 20 + _ROW * row
-        label = f"{each.ranks} ranks, {each.policy}" if not networks else shortened(each.network, 32)
-        drawing.append(drawsvg.Text(label, 12, _LEFT - 10, y + 13, text_anchor="end", fill=INK))
+        drawing.append(drawsvg.Text(shortened(labels[row], 44), 12, _LEFT - 10, y + 13, text_anchor="end", fill=INK))
         begin = float(_LEFT)
         for part in shown:
             share = each.shares[part]
@@ -115,3 +114,16 @@ def _bars(drawing: drawsvg.Drawing, answers: Sequence[Answer], top: float) -> No
                 )
             begin += long
         drawing.append(drawsvg.Text(show_seconds(each.step.seconds), 12, begin + 8, y + 13, fill=INK))
+
+
+def _labels(answers: Sequence[Answer]) -> list[str]:
+    """What tells each answer from the others: all that is not the same in all of them, and the ranks anyway."""
+    words = [
+        (f"{each.ranks} ranks", each.network, each.policy, each.algorithm if each.algorithm != each.policy else "")
+        for each in answers
+    ]
+    ranks, *others = zip(*words, strict=True)
+    networks = others[0] if len({*others[0]}) > len({*ranks}) else ("",) * len(answers)
+    first = networks if any(networks) else ranks
+    told = [first, *(column for column in others[1:] if len({*column}) > 1)]
+    return [", ".join(filter(None, row)) for row in zip(*told, strict=True)]

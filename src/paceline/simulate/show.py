@@ -67,7 +67,8 @@ def binds(answer: Answer, topology: Topology) -> str:
     """Return a sentence that says what takes most of the step."""
     part, share = max(answer.shares.items(), key=lambda item: item[1])
     what = _BINDS.get(part) or _slowest(topology)
-    return f"On {answer.ranks} ranks {what} takes most of the step, {share:.0%} of it."
+    where = f" ({answer.network})" if answer.network else ""
+    return f"On {answer.ranks} ranks{where} {what} takes most of the step, {share:.0%} of it."
 
 
 def knee(answers: Sequence[Answer]) -> str | None:

@@ -1,0 +1,101 @@
+// Collectives that move data between ranks and combine nothing, each rank with amounts of its own, and messages between
+// two ranks.
+#include "program/lower.hpp"
+#include "progress/arguments.hpp"
+#include "progress/collectives.hpp"
+
+namespace paceline {
+namespace {
+
+void check_peer(const Group& group, int peer) {
+  check_rank(group, peer, "the peer");
+  if (peer == group.rank) throw Failure(ErrorKind::invalid, "a rank cannot send to or receive from itself");
+}
+
+std::size_t total(const std::vector<Buffer>& buffers) {
+  std::size_t count = 0;
+  for (const Buffer& buffer : buffers) count += buffer.count;
+  return count;
+}
+
+std::vector<Place> places(const std::vector<Buffer>& buffers, DType dtype) {
+  std::vector<Place> result;
+  result.reserve(buffers.size());
+  for (const Buffer& buffer : buffers) {
+    check_buffer(buffer.data, buffer.count);
+    result.push_back({buffer.data, buffer.count * size_of(dtype)});
+  }
+  return result;
+}
+
+}  // namespace
+
+Handle exchange(Engine& engine, Group& group, Collective collective, const std::vector<Buffer>& sends,
+                const std::vector<Buffer>& recvs, DType dtype, int root, Mode mode) {
+  const bool rooted = collective == Collective::gather || collective == Collective::scatter;
+  if (!rooted && collective != Collective::all_gather && collective != Collective::all_to_all)
+    throw Failure(ErrorKind::invalid, "exchange serves all_gather, gather, scatter and all_to_all");
+  if (rooted) check_rank(group, root, "the root");
+  const auto size = static_cast<std::size_t>(group.size());
+  if (sends.size() != size || recvs.size() != size)
+    throw Failure(ErrorKind::invalid, "an exchange needs one buffer per rank, got " + std::to_string(sends.size()) +
+                                          " to send and " + std::to_string(recvs.size()) +
+                                          " to receive in a group of " + std::to_string(size));
+  const auto out = places(sends, dtype);
+  const auto in = places(recvs, dtype);
+  const auto me = static_cast<std::size_t>(group.rank);
+  const bool keeps_own = !rooted || group.rank == root;
+  if (keeps_own && out[me].bytes != in[me].bytes)
+    throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(out[me].bytes) +
+                                          " bytes but expects " + std::to_string(in[me].bytes));
+  const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
+  const Fingerprint what{0, rooted ? root : -1, collective, dtype, Op::sum};
+  if (group.on_one_machine()) {
+    return engine.run<SharedExchange>(group, what, bytes, mode, [&](SharedExchange& operation) {
+      operation.algorithm = "shared";
+      operation.sends = out;
+      operation.recvs = in;
+    });
+  }
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
+    operation.algorithm = "direct";
+    Lowering(operation.program, group.rank, group.size()).exchange(collective, out, in, root);
+  });
+}
+
+Handle barrier(Engine& engine, Group& group, Mode mode) {
+  const Fingerprint what{0, -1, Collective::barrier, DType::uint8, Op::sum};
+  if (group.on_one_machine()) {
+    return engine.run<OneShot>(group, what, 0, mode, [](OneShot& operation) { operation.algorithm = "one_shot"; });
+  }
+  return engine.run<MessageOperation>(group, what, 0, mode, [&](MessageOperation& operation) {
+    operation.algorithm = "dissemination";
+    Lowering(operation.program, group.rank, group.size()).barrier();
+  });
+}
+
+Handle send(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int peer, std::int32_t tag,
+            Mode mode) {
+  check_peer(group, peer);
+  check_buffer(data, count);
+  const std::size_t bytes = count * size_of(dtype);
+  return engine.run<MessageOperation>(
+      group, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
+        operation.algorithm = "direct";
+        Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
+      });
+}
+
+Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int peer,
+               std::int32_t tag, Mode mode) {
+  if (peer != -1) check_peer(group, peer);
+  check_buffer(data, count);
+  const std::size_t bytes = count * size_of(dtype);
+  return engine.run<MessageOperation>(
+      group, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
+        operation.algorithm = "direct";
+        Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
+      });
+}
+
+}  // namespace paceline
