@@ -40,7 +40,9 @@ def test_what_is_written_at_exit_is_written(face: str, how: str, tmp_path: Path)
 
     records = json.loads(timeline.read_text())
     names = Counter(record["name"] for record in records)
-    assert names["NEGOTIATE_ALLREDUCE"] == names["ALLREDUCE"] == STEPS + (how == "talk")
+    assert names["ALLREDUCE"] == STEPS + (how == "talk")
+    # What nobody answers fails once rank 1 has left; rank 0 may have written its last record before.
+    assert names["NEGOTIATE_ALLREDUCE"] - names["ALLREDUCE"] in ((0, 1) if how == "raise" else (0,))
     assert [len(one.requests) >= STEPS for one in dump.read(tmp_path / "trace")] == [True, True]
     if how == "alone":
         assert "rank 0 (host " in (output / "rank-1.out").read_text()
