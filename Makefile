@@ -37,7 +37,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests tensorflow-tests jax-tests format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -85,8 +85,10 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
 	$(WITH_TOOLS) $(SUITE_PART)
 
-framework-tests: $(VENV)/tensorflow.stamp $(VENV)/test.stamp $(VENV)/engine.stamp ## tests of TensorFlow's face, with TensorFlow in an environment of its own
-	PATH="$(CURDIR)/$(VENV)/tensorflow/bin:$$PATH" $(VENV)/tensorflow/bin/python -m pytest tests/tensorflow $(ARGS)
+framework-tests: tensorflow-tests jax-tests ## tests of the faces of TensorFlow and JAX, with each of them in an environment of its own
+
+tensorflow-tests jax-tests: %-tests: $(VENV)/%.stamp $(VENV)/test.stamp $(VENV)/engine.stamp
+	PATH="$(CURDIR)/$(VENV)/$*/bin:$$PATH" $(VENV)/$*/bin/python -m pytest tests/$* $(ARGS)
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
 	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
@@ -141,9 +143,9 @@ $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 	@touch $@
 
 # What it has not itself comes from the environment of the tests, Paceline too.
-$(VENV)/tensorflow.stamp: requirements/tensorflow.lock $(VENV)/test.stamp
-	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/tensorflow $<
-	@$(VENV)/tensorflow/bin/python scripts/layer_environment.py $(VENV)
+$(VENV)/tensorflow.stamp $(VENV)/jax.stamp: $(VENV)/%.stamp: requirements/%.lock $(VENV)/test.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/$* $<
+	@$(VENV)/$*/bin/python scripts/layer_environment.py $(VENV)
 	@touch $@
 
 $(VENV)/docs.stamp: requirements/docs.lock
