@@ -24,6 +24,7 @@ from paceline.torch.sharded import state
 from paceline.torch.sharded.agreement import require_agreement
 from paceline.torch.sharded.all_gather import all_gather_of
 from paceline.torch.sharded.bucket import ShardBucket, described
+from paceline.torch.sharded.clip import clip
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
 
 _EXACT = "exact_parameter"
@@ -183,21 +184,7 @@ class ShardedOptimizer(Optimizer):
         Returns the norm before, in float64, the same on all ranks. Raises RuntimeError if that is not finite, if so
         asked.
         """
-        gradients = self._gradients()
-        largest = norm_type == float("inf")
-        power = 1.0 if largest else norm_type
-        total = torch.zeros(1, dtype=torch.float64)
-        for gradient in gradients:
-            norm = torch.linalg.vector_norm(gradient.detach(), norm_type, dtype=_wide(gradient)) ** power
-            total = torch.maximum(total, norm) if largest else total + norm
-        dist.all_reduce(total, dist.ReduceOp.MAX if largest else dist.ReduceOp.SUM, self._group)
-        norm = total[0] ** (1 / power)
-        if error_if_nonfinite and not norm.isfinite():
-            raise RuntimeError(f"the gradients' norm of order {norm_type} is {norm.item()}, so it cannot be clipped")
-        scale = float(torch.clamp(max_norm / (norm + 1e-6), max=1.0))
-        for gradient in gradients:
-            gradient.mul_(scale)
-        return norm
+        return clip(self._gradients(), self._group, max_norm, norm_type, error_if_nonfinite)
 
     def _gradients(self) -> list[Tensor]:
         """This rank's parts of the mean gradients."""
@@ -263,9 +250,20 @@ class ShardedOptimizer(Optimizer):
     def load_state_dict(self, state_dict: dict[str, object]) -> None:
         """Take over this rank's part of a state of whole parameters, from any number of ranks or the plain optimizer.
 
-        Each rank loads the same. Raises ValueError for a state that does not suit the parameters.
+        Each rank loads the same. Raises TypeError for what is no dict, and ValueError for one that is no optimizer's
+        state or does not suit the parameters.
         """
-        super().load_state_dict(state_dict)
+        if not isinstance(state_dict, dict):
+            raise TypeError(
+                f"load_state_dict takes the dict that state_dict() returned, not {type(state_dict).__name__}"
+            )
+        try:
+            super().load_state_dict(state_dict)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(
+                'this dict is no optimizer\'s state, which has "state" by parameter and "param_groups" with "params": '
+                f"{error!r}"
+            ) from error
         whole, self.state = self.state, defaultdict(dict)
         self._whole = None
         for bucket in self._buckets:
@@ -306,7 +304,3 @@ def _options(group: dict[str, object]) -> dict[str, object]:
 def _describe(parameter: Tensor, group: int) -> str:
     frozen = "" if parameter.requires_grad else ", frozen"
     return f"{described(parameter)} in group {group}{frozen}"
-
-
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.complex128 if tensor.is_complex() else torch.float64
