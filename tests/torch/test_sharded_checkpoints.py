@@ -109,7 +109,7 @@ def check_what_is_wrong_is_said(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="different number of parameter groups"):
         optimizer.load_state_dict(saved)
     nothing: Any = None
-    with pytest.raises(TypeError, match=r"takes what state_dict\(\) returned, not NoneType"):
+    with pytest.raises(TypeError, match=r"takes the dict that state_dict\(\) returned, not NoneType"):
         optimizer.load_state_dict(nothing)
     for no_state in ({}, {"state": [], "param_groups": saved["param_groups"][:1]}, {"state": {}, "param_groups": [{}]}):
         with pytest.raises(ValueError, match="this dict is no optimizer's state"):
