@@ -32,7 +32,7 @@ SLOW_LINKS := $(addprefix tests/,adapt measure)
 
 # What the tests that are marked `long` cover: CI runs them once one of these has changed.
 LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message program segment shared) \
-    $(addprefix src/paceline/,bench torch) $(addprefix tests/,bench codec group programs segment)
+    $(addprefix src/paceline/,bench characterize torch) $(addprefix tests/,bench characterize codec group programs segment)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

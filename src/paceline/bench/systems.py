@@ -144,7 +144,7 @@ _CROWDED: dict[str, list[dict[str, str]]] = {
 def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:
     """Return the interpreter of the environment that holds an MPI peer. Raises Missing."""
     python = _python(prefix)
-    absent = [str(file) for file in MPI_FILES[name] if not (prefix / file).exists()]
+    absent = [str(file) for file in MPI_FILES[name] if not _exists(prefix / file)]
     if absent or not _has(python, "mpi4py", "numpy"):
         what = ", ".join(absent) or "mpi4py"
         raise Missing(f"{name} is not installed in {prefix} (no {what}): {remedy}.")
@@ -158,6 +158,13 @@ def _need_torch(what: str) -> None:
 
 def _python(prefix: Path) -> Path:
     return Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
+
+
+def _exists(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # the text cannot be a file's name
+        return False
 
 
 def _has(python: Path, *modules: str) -> bool:

@@ -30,6 +30,10 @@ _COMMANDS = {
         "paceline.bench.command",
         "Measure collectives and what they cost other processes, with other systems in the same run.",
     ),
+    "characterize": (
+        "paceline.characterize.command",
+        "Measure approaches to distributed training side by side: which is fast, where the time goes, and why.",
+    ),
     "lab": (
         "paceline.cli.lab",
         "Make a cluster on this machine from a topology file, and run a command on each of its machines.",

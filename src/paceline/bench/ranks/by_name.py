@@ -29,7 +29,7 @@ class ByName:
         torch.set_num_threads(1)
         self._gradients = json.loads(options["gradients"])
         if options["module"] == HOROVOD:
-            _meet_as_horovod_does(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), timeout)
+            meet_as_horovod_does(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), timeout)
         self._hvd: Any = importlib.import_module(options["module"])
         self._hvd.init()
         self.rank, self.size = self._hvd.rank(), self._hvd.size()
@@ -64,7 +64,7 @@ class ByName:
         self._hvd.shutdown()
 
 
-def _meet_as_horovod_does(rank: int, size: int, timeout: float) -> None:
+def meet_as_horovod_does(rank: int, size: int, timeout: float) -> None:
     """Do what horovodrun does for ranks on this machine, without its ssh and its search for interfaces."""
     from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer

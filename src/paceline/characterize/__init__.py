@@ -1,0 +1,1 @@
+"""Approaches to distributed training, measured side by side: models × batch sizes × ranks × approaches."""

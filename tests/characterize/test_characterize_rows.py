@@ -1,0 +1,111 @@
+"""What follows from measured rounds, the file that keeps rows, and the page that tells them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.characterize.results import FORMAT, Results
+from paceline.characterize.row import Round, Row, of_replies, summary
+from paceline.characterize.show import page
+from paceline.cli.output_file import UsageError
+
+ROW = Row(
+    approach="paceline",
+    kind="no-gRPC",
+    framework="torch",
+    network="two",
+    machines=2,
+    model="MobileNet",
+    image_size=64,
+    batch=8,
+    ranks=4,
+    images_per_s=100.0,
+    images_per_s_q1=90.0,
+    images_per_s_q3=110.0,
+    efficiency=0.8,
+    efficiency_q1=0.7,
+    efficiency_q3=0.9,
+    step_ms=320.0,
+    compute_ms=250.0,
+    waiting_ms=10.0,
+    negotiation_ms=None,
+    copies_ms=2.0,
+    transfer_ms=58.0,
+    cpu_ms=1000.0,
+    gradient_bytes=14_019_488,
+    bound_ms=112.0,
+    wrong=0,
+    steps=10,
+    load=1.5,
+)
+SECONDS = st.floats(0.01, 10)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=9))
+def test_the_parts_of_a_step_are_the_step_unless_it_was_faster_than_computing(pairs):
+    alone = [Round(slowest=compute, mean=compute, cpu=0.0, waiting=0.0) for compute, _ in pairs]
+    rounds = [Round(compute + more, compute, 0.0, more / 4, copies=more / 8) for compute, more in pairs]
+    found = summary(rounds, alone, images=16)
+    parts = found["compute_ms"] + found["waiting_ms"] + found["copies_ms"] + found["transfer_ms"]
+    assert found["negotiation_ms"] is None
+    assert parts >= found["step_ms"] - 0.01
+    assert found["transfer_ms"] == 0 or math.isclose(parts, found["step_ms"], abs_tol=0.01)
+    assert 0 < found["efficiency_q1"] <= found["efficiency"] <= found["efficiency_q3"] <= 1
+
+
+def test_rates_are_compared_round_by_round():
+    alone = [Round(seconds, seconds, 0.0, 0.0) for seconds in (1.0, 2.0, 4.0)]
+    rounds = [Round(seconds, seconds, 0.0, 0.0) for seconds in (2.0, 2.0, 16.0)]
+    found = summary(rounds, alone, images=8)
+    assert (found["efficiency"], found["images_per_s"]) == (0.5, 4.0)
+
+
+def test_ranks_wait_for_the_last_one_of_each_step():
+    replies = [
+        {"seconds": 4.0, "cpu_seconds": 3.0, "ready": [10.0, 20.0], "copies_seconds": 0.5},
+        {"seconds": 5.0, "cpu_seconds": 1.0, "ready": [11.0, 17.0], "copies_seconds": 1.5},
+    ]
+    assert of_replies(replies, steps=2) == Round(2.5, 2.25, 2.0, waiting=1.0, negotiation=None, copies=0.5)
+
+
+def test_rows_are_kept_and_replaced_and_a_cut_line_is_forgotten(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    other = replace(ROW, approach="gloo")
+    Results(file).add([ROW, other])
+    with file.open("ab") as stream:
+        stream.write(b'{"format": "pace')
+    kept = Results(file)
+    assert kept.rows == [ROW, other]
+    newer = replace(ROW, images_per_s=120.0)
+    kept.add([newer])
+    assert Results(file).rows == [other, newer]
+    assert Results(file).done() == {(ROW.configuration, "paceline"), (ROW.configuration, "gloo")}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"format": "other"}, "lacks the format"),
+        ({"format": FORMAT, **asdict(ROW), "ranks": "many"}, "ranks"),
+        ({"format": FORMAT, **asdict(ROW), "step_ms": None}, "step_ms"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(line, said, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    with pytest.raises(UsageError, match=f"line 1.*{said}"):
+        Results(file)
+
+
+def test_the_page_shows_every_row():
+    rows = [ROW, replace(ROW, approach="gloo", copies_ms=None), replace(ROW, batch=2)]
+    told = page(rows)
+    assert told.count("| paceline | no-gRPC | 100.0 | 90.0–110.0 | 80.0% |") == 2
+    assert "| gloo | no-gRPC | 100.0 | 90.0–110.0 | 80.0% | 320.0 | 250.0 | 10.0 | – | – | 58.0 |" in told
+    assert "faster than 112 ms" in told
