@@ -12,6 +12,8 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 endif
 
+# Each has requirements, an environment in .venv and a folder of tests, all of its name.
+FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
@@ -37,7 +39,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests tensorflow-tests jax-tests format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -85,9 +87,9 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
 	$(WITH_TOOLS) $(SUITE_PART)
 
-framework-tests: tensorflow-tests jax-tests ## tests of the faces of TensorFlow and JAX, with each of them in an environment of its own
+framework-tests: $(FRAMEWORKS:%=%-tests) ## tests of the faces of TensorFlow and JAX, and under trainers, each in an environment of its own
 
-tensorflow-tests jax-tests: %-tests: $(VENV)/%.stamp $(VENV)/test.stamp $(VENV)/engine.stamp
+$(FRAMEWORKS:%=%-tests): %-tests: $(VENV)/%.stamp $(VENV)/test.stamp $(VENV)/engine.stamp
 	PATH="$(CURDIR)/$(VENV)/$*/bin:$$PATH" $(VENV)/$*/bin/python -m pytest tests/$* $(ARGS)
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
@@ -142,10 +144,9 @@ $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/peers/intelmpi $<
 	@touch $@
 
-# What it has not itself comes from the environment of the tests, Paceline too.
-$(VENV)/tensorflow.stamp $(VENV)/jax.stamp: $(VENV)/%.stamp: requirements/%.lock $(VENV)/test.stamp
-	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/$* $<
-	@$(VENV)/$*/bin/python scripts/layer_environment.py $(VENV)
+# What these lack comes from the environment of the tests, Paceline and torch too.
+$(FRAMEWORKS:%=$(VENV)/%.stamp): $(VENV)/%.stamp: requirements/%.lock $(VENV)/test.stamp
+	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV)/$* $< $(VENV)
 	@touch $@
 
 $(VENV)/docs.stamp: requirements/docs.lock

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ import psutil
 
 DEADLINE = 60.0
 """Seconds, many times what anything here takes, also on a busy machine."""
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
 
 # Each rank starts a helper that opens a session of its own and then a grandchild that nobody is the parent of any more;
 # all of them write their pids to the folder, then sleep. With "stubborn" they ignore polite requests.
@@ -96,6 +98,19 @@ def finish(process: "subprocess.Popen[str]", seconds: float = DEADLINE) -> tuple
         out, err = process.communicate()
         raise AssertionError(f"still running after {seconds} s\n{out}\n{err}") from None
     return process.returncode, out, err
+
+
+def run_example(name: str, *options: str) -> list[str]:
+    """The lines that a script in `examples` prints, started with the command in its docstring and these options."""
+    file = ROOT / "examples" / name
+    match = re.search(r"paceline run (-n \d+) examples/(\S+?)\"\"\"", file.read_text())
+    assert match is not None
+    assert match[2] == name
+    code, out, err = finish(
+        paceline_run(*match[1].split(), *options, file, env=environment(PACELINE_TIMEOUT="60")), 100
+    )
+    assert code == 0, err
+    return out.splitlines()
 
 
 def program(folder: Path, text: str) -> Path:
