@@ -55,9 +55,9 @@ def test_every_rank_is_in_it(tmp_path: Path) -> None:
 
 
 def test_tables_on_stderr(tmp_path: Path) -> None:
-    text = run(tmp_path, 2, "end", "-")
+    text = run(tmp_path, 2, "end", "-").replace("\n", " ")
     assert "2 ranks, " in text and "40 steps" in text
-    for word in ("exposed", "negotiation", "oversleep", "arrived last", "layer"):
+    for word in ("exposed", "negotiation", "oversleep", "arrived last", "layer", "A step takes"):
         assert word in text
     assert "gave no figures" not in text
 
@@ -69,7 +69,7 @@ def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> No
     assert [rank.figures.rank for rank in report.ranks] == [0, 1]
     assert "rank 2 (" in report.missing[2]
     out = StringIO()
-    show(report, Console(file=out, width=200))
+    show(report, "", Console(file=out, width=200))
     assert "rank 2 gave no figures: " in out.getvalue()
 
 
@@ -125,7 +125,11 @@ def test_who_was_last_is_told_from_the_calls_of_all_ranks(orders: list[list[int]
 
 def test_it_says_how_many_ranks_are_elsewhere() -> None:
     out = StringIO()
-    show(make([figures(1, [], elsewhere=1), figures(0, [], elsewhere=2)], {2: "it died"}), Console(file=out, width=200))
+    show(
+        make([figures(1, [], elsewhere=1), figures(0, [], elsewhere=2)], {2: "it died"}),
+        "network-bound",
+        Console(file=out, width=200),
+    )
     assert out.getvalue().startswith("3 ranks, 2 of 3 ranks are on other machines than rank 0, 1 s, ")
 
 

@@ -20,9 +20,11 @@ def command(
 
     from paceline.report.report import read
     from paceline.report.show import show
+    from paceline.verdict.of_report import verdict
 
     try:
-        show(read(file), Console())
+        report = read(file)
+        show(report, verdict(report, str(file)).text, Console())
     except ValueError as error:
         raise UsageError(str(error)) from None
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from paceline.trace.listener import Name
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.metrics.server import Server
+    from paceline.monitor.verdict_log import VerdictLog
     from paceline.observe.call_recorder import CallRecorder
     from paceline.observe.figures import Figures
     from paceline.observe.observer import Engine, Observer
@@ -29,6 +31,8 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.observe.timeline import Timeline
     from paceline.report.gather import Gathering, Pair
     from paceline.topology import Topology
+
+log = logging.getLogger("paceline")
 
 
 class Recorder(Protocol):
@@ -74,6 +78,7 @@ class Monitor:
         self._calls: CallRecorder | None = None
         self._topology: Callable[[], Topology | None] = lambda: None
         self._server: Server | None = None
+        self._verdict: VerdictLog | None = None
         self._recorder = recorder
         self._engine = engine
         self._observer: Observer | None = None
@@ -108,6 +113,8 @@ class Monitor:
     def begin(self, pair: Pair, topology: Callable[[], Topology | None]) -> None:
         """Start the report and the metrics if the settings ask for them; further calls do nothing.
 
+        Rank 0 logs what limits the job once it has made some steps, if its log takes that.
+
         Collective over the job. pair: makes a group of two ranks, see `Gathering`. topology: returns the network of the
         job as it is known now.
         """
@@ -116,9 +123,21 @@ class Monitor:
             from paceline.report.gather import Gathering
 
             self._topology = topology
-            self._calls = CallRecorder(self.observer, self._annotations, self.coordinators.open, len(self._members))
+            self._calls = CallRecorder(
+                self.observer,
+                self._annotations,
+                self.coordinators.open,
+                len(self._members),
+                self._settings.compress,
+            )
             self._gathering = Gathering(pair, self._job, self._rank, len(self._members))
             self.keep_looking()
+        if self._rank == 0 and len(self._members) > 1 and self._verdict is None and log.isEnabledFor(logging.INFO):
+            from paceline.monitor.verdict_log import VerdictLog
+            from paceline.verdict.running import RunningVerdict
+
+            running = RunningVerdict(self.observer, self._annotations.internal, topology, self._settings.compress)
+            self._verdict = VerdictLog(running.look)
         if self._settings.metrics is not None and self._server is None:
             from paceline.metrics.serve import serve
 
@@ -158,6 +177,8 @@ class Monitor:
                 each.callback(self._report, self._gathering)
             if self._server is not None:
                 each.callback(self._server.close)
+            if self._verdict is not None:
+                each.callback(self._verdict.close)
             if self._looker is not None:
                 each.callback(self._looker.close)
             each.callback(self.stop_timeline)
@@ -165,15 +186,17 @@ class Monitor:
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report
-        if self._calls is not None and place != "-":  # tables have no room for it
+        if self._calls is not None:
             figures = replace(figures, profile=self._calls.profile())
         if self._rank != 0:
             gathering.send(figures)
         elif place is not None:
             from paceline.report.report import leave, make
+            from paceline.verdict.of_report import verdict
 
             others, missing = gathering.receive()
-            leave(make([figures, *others], missing, self._topology()), place)
+            report = make([figures, *others], missing, self._topology())
+            leave(report, place, lambda found: verdict(found, "this report").text)
 
     def _look_if_anybody_wants(self) -> None:
         if self._looker is not None or self._timeline is not None:

@@ -36,7 +36,7 @@ class CallRecorder:
     """Remembers what an observer sees of this rank.
 
     annotations: what the process tells of itself. coordinators: returns those that are open, by channel.
-    ranks: how many there are in the job; the more there are, the less is kept of each.
+    ranks: how many there are in the job; the more there are, the less is kept of each. codec: see `Profile`.
     """
 
     def __init__(
@@ -45,8 +45,9 @@ class CallRecorder:
         annotations: Annotations,
         coordinators: Callable[[], Mapping[int, Source]],
         ranks: int,
+        codec: str,
     ) -> None:
-        self._annotations, self._coordinators = annotations, coordinators
+        self._annotations, self._coordinators, self._codec = annotations, coordinators, codec
         kept = max(_LEAST, min(_MOST, _ROWS // ranks))
         self._events: deque[Event] = deque(maxlen=kept)
         self._requests: deque[Request] = deque(maxlen=kept)
@@ -71,6 +72,7 @@ class CallRecorder:
             fusion_bytes=fusion_bytes,
             cycle_seconds=cycle_seconds,
             waits=waits,
+            codec=self._codec,
             cpus=available().cpus,
             copy_rate=_copy_rate(),
             late_ns=_lateness(),

@@ -41,9 +41,9 @@ class Profile:
     """What a rank did lately, oldest first, and its machine.
 
     steps_ns: when its optimizers stepped, if a framework tells that (CLOCK_REALTIME in ns). fusion_bytes,
-    cycle_seconds, waits: the options of its coordinator, if it had one. cpus: those that the process may use.
-    copy_rate: bytes per second that it copies while the other ranks of its machine do, too. late_ns: by how much sleeps
-    were too long.
+    cycle_seconds, waits: the options of its coordinator, if it had one. codec: how PACELINE_COMPRESS encodes
+    data between machines. cpus: those that the process may use. copy_rate: bytes per second that it copies while the
+    other ranks of its machine do, too. late_ns: by how much sleeps were too long.
     """
 
     exchanges: tuple[Exchange, ...] = ()
@@ -52,6 +52,7 @@ class Profile:
     fusion_bytes: int = 0
     cycle_seconds: float = 0.0
     waits: str = ""
+    codec: str = "none"
     cpus: float = 0.0
     copy_rate: float = 0.0
     late_ns: tuple[int, ...] = ()

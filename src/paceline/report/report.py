@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,17 @@ def to_json(report: Report) -> str:
     return f'{{{rest},\n"ranks": [\n{ranks}\n]}}'
 
 
-def leave(report: Report, place: str) -> None:
+def leave(report: Report, place: str, verdict: Callable[[Report], str]) -> None:
     """Write the report to the place that PACELINE_REPORT names: JSON to a file, or tables to stderr for "-".
 
-    If the file cannot be written, that is logged and not raised.
+    verdict: returns what stands above the tables. If the file cannot be written, that is logged and not raised.
     """
     if place == "-":
         from rich.console import Console
 
         from paceline.report.show import show
 
-        show(report, Console(stderr=True))
+        show(report, verdict(report), Console(stderr=True))
         return
     path = Path(place)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")

@@ -28,14 +28,14 @@ _TENSORS = 3
 """The number of tensors that are named for each rank."""
 
 
-def show(report: Report, console: Console) -> None:
-    """Print the report."""
-    console.print(render(report))
+def show(report: Report, verdict: str, console: Console) -> None:
+    """Print the report. verdict: what limits the job, in sentences."""
+    console.print(render(report, verdict))
 
 
-def render(report: Report) -> RenderableType:
-    """Return the report's tables: each rank's steps, the cost of coordination, late ranks, and missing ranks."""
-    parts: list[RenderableType] = [_head(report), _steps(report)]
+def render(report: Report, verdict: str) -> RenderableType:
+    """Return the verdict and the tables: each rank's steps, the cost of coordination, late ranks, and missing ranks."""
+    parts: list[RenderableType] = [_head(report), Text(verdict), Text(""), _steps(report)]
     if any(rank.figures.coordinators for rank in report.ranks):
         parts.append(coordination(((rank.figures, rank.rates) for rank in report.ranks), hosts=True))
     if any(rank.last for rank in report.ranks):

@@ -25,21 +25,37 @@ Key = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of one rank, with seconds on a clock that all ranks share."""
+    """A call of one rank, with seconds on a clock that all ranks share.
+
+    issued: when the ranks had agreed to carry out a named request; for other calls, when the rank called.
+    """
 
     key: Key
     kind: Hashable
     collective: str
     nbytes: int
     begin: float
+    issued: float
     end: float
 
 
 def calls_of(profile: Profile, shift: float, named: bool) -> list[Call]:
     """The calls of a rank that can be part of a step, in the order in which they began."""
+
+    def moment(nanoseconds: int) -> float:
+        return nanoseconds / 1e9 - shift
+
     if named:
         found = [
-            Call((r.channel, r.batch, r.name), r.name, r.collective, r.bytes, r.submitted_ns / 1e9, r.done_ns / 1e9)
+            Call(
+                (r.channel, r.batch, r.name),
+                r.name,
+                r.collective,
+                r.bytes,
+                moment(r.submitted_ns),
+                moment(r.issued_ns),
+                moment(r.done_ns),
+            )
             for r in profile.requests
         ]
     else:
@@ -50,14 +66,14 @@ def calls_of(profile: Profile, shift: float, named: bool) -> list[Call]:
                 (e.channel, e.collective, e.bytes),
                 e.collective,
                 e.bytes,
-                e.begin_ns / 1e9,
-                e.end_ns / 1e9,
+                moment(e.begin_ns),
+                moment(e.begin_ns),
+                moment(e.end_ns),
             )
             for e in profile.exchanges
             if e.channel not in apart and e.bytes >= _SMALL
         ]
-    moved = (Call(c.key, c.kind, c.collective, c.nbytes, c.begin - shift, c.end - shift) for c in found)
-    return sorted(moved, key=lambda call: call.begin)
+    return sorted(found, key=lambda call: call.begin)
 
 
 def steps_of(calls: Sequence[Call], named: bool, begins: Sequence[float]) -> list[list[Key]]:

@@ -1,0 +1,1 @@
+"""What limits a job, in a sentence, with the figures behind it and what would help."""

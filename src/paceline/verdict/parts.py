@@ -1,0 +1,125 @@
+"""Where the steps of a recorded job went, rank by rank, on the clock that all ranks share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from paceline.simulate.recorded import Call, Key
+from paceline.simulate.recording import Recording
+
+_WAITED = 0.5
+"""The share of the time in which calls were under way before a rank's last hand-in that it must have waited, so that it
+counts as a program that waits for each call at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """One step of one rank, in seconds on the clock of all ranks.
+
+    begin: the end of the step before. sent: the first hand-in. ready: the last hand-in. all_ready: the last hand-in of
+    the last rank. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which
+    nothing of this rank was carried out. early: the time before `ready` in which calls were under way. early_last: of
+    it, the time until all ranks had made the call.
+    """
+
+    begin: float
+    sent: float
+    ready: float
+    all_ready: float
+    end: float
+    negotiation: float
+    early: float
+    early_last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Seconds of a step, as means over ranks and steps; they add up to it.
+
+    computation: the rank computed, whatever else went on. data: it waited for a batch of Paceline's loaders. last_rank:
+    it waited for ranks that had not called. negotiation: it waited until the ranks had agreed. transfer: it waited for
+    bytes.
+    """
+
+    computation: float
+    data: float
+    last_rank: float
+    negotiation: float
+    transfer: float
+
+    @property
+    def step(self) -> float:
+        """Seconds of the whole step."""
+        return self.computation + self.data + self.last_rank + self.negotiation + self.transfer
+
+
+def rank_steps(run: Recording) -> tuple[tuple[RankStep, ...], ...]:
+    """Return the steps of every rank, the oldest first; all ranks have the same number."""
+    found: list[list[RankStep]] = [[] for _ in run.calls]
+    for before, row in pairwise(run.rows):
+        called = {key: max(one[key].begin for one in run.calls) for key in row}
+        all_ready = max(called.values())
+        for rank, one in enumerate(run.calls):
+            calls = [one[key] for key in row]
+            begin = max(one[key].end for key in before)
+            ready = max(call.begin for call in calls)
+            end = max(call.end for call in calls)
+            turn = min(max(all_ready, ready), end)
+            carried = _union((max(call.issued, turn), call.end) for call in calls)
+            early, early_last = _early(calls, called, begin, ready)
+            sent = min(call.begin for call in calls)
+            found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, early, early_last))
+    return tuple(map(tuple, found))
+
+
+def parts(steps: Sequence[Sequence[RankStep]], exposed: Sequence[float], data: float) -> tuple[Parts, bool]:
+    """Return the parts of a step, and whether the program waits for each call at once.
+
+    exposed: the seconds of a step for which each rank was seen to wait. data: the mean seconds of a step in which ranks
+    waited for batches.
+    """
+    whole = [one for rank in steps for one in rank]
+    tail = fmean(one.end - one.ready for one in whole)
+    early = fmean(one.early for one in whole)
+    blocking = early > 0 and fmean(exposed) >= tail + _WAITED * early
+    computed = fmean(one.ready - one.begin for one in whole)
+    last = fmean(one.all_ready - one.ready for one in whole)
+    negotiation = fmean(one.negotiation for one in whole)
+    transfer = fmean(one.end - one.all_ready for one in whole) - negotiation
+    if blocking:
+        early_last = fmean(one.early_last for one in whole)
+        computed, last, transfer = computed - early, last + early_last, transfer + early - early_last
+    data = min(max(0.0, data), max(0.0, computed))
+    return Parts(computed - data, data, last, negotiation, transfer), blocking
+
+
+def window(steps: Sequence[Sequence[RankStep]]) -> float:
+    """Return the share of a step that passes before its first tensor can be transferred, 0 to 1.
+
+    Delays have the highest impact then: the "load-imbalance susceptible window" of Pumma, Buono, Checconi, Que, Feng,
+    "Alleviating Load Imbalance in Data Processing for Large-Scale Deep Learning", CCGRID 2020, section V-B.
+    """
+    rows = list(zip(*steps, strict=True))
+    passed = fmean(max(one.sent for one in row) - one.begin for row in rows for one in row)
+    return min(1.0, max(0.0, passed / fmean(one.end - one.begin for row in rows for one in row)))
+
+
+def _early(calls: Sequence[Call], called: Mapping[Key, float], begin: float, until: float) -> tuple[float, float]:
+    """The time from `begin` to `until` in which calls were under way, and of it the share that waited for ranks."""
+    before = [(max(call.begin, begin), min(call.end, until), called[call.key]) for call in calls if call.begin < until]
+    early = _union((first, last) for first, last, _ in before)
+    sums = sum(max(0.0, last - first) for first, last, _ in before)
+    waited = sum(max(0.0, min(last, all_called) - first) for first, last, all_called in before)
+    return early, early * waited / sums if sums else 0.0
+
+
+def _union(spans: Iterable[tuple[float, float]]) -> float:
+    total, until = 0.0, float("-inf")
+    for first, last in sorted(spans):
+        if last > max(first, until):
+            total += last - max(first, until)
+            until = last
+    return total

@@ -1,0 +1,206 @@
+"""The verdict names what limits a job, with numbers that add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded import TWO, report, without_network, without_profiles
+
+from paceline.observe.annotations import Annotations
+from paceline.observe.figures import Figures
+from paceline.report.report import Report, make
+from paceline.simulate.recording import recording
+from paceline.verdict.of_report import verdict
+from paceline.verdict.parts import parts, rank_steps, window
+from paceline.verdict.running import STEPS, WARM_UP, RunningVerdict
+from paceline.verdict.verdict import (
+    COMPUTATION,
+    COST_MODEL,
+    EXPOSED,
+    LAST_RANK,
+    NEGOTIATION,
+    TRANSFER,
+    Evidence,
+    Gain,
+    judge,
+)  # fmt: skip
+
+SIZES = (4 << 20, 1 << 20, 2 << 20)
+
+
+def even(seconds: float, steps: int = 10) -> list[list[float]]:
+    return [[seconds] * 4 for _ in range(steps)]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_slow_network_is_to_blame_and_a_codec_helps(named: bool) -> None:
+    found = verdict(report(SIZES, even(0.01), named=named), "run.json")
+    assert found.bound == TRANSFER
+    assert found.headline.startswith("network-bound: 92 % of the step waits for the link of alpha; codec bf16")
+    evidence = found.evidence
+    assert evidence is not None
+    assert evidence.step == pytest.approx(0.0100 + evidence.share(TRANSFER) * evidence.step, rel=0.01)
+    assert evidence.actual == pytest.approx(evidence.ideal, rel=0.02), "the report was made by the model of the network"
+    (bf16,) = (gain for gain in found.gains if gain.change == "codec bf16 between machines")
+    assert 1.7 < bf16.factor < 2.0, "it halves the bytes, and 8 % of the step is computation"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_late_rank_is_named_with_what_it_costs(named: bool) -> None:
+    computes = [[0.1, 0.1, 0.4, 0.1] for _ in range(10)]
+    found = verdict(report(SIZES, computes, named=named), "run.json")
+    assert found.bound == LAST_RANK
+    assert found.headline.startswith("straggler-bound: ")
+    assert "waits for the last rank, mostly rank 2 on beta" in found.headline
+    assert found.headline.endswith("; rank 2 coming with the others would give up to 3.24×."), "434 ms less 300 ms"
+    evidence = found.evidence
+    assert evidence is not None
+    latest = evidence.latest
+    assert latest is not None
+    assert (latest.rank, latest.share, latest.seconds) == (2, 1.0, pytest.approx(0.3, abs=1e-3))
+
+
+def test_ranks_that_take_turns_are_not_named() -> None:
+    computes = [[0.1 + 0.3 * (rank == step % 4) for rank in range(4)] for step in range(13)]
+    found = verdict(report(SIZES, computes), "run.json")
+    assert found.evidence is not None and found.evidence.latest is None
+    assert "mostly" not in found.text
+
+
+def test_a_job_that_computes_hears_how_little_is_left_to_gain() -> None:
+    found = verdict(report(SIZES, even(1.0)), "run.json")
+    assert found.bound == COMPUTATION
+    assert found.headline.endswith("% of the step goes into computation; without any wait it would be 1.02× as fast.")
+
+
+def test_on_one_machine_it_is_the_memory() -> None:
+    found = verdict(without_network(report(SIZES, even(0.01))), "run.json")
+    assert found.headline.startswith("memory-bound: ")
+    assert found.evidence is not None and not found.evidence.links
+    assert "too far off to say what would help" in found.text, "memory of 10 GB/s does not explain these exchanges"
+
+
+def test_no_codec_is_offered_to_a_job_that_has_one() -> None:
+    whole = report(SIZES, even(0.01))
+    ranks = tuple(
+        replace(rank, figures=replace(rank.figures, profile=replace(rank.figures.profile, codec="bf16")))  # type: ignore[type-var]
+        for rank in whole.ranks
+    )
+    found = verdict(replace(whole, ranks=ranks), "run.json")
+    assert found.gains and not [gain for gain in found.gains if "codec" in gain.change]
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (without_profiles(report(SIZES, even(0.1))), "run.json does not say when ranks made their calls"),
+        (replace(report(SIZES, even(0.1)), missing={3: "it died"}), "rank 3 gave no figures (it died)"),
+        (make([], {}), "does not say when ranks made their calls"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_in_a_sentence(broken: Report, why: str) -> None:
+    found = verdict(broken, "run.json")
+    assert found.headline.startswith("no verdict: ") and why in found.headline
+    assert (found.bound, found.gains, found.evidence) == ("", (), None)
+
+
+computing = st.lists(st.lists(st.floats(0.01, 0.5), min_size=4, max_size=4), min_size=6, max_size=9)
+
+
+@settings(max_examples=20)
+@given(computing, st.booleans(), st.floats(-100, 100))
+def test_the_moments_of_a_step_are_in_order_and_its_parts_add_up(
+    computes: list[list[float]], named: bool, ahead: float
+) -> None:
+    whole = report(SIZES, computes, named=named, ahead=ahead)
+    steps = rank_steps(recording(whole, "run.json"))
+    for rank in steps:
+        for one in rank:
+            assert one.begin - 1e-6 <= one.sent <= one.ready <= one.all_ready <= one.end
+            assert -1e-9 <= one.negotiation <= one.end - one.all_ready + 1e-9
+            assert -1e-9 <= one.early_last <= one.early + 1e-9
+    waited = [fmean(one.end - one.ready for one in rank) for rank in steps]
+    found, blocking = parts(steps, waited, 0.001)
+    assert not blocking
+    assert found.step == pytest.approx(fmean(one.end - one.begin for rank in steps for one in rank))
+    assert found.computation + found.data == pytest.approx(
+        fmean(one.ready - one.begin for rank in steps for one in rank)
+    )
+    assert 0 < window(steps) <= 1
+
+
+def test_what_a_program_waits_for_in_the_middle_of_its_step_is_no_computation() -> None:
+    """Ranks 0, 1 and 3 wait in each of three calls; rank 2 is the one that they wait for."""
+    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1] for _ in range(10)])
+    steps = rank_steps(recording(whole, "run.json"))
+    apart, _ = parts(steps, [fmean(one.end - one.ready for one in rank) for rank in steps], 0.0)
+    waiting = [fmean(one.end - one.ready + one.early for one in rank) for rank in steps]
+    found, blocking = parts(steps, waiting, 0.0)
+    assert blocking
+    assert found.step == pytest.approx(apart.step)
+    assert found.computation < apart.computation
+    assert found.last_rank > apart.last_rank and found.transfer > apart.transfer
+
+
+def evidence(**parts: float) -> Evidence:
+    return Evidence(ranks=4, machines=2, steps=10, parts=parts, nbytes=1e6)
+
+
+def test_only_changes_that_are_worth_it_are_named_the_free_one_in_the_headline() -> None:
+    free = Gain("codec bf16", 1.5, COST_MODEL, TRANSFER)
+    gains = (
+        Gain("nothing", 1.01, COST_MODEL, TRANSFER),
+        free,
+        Gain("codec int8", 2.0, COST_MODEL, TRANSFER, "precision"),
+    )
+    found = judge(replace(evidence(computation=1.0, transfer=2.0), gains=gains))
+    assert found.headline.endswith("; codec bf16 would give 1.5×.")
+    assert [gain.change for gain in found.gains] == ["codec int8", "codec bf16"]
+
+
+def test_each_wait_has_its_word() -> None:
+    words = {NEGOTIATION: "coordination-bound: ", "data": "input-bound: ", EXPOSED: "communication-bound: "}
+    for part, word in words.items():
+        assert judge(evidence(**{COMPUTATION: 1.0, part: 3.0})).headline.startswith(f"{word}75 % of the step waits")
+    assert judge(evidence()).headline == "no verdict: no step was seen"
+
+
+class Steady:
+    """An observer of a rank that waits for 30 ms in each step of 100 ms, and makes as many steps as a test says."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.followers: list[object] = []
+
+    def figures(self) -> Figures:
+        steps = self.steps
+        return Figures(
+            0, 4, "alpha", 1, 0, steps * 10**8, operations=steps, bytes=steps << 20, exposed_ns=steps * 3 * 10**7,
+            steps=steps, step_ns=10**8,
+        )  # fmt: skip
+
+    def follow(self, listener: object) -> None:
+        self.followers.append(listener)
+
+    def unfollow(self, listener: object) -> None:
+        self.followers.remove(listener)
+
+
+def test_a_running_job_is_judged_after_its_warm_up() -> None:
+    observer = Steady()
+    running = RunningVerdict(observer, Annotations(lambda: 0).internal, lambda: TWO, "none")  # type: ignore[arg-type]
+    for steps in (0, WARM_UP - 1, WARM_UP, WARM_UP + STEPS - 1):
+        observer.steps = steps
+        assert running.look() is None
+    assert len(observer.followers) == 1
+    observer.steps = WARM_UP + STEPS
+    found = running.look()
+    assert found is not None and not observer.followers
+    assert found.headline.startswith(
+        "computation-bound: 70 % of the step goes into computation, 30 % waits for other ranks"
+    )
+    assert "A step takes 100 ms and a rank hands in 1.05 MB in it." in found.text
