@@ -85,6 +85,7 @@ def bases(folder: Path) -> dict[str, list[str]]:
     dump.write(folder / "dumps", 0, "host", 100, [row])
     return {
         "run": ["-n", "1", str(folder / "program.py")],
+        "tune": ["--batch", "8", "--", str(folder / "program.py")],
         "trace": [str(folder / "dumps"), "-o", str(folder / "trace.json")],
         "lab": [str(folder / "cluster.yaml"), "--", "true"],
         "check": ["-n", "2"],

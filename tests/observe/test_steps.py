@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.observe.begins import decode, encode
 from paceline.observe.steps import MAX_NAMES, KnownSteps, NamedSteps, NamelessSteps, period
 
 sizes = st.lists(st.integers(1, 1000), min_size=1, max_size=20)
@@ -23,6 +25,9 @@ def test_each_round_of_names_is_a_step_in_any_order(sizes: list[int], rounds: in
     assert steps.count == rounds
     # From one hand-in to the next of the same name, wherever it comes in its round.
     assert abs(steps.median_ns - 1_000_000) < len(sizes)
+    begins = steps.begins_ns()
+    assert len(begins) == rounds and begins == sorted(begins)
+    assert all(abs(begin - 1_000_000 * number) < len(sizes) for number, begin in enumerate(begins))
 
 
 @given(st.integers(2, 30), st.integers(1, 7))
@@ -112,6 +117,8 @@ def test_equal_calls_in_a_step_are_told_apart_by_those_that_differ() -> None:
         for call in ["gather"] * 3 + ["gather", "scatter"] * 3:
             steps.add(call, 100, number)
         steps.settle(0)
+        found = steps.begins_ns()
+        assert found == list(range(number + 1))[-len(found) :] if found else number < 3
     assert steps.count == 50
 
 
@@ -129,6 +136,7 @@ def test_a_step_is_over_when_an_optimizer_steps_again(optimizers: int, rounds: i
             steps.add(optimizer, now)
             now += 10
     assert steps.count == rounds
+    assert steps.begins_ns() == [10 * optimizers * number for number in range(rounds)]
     assert steps.median_ns == (10 * optimizers if rounds > 1 else 0)
     for _ in range(more):  # the first takes more steps than the others
         steps.add(some[0], now)
@@ -137,3 +145,15 @@ def test_a_step_is_over_when_an_optimizer_steps_again(optimizers: int, rounds: i
     del optimizer
     steps.add(Optimizer(), now)
     assert steps.count == rounds + more + 1, "the next phase has another optimizer"
+
+
+@given(st.lists(st.integers(0, 2**63)))
+def test_the_beginnings_of_steps_are_told_as_they_are(begins: list[int]) -> None:
+    begins.sort()
+    assert decode(encode(begins)) == begins
+
+
+@pytest.mark.parametrize("data", [b"1234567", encode([2, 1]), bytes(1 << 20)], ids=["cut", "disorder", "long"])
+def test_what_is_no_list_of_steps_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="not times of steps"):
+        decode(data)

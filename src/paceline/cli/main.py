@@ -18,6 +18,10 @@ _COMMANDS = {
         "paceline.cli.run",
         "Start PROGRAM on several ranks.",
     ),
+    "tune": (
+        "paceline.cli.tune",
+        "Find the processes and threads with which a script is fastest on this machine.",
+    ),
     "doctor": (
         "paceline.cli.doctor",
         "Show what Paceline finds on this machine, what it would use and why, and what would be better.",

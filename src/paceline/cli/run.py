@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +13,12 @@ from typer.core import TyperCommand
 
 from paceline.cli.option_checks import finite
 from paceline.cli.output_file import UsageError
-from paceline.cpu.budget import available
+from paceline.cpu.budget import CpuBudget, available
 from paceline.launch.arguments import split
-from paceline.launch.run import LaunchRequest, run
+from paceline.launch.run import LaunchRequest, run, say
 from paceline.launch.torchrun import ranks_here
+from paceline.tune.cache import Cache
+from paceline.tune.show import described
 
 
 class CommandParser(TyperCommand):
@@ -48,16 +53,33 @@ def command(
         ),
     ] = "",
     direct: Annotated[bool, typer.Option("--direct", help="Start the ranks without torchrun.")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="Start it as `paceline tune` found it to be fastest.")] = False,
     grace: Annotated[
         float, typer.Option(callback=finite, min=0, help="Seconds between the first signal and the kill.")
     ] = 10.0,
 ) -> int:
     """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
+    if tuned and (ranks or threads or cores or pin):
+        raise UsageError("--tuned says how many ranks and threads there are, and which cores: give none of these")
     ranks = ranks or ranks_here(os.environ)
-    if not ranks:
+    if not ranks and not tuned:
         raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
     request = LaunchRequest(ctx.obj, ranks, threads, pin, direct, grace, cores)
+    environ, budget = dict(os.environ), available()
     try:
-        return run(request, dict(os.environ), available())
+        return run(_tuned(request, environ, budget) if tuned else request, environ, budget)
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _tuned(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget) -> LaunchRequest:
+    """The request with what `paceline tune` found. Raises ValueError if that is nothing."""
+    words = request.arguments.program
+    known = Cache(words, environ, budget).read()
+    found = known.chosen
+    if found is None:
+        line = shlex.join(("paceline", "tune", "--", *words))
+        raise ValueError(f"nothing is known of this program, as it is now, on this machine; this finds out: {line}")
+    say(f"tuned: {described(found)}{'' if known.complete else ' (the search did not come to its end)'}")
+    arguments = replace(request.arguments, program=found.command(words))
+    return replace(request, arguments=arguments, ranks=str(found.processes), threads=found.threads, cores=found.cores)

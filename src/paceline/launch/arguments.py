@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 OWN_VALUES = frozenset({"-n", "--nproc-per-node", "--threads", "--cores", "--grace"})
-OWN_FLAGS = frozenset({"--pin", "--no-pin", "--direct", "--help"})
+OWN_FLAGS = frozenset({"--pin", "--no-pin", "--direct", "--tuned", "--help"})
 TORCHRUN_FLAGS = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"})
 TORCHRUN_VALUES = frozenset(
     "--nnodes --rdzv-backend --rdzv-endpoint --rdzv-id --rdzv-conf --max-restarts --monitor-interval --start-method "

@@ -1,4 +1,4 @@
-"""The answers of a rank to `paceline trace`, `paceline top` and other ranks."""
+"""The answers of a rank to `paceline trace`, `paceline top`, `paceline tune` and other ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Answers:
         self._hand_ins: HandIns | None = None
 
     def __call__(self, question: str) -> bytes:
-        """The answer to "trace", "line", "figures" or "ready NUMBER". Raises ValueError for any other question."""
+        """The answer to "trace", "line", "figures", "steps" or "ready NUMBER". Raises ValueError for any other."""
         words = question.split()
         if words == ["trace"]:
             return self._trace()
@@ -30,6 +30,10 @@ class Answers:
             from paceline.observe.figures import encode
 
             return encode(self._observer().figures())
+        if words == ["steps"]:
+            from paceline.observe.begins import encode as encode_begins
+
+            return encode_begins(self._observer().begins_ns())
         if len(words) == 2 and words[0] == "ready":
             if self._hand_ins is None:
                 from paceline.observe.hand_ins import HandIns

@@ -206,6 +206,18 @@ class Observer:
                 },
             )
 
+    def begins_ns(self) -> list[int]:
+        """When the last steps began, oldest first, after one more look.
+
+        Only differences mean something: optimizers' steps are told by another clock than those that the communication
+        suggests, and an earlier one.
+        """
+        self.look()
+        with self._lock:
+            if self._annotations.steps.count:
+                return self._annotations.steps.begins_ns()
+            return self._steps.begins_ns() if self._steps.count else self._nameless.begins_ns()
+
     def _counted(self) -> tuple[float, int]:
         """The steps and their median time: those of optimizers if known, else by names, else by rows of calls."""
         if self._annotations.steps.count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 from weakref import WeakSet
@@ -66,7 +67,7 @@ class NamedSteps:
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[int, int, int]] = {}  # how often it came, its bytes in all, and when it came last
-        self._recent: deque[int] = deque(maxlen=_RECENT)
+        self._begins: deque[int] = deque(maxlen=_RECENT + 1)
         self.anchor = ""
         self.count = 0
         """Steps that have begun; 0 until a name has come a second time."""
@@ -84,13 +85,20 @@ class NamedSteps:
         if leads:
             self.anchor = name
         if led or (leads and times >= self.count):  # a new anchor counts this step unless the one before it has
-            self.count = max(self.count, 1) + 1
-            self._recent.append(max(0, submitted_ns - before))
+            if not self.count:
+                self.count = 1
+                self._begins.append(before)
+            self.count += 1
+            self._begins.append(max(submitted_ns, self._begins[-1]))
+
+    def begins_ns(self) -> list[int]:
+        """Return when the last steps began, oldest first, by the clock that `add` was told."""
+        return list(self._begins)
 
     @property
     def median_ns(self) -> int:
         """The median time of the last steps in nanoseconds; 0 before there are any."""
-        return round(median(self._recent)) if self._recent else 0
+        return round(median(b - a for a, b in pairwise(self._begins))) if self.count else 0
 
 
 class _Anchor(NamedTuple):
@@ -113,6 +121,7 @@ class NamelessSteps:
         self._came: Counter[Hashable] = Counter()
         self._new: Counter[Hashable] = Counter()
         self._anchor: _Anchor | None = None
+        self._begins: list[int] = []
         self.count = 0.0
         """Steps that have begun."""
         self.median_ns = 0
@@ -121,6 +130,10 @@ class NamelessSteps:
         """Take in a collective of `size` bytes. call: its kind. begin_ns: when it was called."""
         self._calls.append((call, size, begin_ns))
         self._new[call] += 1
+
+    def begins_ns(self) -> list[int]:
+        """Return when the last steps began, oldest first, by the clock that `add` was told."""
+        return list(self._begins)
 
     def settle(self, passed: int) -> None:
         """Count the steps of the calls since the last call of this, and of `passed` more calls like them."""
@@ -133,6 +146,8 @@ class NamelessSteps:
             if self._anchor != before:  # the anchor may have come before it was known to be one
                 self.count = max(self.count, self._came[call] / times)
             self.count += passed * len(begins) / len(self._calls) / times
+            first = (len(begins) - self._came[call]) % times  # so that later looks find the same calls of a step
+            self._begins = begins[first::times]
             if len(begins) > times:
                 self.median_ns = round(median(b - a for a, b in zip(begins, begins[times:], strict=False)))
         self._new.clear()

@@ -1,0 +1,52 @@
+"""The settings that are worth trying on the CPUs that this process may use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from paceline.cpu.budget import CpuBudget
+from paceline.cpu.partition import parse, partition
+from paceline.tune.setting import Samples, Setting
+
+MOST_THREADS_PER_CPU = 2
+"""Threads of all processes together, per CPU; beyond that they only take each other's time slices."""
+_DIVISIONS = ("static", "adaptive")
+
+
+def space(
+    budget: CpuBudget,
+    cores: Sequence[Sequence[int]],
+    batches: Sequence[int | None] = (None,),
+    interops: Sequence[int | None] = (None,),
+) -> list[Setting]:
+    """Return the settings, the least demanding first.
+
+    The processes are the divisors of the number of CPUs, so that each gets as many as the others. Each process has one
+    thread, half a thread for each of its CPUs, one for each, or two for each. Where a process has two cores or more,
+    its cores are also divided, and the division says how many threads compute. All of that is combined with every one
+    of `batches` and `interops`.
+
+    budget: the CPUs. cores: the affinity by physical core, as `paceline.cpu.budget.physical_cores` returns it.
+    """
+    cpus = max(1, int(budget.cpus))
+    found = []
+    for processes in (number for number in range(1, cpus + 1) if cpus % number == 0):
+        own = cpus // processes
+        for threads in sorted({1, max(1, own // 2), own, MOST_THREADS_PER_CPU * own}):
+            found.append(Setting(processes, threads))
+        for mode in _DIVISIONS:
+            divided = partition(parse(mode), budget, cores, [frozenset(budget.affinity)] * processes, 0)
+            if divided.parts.cpus and divided.threads:
+                found.append(Setting(processes, divided.threads, mode))
+    every = [
+        Setting(one.processes, one.threads, one.cores, interop, batch)
+        for one, interop, batch in product(found, interops, batches)
+    ]
+    return sorted(every, key=lambda setting: setting.demand)
+
+
+def inside(settings: Sequence[Setting], samples: Samples, wanted: range | None) -> list[Setting]:
+    """Return the settings whose effective batch is in the range `wanted`; all of them if that leaves none."""
+    fitting = [one for one in settings if wanted is None or one.batch is None or samples.per_step(one) in wanted]
+    return fitting or list(settings)

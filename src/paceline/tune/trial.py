@@ -1,0 +1,162 @@
+"""One short run of the user's script with a setting: it is started, watched by asking its rank 0, and ended."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from paceline.launch.arguments import Arguments
+from paceline.launch.job import wait_for_exit
+from paceline.launch.local import LocalJob
+from paceline.launch.threads import THREAD_VARIABLES
+from paceline.launch.torchrun import rank_program
+from paceline.observe.begins import MAX_BYTES, decode
+from paceline.trace.asking import question
+from paceline.trace.listener import Name
+from paceline.trace.live import listening
+from paceline.tune.run import Run, block_rates
+from paceline.tune.setting import Setting
+
+WARM_UP_STEPS = 3
+"""Steps that are dropped: in the first ones frameworks allocate memory, compile, and arrange gradients in buckets."""
+WARM_UP_SECONDS = 0.5
+"""Seconds, from the first step on, whose steps are dropped too: batches that were read in advance are used up then."""
+LEAST_STEPS = 6
+"""The fewest steps that are measured, unless they take SLOW times as long as was asked for."""
+SLOW = 5
+"""Times the seconds of a measurement, after which LEAST_SLOW_STEPS have to do."""
+LEAST_SLOW_STEPS = 2
+_LOOK_SECONDS = 0.2
+"""Seconds between two looks at the job; each takes a rank a fraction of a millisecond."""
+_ANSWER_SECONDS = 2.0
+_LAST_WORDS = 300
+"""The most characters of an error that a reason quotes."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a run may take: seconds, the time in which steps are measured; timeout, the seconds in which a step has
+    to come, the first one after the start too.
+    """
+
+    seconds: float = 2.0
+    timeout: float = 120.0
+
+
+class _Steps:
+    """The steps that rank 0 has told of."""
+
+    def __init__(self) -> None:
+        self.begins: list[int] = []
+        self.known = False
+        """Whether the rank has answered at all."""
+        self._name: Name | None = None
+
+    def look(self, job: LocalJob) -> bool:
+        """Ask rank 0 of the job; returns whether there are new steps."""
+        self._name = self._name or _rank_0(job)
+        told = question(self._name, "steps", decode, _ANSWER_SECONDS, MAX_BYTES) if self._name else None
+        if not isinstance(told, list):
+            return False
+        self.known = True
+        if not told or told == self.begins[-len(told) :]:
+            return False
+        if self.begins and told[-1] < self.begins[-1]:  # the rank knows its steps better now, by another clock
+            self.begins.clear()
+        self.begins = [begin for begin in self.begins if begin < told[0]] + told
+        return True
+
+    def warm(self) -> list[int]:
+        """The steps after the warm-up."""
+        late = self.begins[WARM_UP_STEPS:]
+        return [begin for begin in late if begin - self.begins[0] >= WARM_UP_SECONDS * 1e9]
+
+    def enough(self, seconds: float) -> bool:
+        """Whether these steps are enough for a measurement of so many seconds."""
+        warm = self.warm()
+        steps, span = len(warm) - 1, (warm[-1] - warm[0]) / 1e9 if warm else 0.0
+        return (steps >= LEAST_STEPS and span >= seconds) or (steps >= LEAST_SLOW_STEPS and span >= SLOW * seconds)
+
+
+def trial(words: Sequence[str], setting: Setting, environ: Mapping[str, str], effort: Effort, until: float) -> Run:
+    """Run the user's command with this setting until its steps are measured, and end all its processes.
+
+    words: the command, as `paceline run` takes it. environ: the user's environment; its variables that set threads and
+    cores are replaced. until: when the run has to be over, by `time.monotonic`.
+
+    A run that fails, hangs, or ends before its steps could be measured has the reason in its result. Raises OSError if
+    the processes cannot be started.
+    """
+    arguments = Arguments((), (), setting.command(words))
+    replaced = {name: value for name, value in environ.items() if name not in THREAD_VARIABLES}
+    env = {**replaced, "PACELINE_CORES": setting.cores}
+    output = Path(tempfile.mkdtemp(prefix="paceline-tune-"))
+    try:
+        program = rank_program(arguments, env)
+        with LocalJob(setting.processes, program, env, threads=setting.threads, output=output) as job:
+            steps, reason = _watched(job, effort, until)
+        reason = reason or _failure(job, output)
+        rates = block_rates(steps.warm())
+        if not reason and len(steps.warm()) <= LEAST_SLOW_STEPS:
+            reason = _too_few(steps)
+        return Run(setting, effort.seconds, () if reason else rates, reason)
+    finally:
+        shutil.rmtree(output, ignore_errors=True)
+
+
+def _watched(job: LocalJob, effort: Effort, until: float) -> tuple[_Steps, str]:
+    """Watch the job until its steps are measured or it has ended; returns its steps, and why it has to be given up."""
+    steps = _Steps()
+    patience = time.monotonic() + effort.timeout
+    while job.poll() is None and not job.failures:
+        if steps.look(job):
+            patience = time.monotonic() + effort.timeout
+        if steps.enough(effort.seconds):
+            break
+        if time.monotonic() > patience:
+            count = len(steps.begins)
+            since = f"after {count} steps" if count else "after the start" if steps.known else "and no use of Paceline"
+            return steps, f"no step for {effort.timeout:g} s {since}"
+        if time.monotonic() > until:
+            return steps, "the time of the search was over before its steps were measured"
+        wait_for_exit(job.processes, _LOOK_SECONDS)
+    return steps, ""
+
+
+def _rank_0(job: LocalJob) -> Name | None:
+    """The socket of the job's rank 0, which may be a process that the started one has started; None before it is
+    there.
+    """
+    found = [name for name in listening() if name.rank == 0]
+    if not found:
+        return None
+    started = {process.pid for process in job.processes}
+    for name in found:
+        try:
+            above = {name.pid, *(parent.pid for parent in psutil.Process(name.pid).parents())}
+        except psutil.Error:
+            continue
+        if above & started:
+            return name
+    return None
+
+
+def _failure(job: LocalJob, output: Path) -> str:
+    """The first failure of the job before it was ended, and the last line of what that rank wrote; "" without one."""
+    if job.failed is None:
+        return ""
+    written = output / f"rank-{[process.pid for process in job.processes].index(job.failed.pid)}.err"
+    lines = written.read_text(errors="replace").strip().splitlines()
+    return f"{job.failed}{f': {lines[-1].strip()[:_LAST_WORDS]}' if lines else ''}"
+
+
+def _too_few(steps: _Steps) -> str:
+    if not steps.known:
+        return "it ended, and none of its processes used Paceline for long enough to be asked"
+    return f"it ended after {len(steps.begins)} steps, of which the first {WARM_UP_STEPS} at least are warm-up"

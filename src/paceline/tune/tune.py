@@ -1,0 +1,88 @@
+"""The search for the best setting with real runs, which continues where an earlier one stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from paceline.tune.cache import Known
+from paceline.tune.choice import Choice, Row, choose, rows
+from paceline.tune.halving import Search
+from paceline.tune.run import Run
+from paceline.tune.setting import Samples, Setting
+from paceline.tune.trial import Effort, trial
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is searched. words: the user's command. settings: those to choose from. seconds: the longest that the search
+    may take. default: the setting that a framework takes by itself.
+    """
+
+    words: tuple[str, ...]
+    settings: Sequence[Setting]
+    samples: Samples
+    effort: Effort
+    seconds: float
+    default: Setting | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found. choice: None if no setting could be measured. measured: how many runs it made itself."""
+
+    rows: list[Row]
+    choice: Choice | None
+    known: Known
+    measured: int
+    interrupted: bool = False
+
+
+def tune(
+    request: Request,
+    environ: Mapping[str, str],
+    known: Known,
+    keep: Callable[[Known], None],
+    progress: Callable[[Setting | None], None],
+) -> Found:
+    """Search, and return what was found, also after Ctrl-C or when the time is up.
+
+    known: what is known already; such runs are not repeated. keep: called with what is known after each run.
+    progress: called with each setting before it runs, and with None after it.
+    """
+    until = time.monotonic() + request.seconds
+    begun, longest = len(known.runs), 0.0
+
+    def measure(setting: Setting, number: int) -> float | None:
+        nonlocal known, longest
+        progress(setting)
+        earlier = known.of(setting, request.effort.seconds)
+        if number < len(earlier):
+            run = earlier[number]
+        else:
+            began = time.monotonic()
+            run = trial(request.words, setting, environ, request.effort, until)
+            longest = max(longest, time.monotonic() - began)
+            known = replace(known, runs=(*known.runs, run))
+            keep(known)
+        progress(None)
+        return median(run.rates) * request.samples.per_step(setting) if run.rates else None
+
+    search = Search(request.settings)
+    interrupted = False
+    try:
+        search.run(measure, lambda: time.monotonic() + longest < until)
+    except KeyboardInterrupt:
+        interrupted = True
+    runs = _used(request, known)
+    found = rows(runs, request.samples)
+    choice = choose(runs, found, search.leaders, request.samples, request.default)
+    known = replace(known, chosen=choice.chosen.setting if choice else None, complete=search.complete)
+    keep(known)
+    return Found(found, choice, known, len(known.runs) - begun, interrupted)
+
+
+def _used(request: Request, known: Known) -> list[Run]:
+    return [run for setting in request.settings for run in known.of(setting, request.effort.seconds)]

@@ -1,0 +1,107 @@
+"""`paceline tune` with real processes: what a run tells, what is kept after Ctrl-C, and what is started from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from jobs import PROGRAMS
+from launched import DEADLINE, environment, finish, program, wait_until
+
+from paceline.cli import main
+from paceline.cpu.budget import available
+from paceline.launch.run import LaunchRequest
+from paceline.tune.cache import Cache, Known
+from paceline.tune.run import Run
+from paceline.tune.setting import Setting
+from paceline.tune.trial import Effort, trial
+
+TRAINS = [sys.executable, str(PROGRAMS / "watched_job.py"), "0", "-", "end"]
+QUICK = Effort(seconds=0.05, timeout=DEADLINE)
+
+
+def tried(words: list[str], effort: Effort = QUICK, processes: int = 1) -> Run:
+    return trial(words, Setting(processes, 1), environment(), effort, time.monotonic() + DEADLINE)
+
+
+def test_a_run_of_two_processes_has_rates() -> None:
+    run = tried(TRAINS, processes=2)
+    assert run.reason == "" and len(run.rates) > 1 and all(rate > 0 for rate in run.rates)
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout", "reason"),
+    [
+        (
+            "raise ValueError('no data here')",
+            DEADLINE,
+            "rank 0 (pid {pid}) exited with code 1: ValueError: no data here",
+        ),
+        ("import time; time.sleep(600)", 1.0, "no step for 1 s and no use of Paceline"),
+        ("", DEADLINE, "it ended, and none of its processes used Paceline for long enough to be asked"),
+    ],
+    ids=["fails", "hangs", "ends"],
+)
+def test_a_run_that_shows_nothing_says_why(text: str, timeout: float, reason: str, tmp_path: Path) -> None:
+    run = tried([sys.executable, str(program(tmp_path, text))], Effort(0.05, timeout))
+    head, _, tail = reason.partition("{pid}")
+    assert run.rates == () and run.reason.startswith(head) and run.reason.endswith(tail)
+
+
+@pytest.mark.smoke
+def test_a_search_is_interrupted_goes_on_and_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    env = environment(XDG_CACHE_HOME=str(tmp_path))
+    rows = tmp_path / "rows.json"
+    words = [sys.executable, "-m", "paceline", "tune", "--seconds", "0.05", "--json", str(rows), "--", *TRAINS]
+    before = os.sched_getaffinity(0)
+
+    def tune() -> subprocess.Popen[str]:
+        return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def known() -> Known:
+        return Cache(TRAINS, env, available()).read()
+
+    os.sched_setaffinity(0, {min(before)})  # one CPU leaves few settings to try
+    try:
+        first = tune()
+        wait_until(lambda: known().runs or first.poll() is not None, "a first run")
+        first.send_signal(signal.SIGINT)
+        code, out, err = finish(first)
+        assert code == 130, err
+        kept = known()
+        assert not kept.complete and kept.chosen is not None and str(kept.chosen) in out
+        assert "the search was interrupted" in err and "Traceback" not in err
+        assert json.loads(rows.read_text())[0]["chosen"] is True
+
+        code, out, err = finish(tune())
+        assert code == 0, err
+        whole = known()
+        assert whole.complete and whole.runs[: len(kept.runs)] == kept.runs, "it went on where the first one stopped"
+        found = json.loads(rows.read_text())
+        assert {row["setting"] for row in found} == {"1 × 1", "1 × 2"}
+        assert [row["chosen"] for row in found].count(True) == 1
+        assert all(row["low"] <= row["throughput"] <= row["high"] and row["runs"] == 3 for row in found)
+
+        code, again, err = finish(tune())
+        assert (code, again) == (0, out) and "nothing had to be measured" in err
+
+        requests: list[LaunchRequest] = []
+        monkeypatch.setattr("paceline.cli.run.run", lambda request, *_: requests.append(request) or 0)
+        monkeypatch.setattr(os, "environ", env)
+        with pytest.raises(SystemExit):
+            main.main(["run", "--tuned", "--", *TRAINS])
+        assert whole.chosen is not None
+        assert (requests[0].ranks, requests[0].threads) == ("1", whole.chosen.threads)
+        with pytest.raises(SystemExit):
+            main.main(["run", "--tuned", "--", *TRAINS[:-1], "kill"])
+        assert "paceline run: nothing is known of this program" in capfd.readouterr().err
+    finally:
+        os.sched_setaffinity(0, before)
