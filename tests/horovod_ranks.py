@@ -8,17 +8,33 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from worker_pool import PRELOAD, WorkerPools
+from worker_pool import PRELOAD, Around, WorkerPools
+
+
+@contextmanager
+def in_job(rank: int, size: int, *, machines: str, init: bool) -> Iterator[None]:
+    os.environ["RANK"] = str(rank)
+    if machines:
+        os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
+    else:
+        os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
+    from paceline.horovod import basics
+
+    if init:
+        basics.init()
+    yield
+    basics.shutdown()
 
 
 class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes of one job.
 
-    machines: a letter for each rank, "001" for two ranks on one machine and one on another. preload: see WorkerPools.
+    machines: a letter for each rank, "001" for two ranks on one machine and one on another. preload, around: see
+    WorkerPools.
     """
 
-    def __init__(self, preload: Sequence[str] = PRELOAD) -> None:
-        self._pools = WorkerPools(in_job, preload)
+    def __init__(self, preload: Sequence[str] = PRELOAD, around: Around = in_job) -> None:
+        self._pools = WorkerPools(around, preload)
         self._doors: dict[Any, socket.socket] = {}
 
     def __call__(
@@ -56,18 +72,3 @@ class Ranks:
         self._pools.close()
         for door in self._doors.values():
             door.close()
-
-
-@contextmanager
-def in_job(rank: int, size: int, *, machines: str, init: bool) -> Iterator[None]:
-    os.environ["RANK"] = str(rank)
-    if machines:
-        os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
-    else:
-        os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size))
-    from paceline.horovod import basics
-
-    if init:
-        basics.init()
-    yield
-    basics.shutdown()
