@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import select
+import selectors
 import socket
 import time
 import weakref
@@ -110,19 +111,37 @@ class Door:
         """
         missing, found = set(ranks), dict[int, Endpoint]()
         deadline = time.monotonic() + timeout
-        while missing:
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
             try:
-                sock, _ = self._socket.accept()
-            except TimeoutError:
-                raise TimeoutError(f"ranks {sorted(missing)} did not come for batches within {timeout:g} s") from None
-            endpoint = Endpoint(sock)
-            if peer_credentials(sock)[1] == os.geteuid() and (rank := _introduced(endpoint)) in missing:
-                missing.discard(rank)
-                found[rank] = endpoint
-            else:
-                endpoint.close()
+                while missing:
+                    ready = selector.select(max(0.0, deadline - time.monotonic()))
+                    if not ready:
+                        raise TimeoutError(f"ranks {sorted(missing)} did not come for batches within {timeout:g} s")
+                    for key, _ in ready:
+                        if key.fileobj is self._socket:
+                            if (caller := self._accept()) is not None:
+                                selector.register(caller, selectors.EVENT_READ)
+                        elif isinstance(endpoint := key.fileobj, Endpoint):
+                            selector.unregister(endpoint)
+                            if (rank := _introduced(endpoint)) in missing:
+                                missing.discard(rank)
+                                found[rank] = endpoint
+                            else:
+                                endpoint.close()
+            finally:
+                for key in list(selector.get_map().values()):
+                    if isinstance(key.fileobj, Endpoint):
+                        key.fileobj.close()
         return found
+
+    def _accept(self) -> Endpoint | None:
+        """Return the next caller, None where it is another user's process."""
+        sock, _ = self._socket.accept()
+        if peer_credentials(sock)[1] == os.geteuid():
+            return Endpoint(sock)
+        sock.close()
+        return None
 
     def close(self) -> None:
         """Admit nobody any more."""
@@ -152,9 +171,9 @@ def pair() -> tuple[Endpoint, Endpoint]:
 
 
 def _introduced(endpoint: Endpoint) -> int:
-    """The rank that a caller says it is, -1 if it says nothing of the kind in time."""
+    """The rank that a caller, which has said something, says that it is; -1 if it says nothing of the kind."""
     try:
-        message, descriptors = endpoint.receive(1.0)
+        message, descriptors = endpoint.receive(0)
     except (TimeoutError, Gone, ValueError):
         return -1
     for descriptor in descriptors:
