@@ -42,10 +42,21 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     same = met[:, known]
     rate = np.full((count, count), np.nan)
     rate[known] = np.nanmax(same, axis=0)  # a rank that waits for a core only makes a link look slower
-    spread = float(np.median(np.nanmax(same, axis=0) / np.nanmin(same, axis=0)))
     loads = crowded(group, machines, rate, seconds) if switches else ()
     unknown = np.full(count, np.nan)
-    return Measured(rate, latencies, unknown, unknown, loads, spread=spread)
+    return Measured(rate, latencies, unknown, unknown, loads, spread=spread(same))
+
+
+def spread(rates: Matrix) -> float:
+    """Return the factor by which rates of the same pair differ, the median over the pairs.
+
+    rates: array of (rounds, pairs) float64 in bytes per second; nan where a pair did not meet in a round. Pairs of
+    which a round measured nothing, because its time was over before TCP had found its rate, do not count; the result
+    is infinite if no others are left.
+    """
+    slowest = np.nanmin(rates, axis=0)
+    heard = slowest > 0
+    return float(np.median(np.nanmax(rates, axis=0)[heard] / slowest[heard])) if heard.any() else np.inf
 
 
 def _latencies(group: Group, machines: Sequence[Sequence[int]], own: int) -> Matrix:
