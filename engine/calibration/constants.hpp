@@ -3,9 +3,11 @@
 //
 // Each comment gives the unit, then after "Found:" how the value was found and on what, and after "Off by 2:" what it
 // costs to be wrong by a factor of two in either direction. "By hand" means that a plausible value was set and nothing
-// better was looked for. Machine A has 2 virtual cores of an AMD EPYC (Zen 4), 1 MiB of second-level cache each;
-// machine B has 2 virtual cores with 2 MiB each; both run Linux 6.18. A topology such as 3+3+4 names the ranks of each
-// machine of a `paceline lab` on one of them. docs/explanation/calibration.md says how to fit a constant again.
+// better was looked for. scripts/engine_sensitivity.py measures what an error costs and writes "... times as long at
+// worst (...)", the worst of the calls that it tries, or "within noise (...)", with the ranks that it tried. Machine A
+// has 2 virtual cores of an AMD EPYC (Zen 4), 1 MiB of second-level cache each; machine B has 2 virtual cores with 2
+// MiB each; both run Linux 6.18. A topology such as 3+3+4 names the ranks of each machine of a `paceline lab` on one of
+// them. docs/explanation/calibration.md says how to fit a constant again.
 #pragma once
 
 #include <chrono>
