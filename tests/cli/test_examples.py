@@ -32,6 +32,12 @@ def test_averages() -> None:
     ]
 
 
+def test_any_framework() -> None:
+    assert run_example("any_framework.py", "--direct") == [
+        f"{way}: the ranks have the same weights: True, within 0.01 of the answer: True" for way in ("NumPy", "DLPack")
+    ]
+
+
 @NEEDS_TORCH
 def test_names() -> None:
     assert run_example("named.py", "--direct") == ["8 tensors on 2 ranks, each with the mean 0.5"]

@@ -52,6 +52,33 @@ def test_what_is_not_an_array_is_refused() -> None:
         write(frozen)
 
 
+class Lent:
+    """Lends a DLPack capsule, of the version that `wishes` ask for."""
+
+    def __init__(self, array: np.ndarray, **wishes: Any) -> None:
+        self.capsule = array.__dlpack__(**wishes)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_dlpack_objects_are_used_where_they_lie() -> None:
+    array = np.arange(3, dtype=np.float32)
+    assert write(Lent(array, max_version=(1, 0))).address == array.ctypes.data
+    assert read(Lent(array)).address == array.ctypes.data
+    with pytest.raises(ValueError, match=r"read-only, .*; NumPy takes as read-only whatever .* DLPack before 1\.0$"):
+        write(Lent(array))
+    lent = Lent(array)
+    read(lent)
+    with pytest.raises(TypeError, match=r"^NumPy cannot take this Lent by DLPack: PyCapsule_GetPointer called with"):
+        read(lent)  # a capsule serves once
+    with pytest.raises(TypeError, match=r"expected an array .*, got PyCapsule"):
+        read(array.__dlpack__())
+
+
 def test_impossible_arrays_are_refused_in_one_sentence() -> None:
     with pytest.raises(ValueError, match=r"no negative lengths, got \(2, -3\)"):
         paceline.empty((2, -3))

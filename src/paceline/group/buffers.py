@@ -29,6 +29,8 @@ class SupportsDLPack(Protocol):
     def __dlpack__(self, /, *, stream: None = None) -> CapsuleType: ...
 
 
+_OLD_DLPACK = "; NumPy takes as read-only whatever was exported by DLPack before 1.0"
+
 AnyArray: TypeAlias = NDArray[np.generic]  # type: ignore[explicit-any]  # numpy has no other word for any dtype
 """A NumPy array of any shape and dtype."""
 
@@ -60,11 +62,17 @@ class Buffer:
 
 
 def as_array(value: Array) -> AnyArray:
-    """A NumPy view of `value`; never a copy. Raises TypeError if it has neither the buffer protocol nor DLPack."""
+    """A NumPy view of `value`; never a copy.
+
+    Raises TypeError if it has neither the buffer protocol nor DLPack, or if NumPy cannot take what DLPack hands out.
+    """
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, SupportsDLPack):
-        return np.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, ValueError) as error:
+            raise TypeError(f"NumPy cannot take this {type(value).__name__} by DLPack: {error}") from None
     try:
         return np.asarray(memoryview(value))
     except TypeError:
@@ -91,7 +99,8 @@ def write(value: Array) -> Buffer:
         return Buffer(*seen, value)
     array = as_array(value)
     if not array.flags.writeable:
-        raise ValueError("this array is read-only, but the result of the collective belongs in it")
+        why = "" if isinstance(value, np.ndarray) or not isinstance(value, SupportsDLPack) else _OLD_DLPACK
+        raise ValueError(f"this array is read-only, but the result of the collective belongs in it{why}")
     memory = np.ascontiguousarray(array)
     copy = None if array.flags.c_contiguous else (array, memory)
     return Buffer(memory.ctypes.data, memory.size, _dtype(array), memory, copy)
