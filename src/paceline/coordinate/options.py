@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from paceline.calibration import coordinate as fitted
 from paceline.settings.parsers import POLICIES
 from paceline.settings.settings import Settings
 
@@ -52,6 +53,11 @@ class Options:
             autotune=bool(settings.autotune) and settings.fusion_bytes is None,
             autotune_policy=bool(settings.autotune) and settings.policy is None,
         )
+
+    @property
+    def graph_bytes(self) -> int:
+        """The most bytes of a buffer of policy `graph`, which waits until all of its tensors are ready."""
+        return min(self.fusion_bytes, fitted.GRAPH_BYTES)
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

@@ -238,6 +238,6 @@ def buffers(gradients: Sequence[Gradient], most: int) -> tuple[tuple[str, ...], 
     return tuple(map(tuple, found))
 
 
-def in_order(job: Job) -> Job:
-    """Return the job with the order of `buffers` of its own size."""
-    return replace(job, order=buffers(job.gradients, job.fusion_bytes))
+def in_order(job: Job, most: int | None = None) -> Job:
+    """Return the job with the order of `buffers` of at most `most` bytes (default: those of a fusion buffer)."""
+    return replace(job, order=buffers(job.gradients, job.fusion_bytes if most is None else most))

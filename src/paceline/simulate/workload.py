@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from paceline.calibration.coordinate import GRAPH_BYTES
 from paceline.plan.codecs import NONE
 from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Job, Thread, Transfer, in_order
 from paceline.simulate.models import Gradient
@@ -71,7 +72,7 @@ class Workload:
         )
         if self.policy == IN_ORDER:
             return replace(job, order=tuple((gradient.name,) for gradient in _by_time(self.gradients)))
-        return in_order(job)
+        return in_order(job, min(self.fusion_bytes, GRAPH_BYTES))
 
     def check(self, topology: Topology) -> None:
         """Raise ValueError for a topology of one machine if nothing is known of its memory."""

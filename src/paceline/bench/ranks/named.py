@@ -119,7 +119,7 @@ class Negotiated:
         self._in_flight: list[Any] = []
         self._before = self._coordinator.counters()
         if options.policy == "graph":
-            self._coordinator.set_order(_buffers(names, gradients, options.fusion_bytes))
+            self._coordinator.set_order(_buffers(names, gradients, options.graph_bytes))
 
     def submit(self, index: int) -> None:
         """Submit the gradient as a named request."""

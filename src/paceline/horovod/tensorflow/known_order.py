@@ -33,4 +33,4 @@ def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: 
         for tensor, result in zip(tensors, results, strict=True)
     }
     plain = graph(results[0].graph.get_operations(), collectives)
-    coordinator.set_order(scheme(plain, order(plain), coordinator.options.fusion_bytes).buffers)
+    coordinator.set_order(scheme(plain, order(plain), coordinator.options.graph_bytes).buffers)

@@ -22,4 +22,4 @@ def announce_order(coordinator: Coordinator, gradients: Iterable[tuple[str, Tens
         Collective(name, tensor.nbytes, str(tensor.dtype).removeprefix("torch."))
         for name, tensor in reversed(list(gradients))
     )
-    coordinator.set_order(scheme(graph, order(graph), coordinator.options.fusion_bytes).buffers)
+    coordinator.set_order(scheme(graph, order(graph), coordinator.options.graph_bytes).buffers)
