@@ -7,23 +7,34 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.output_file import UsageError
+from paceline.cli.output_file import UsageError, writable, write
 
 
 def command(
     file: Annotated[
         Path, typer.Argument(help="The file that the job wrote: PACELINE_REPORT=FILE.", show_default=False)
     ],
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write it as one page for a browser instead.", show_default=False, callback=writable
+        ),
+    ] = None,
 ) -> int:
-    """Show the report of a run: steps, exposed communication, what coordination cost, which rank was late."""
+    """Show the report of a run: what limits it, steps, exposed communication, coordination, which rank was late."""
     from rich.console import Console
 
+    from paceline.report.page.content import report_page
     from paceline.report.report import read
     from paceline.report.show import show
     from paceline.verdict.of_report import verdict
 
     try:
         report = read(file)
+        if html is not None:
+            write(html, lambda: report_page(report, file.name))
+            print(f"{html}: {report.size} ranks; open it in a browser")
+            return 0
         show(report, verdict(report, str(file)).text, Console())
     except ValueError as error:
         raise UsageError(str(error)) from None

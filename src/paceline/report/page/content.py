@@ -1,0 +1,212 @@
+"""The sections of the page on a run: the verdict, ranks × time, who came last, tensors, links, the window, cores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from statistics import fmean, median
+
+from paceline.formats.page import page, paragraph, section, table
+from paceline.formats.sizes import show_duration, show_seconds
+from paceline.observe.profile import Profile
+from paceline.report.numbers import DASH, number, percent, size
+from paceline.report.page.data import Drawn, drawn
+from paceline.report.report import Report
+from paceline.simulate.recording import Recording, recording
+from paceline.topology.units import show_speed
+from paceline.verdict.of_report import verdict
+from paceline.verdict.parts import rank_steps
+from paceline.verdict.verdict import COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER, Evidence, Verdict
+
+_PARTS = {
+    COMPUTATION: "computes",
+    DATA: "waits for a batch",
+    LAST_RANK: "waits for the last rank",
+    NEGOTIATION: "waits until the ranks agree",
+    TRANSFER: "waits for bytes",
+}
+_NO_SCRIPT = '<noscript><p class="faint">This part is drawn by a script, which is switched off here.</p></noscript>'
+
+
+def report_page(report: Report, where: str) -> str:
+    """Return the page as HTML. where: the report's file, for the title and for sentences."""
+    try:
+        run = recording(report, where)
+    except ValueError:
+        run = None
+    found, shown = verdict(report, where), drawn(report, run)
+    machines = len({rank.figures.host for rank in report.ranks})
+    seconds = max((rank.figures.seconds for rank in report.ranks), default=0.0)
+    of = f"{report.size} rank{'s' if report.size != 1 else ''} on {machines} machine{'s' if machines != 1 else ''}"
+    own = files("paceline.report.page")
+    return page(
+        f"{where}: {of}, {show_duration(seconds)}",
+        _sections(report, run, found, shown),
+        shown.data,
+        style=(own / "report.css").read_text(encoding="utf-8"),
+        script=(own / "report.js").read_text(encoding="utf-8"),
+    )
+
+
+def _sections(report: Report, run: Recording | None, found: Verdict, shown: Drawn) -> Iterator[str]:
+    yield _verdict(report, found)
+    if run is not None:
+        yield _time(run, report, shown)
+    if any(rank.last for rank in report.ranks):
+        yield _last(report)
+    if run is not None:
+        yield _tensors(shown)
+    if found.evidence is not None and found.evidence.links:
+        yield _links(found.evidence)
+    if found.evidence is not None and found.evidence.window is not None:
+        yield _window(found.evidence.window)
+    if report.ranks:
+        yield _cores(report)
+
+
+def _verdict(report: Report, found: Verdict) -> str:
+    content = [paragraph(found.headline, "headline"), paragraph(" ".join(found.details))]
+    content += [
+        paragraph(f"Rank {rank} gave no figures: {why}", "warning") for rank, why in sorted(report.missing.items())
+    ]
+    if found.evidence is not None:
+        content.append(_bar(found.evidence))
+    if found.gains:
+        rows = [(gain.change, f"{gain.factor:.3g}×", gain.by, gain.price or DASH) for gain in found.gains]
+        columns = ("change", "throughput", "by the", "costs")
+        content.append(table("What would help", columns, rows, words=("change", "by the", "costs")))
+    return section("verdict", "Verdict", *content)
+
+
+def _bar(evidence: Evidence) -> str:
+    """A bar of the mean step, which the table beside it says in numbers."""
+    parts = [part for part in _PARTS if evidence.parts.get(part, 0.0) > 0]
+    pieces = "".join(
+        f'<span class="{part}" style="flex-grow:{evidence.share(part):.5f}" title="{_PARTS[part]}: '
+        f'{percent(evidence.share(part))}"></span>'
+        for part in parts
+    )
+    rows = [(_PARTS[part], show_seconds(evidence.parts[part]), percent(evidence.share(part))) for part in parts]
+    keys = "".join(
+        f'<li><span class="key {part}"></span>{escape(name)}: {time}, {share}</li>'
+        for part, (name, time, share) in zip(parts, rows, strict=True)
+    )
+    caption = f"Where a step of {show_seconds(evidence.step)} goes on the mean rank ({evidence.steps:.0f} steps)"
+    return (
+        f'<figure><figcaption class="faint">{escape(caption)}</figcaption>'
+        f'<div class="bar" aria-hidden="true">{pieces}</div><ul class="keys">{keys}</ul></figure>'
+    )
+
+
+def _time(run: Recording, report: Report, shown: Drawn) -> str:
+    steps = rank_steps(run)
+    rows = []
+    for rank, row in zip(report.ranks, steps, strict=True):
+        ready = fmean(one.ready - one.begin for one in row)
+        last = fmean(one.all_ready - one.ready for one in row)
+        agreed = fmean(one.negotiation for one in row)
+        moved = fmean(one.end - one.all_ready for one in row) - agreed
+        figures = rank.figures
+        exposed = rank.rates.exposed_ms
+        rows.append((
+            figures.rank, figures.host, *map(show_seconds, (ready, last, agreed, moved)),
+            DASH if exposed is None else show_seconds(exposed / 1e3),
+        ))  # fmt: skip
+    text = (
+        "Each row is a rank, on one clock for all machines. Before its last hand-in a rank may also have waited, if "
+        "the program waits for its calls one by one; the exposed time of the whole run counts that."
+    )
+    if shown.ranks_left_out:
+        text += f" {shown.ranks_left_out} ranks, which were ready earlier than these, are not drawn."
+    columns = (
+        "rank", "host", "to the last hand-in", "waits for the last rank", "waits until the ranks agree",
+        "waits for bytes", "exposed",
+    )  # fmt: skip
+    return section(
+        "time",
+        "Ranks over time",
+        paragraph(text, "faint"),
+        _NO_SCRIPT,
+        '<div id="timeline"></div>',
+        table("A step of each rank, in the mean", columns, rows, words=("host",)),
+    )
+
+
+def _last(report: Report) -> str:
+    count = max(rank.last.count for rank in report.ranks if rank.last)
+    rows = [
+        (
+            rank.figures.rank,
+            rank.figures.host,
+            percent(rank.last.share),
+            number(rank.last.late_ms),
+            ", ".join(f"{name[:80]} ({times})" for name, times in list(rank.last.tensors.items())[:3]) or DASH,
+        )
+        for rank in report.ranks
+        if rank.last
+    ]
+    columns = ("rank", "host", "last in", "late by (ms)", "most often for")
+    caption = f"Of {count} collectives of which it is known"
+    return section("last", "Who came last", table(caption, columns, rows, words=("host", "most often for")))
+
+
+def _tensors(shown: Drawn) -> str:
+    text = (
+        "How long the ranks waited for the last one to hand a tensor in, and how long it took from there. Open a "
+        "tensor to see how late each rank handed it in."
+    )
+    if shown.tensors_left_out:
+        text += f" {shown.tensors_left_out} tensors that took less are left out."
+    return section("tensors", "Tensors", paragraph(text, "faint"), _NO_SCRIPT, '<div id="tensor-table"></div>')
+
+
+def _links(evidence: Evidence) -> str:
+    rows = []
+    for link in evidence.links:
+        reached = show_speed(link.nbytes / evidence.actual) if evidence.actual and link.nbytes else DASH
+        rows.append((
+            link.name, show_speed(link.up), show_speed(link.down), size(link.nbytes), show_seconds(link.seconds),
+            percent(link.seconds / evidence.step), reached,
+        ))  # fmt: skip
+    columns = ("link of", "up", "down", "bytes each way", "busy", "of the step", "carried")
+    text = (
+        "Speeds are those that the job took its links for: from its topology file, or as it measured them when it "
+        "began. The cost model says how many bytes of a step cross each link, and how long that keeps it busy. "
+        "“Carried” is these bytes over the time that exchanges really took."
+    )
+    return section(
+        "links",
+        "Links between machines",
+        paragraph(text, "faint"),
+        table("Links in a step, the busiest first", columns, rows, words=("link of",)),
+    )
+
+
+def _window(share: float) -> str:
+    text = (
+        f"{percent(share)} of a step passes before its first tensor can be transferred. In this window, the "
+        "load-imbalance susceptible window of Pumma et al. (CCGRID 2020), nothing hides what delays a rank: an input "
+        "pipeline that competes for its cores, or a thread that spins."
+    )
+    return section("window", "The load-imbalance susceptible window", paragraph(text))
+
+
+def _cores(report: Report) -> str:
+    rows = []
+    for rank in report.ranks:
+        profile = rank.figures.profile or Profile()
+        rates = rank.rates
+        late = show_seconds(median(profile.late_ns) / 1e9) if profile.late_ns else DASH
+        rows.append((
+            rank.figures.rank, rank.figures.host, f"{profile.cpus:g}" if profile.cpus else DASH, late,
+            f"{size(profile.copy_rate)}/s" if profile.copy_rate else DASH, number(rates.spin_ms),
+            number(rates.oversleep_us), number(rates.background_cpu_ms),
+        ))  # fmt: skip
+    columns = (
+        "rank", "host", "CPUs", "wakes up late by", "copies", "spins (ms a step)", "oversleeps (us a step)",
+        "coordination (CPU ms a step)",
+    )  # fmt: skip
+    return section(
+        "cores", "Cores", table("What each rank has, and what coordination takes", columns, rows, words=("host",))
+    )

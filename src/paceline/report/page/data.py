@@ -1,0 +1,78 @@
+"""What the page's script draws: a bounded part of the ranks, steps and tensors of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paceline.report.report import Report
+from paceline.simulate.recording import Recording
+from paceline.verdict.parts import RankStep, rank_steps
+from paceline.verdict.tensors import tensors
+
+MAX_RANKS = 64
+"""Ranks that are drawn."""
+MAX_STEPS = 100
+"""Steps that are drawn of each rank: the newest."""
+MAX_TENSORS = 1000
+"""Tensors that are shown: those that take longest."""
+MAX_NAME = 200
+"""Characters of a tensor's name that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the script gets, and what of it was left out."""
+
+    data: dict[str, object]
+    ranks_left_out: int = 0
+    tensors_left_out: int = 0
+
+
+def drawn(report: Report, run: Recording | None) -> Drawn:
+    """Return what is drawn of a run; nothing where its steps are not known.
+
+    Times are microseconds; those of steps count from the first one that is drawn.
+    """
+    if run is None:
+        return Drawn({"ranks": [], "steps": [], "tensors": []})
+    steps = rank_steps(run)
+    ranks = _ranks(steps)
+    rows = [steps[rank][-MAX_STEPS:] for rank in ranks]
+    origin = min(one.begin for row in rows for one in row)
+    found = sorted(tensors(run), key=lambda one: -(one.waited + one.exchanged))
+    shown = found[:MAX_TENSORS]
+    return Drawn(
+        {
+            "ranks": [[report.ranks[rank].figures.rank, report.ranks[rank].figures.host[:MAX_NAME]] for rank in ranks],
+            "steps": [[_moments(one, origin) for one in row] for row in rows],
+            "tensors": [
+                {
+                    "name": one.name[:MAX_NAME],
+                    "bytes": one.nbytes,
+                    "steps": one.steps,
+                    "waited": _microseconds(one.waited),
+                    "exchanged": _microseconds(one.exchanged),
+                    "late": [_microseconds(one.late[rank]) for rank in ranks],
+                }
+                for one in shown
+            ],
+        },
+        len(steps) - len(ranks),
+        len(found) - len(shown),
+    )
+
+
+def _ranks(steps: Sequence[Sequence[RankStep]]) -> list[int]:
+    """The ranks that are drawn, ascending: if there are too many, those that were ready last."""
+    lateness = {rank: sum(one.ready for one in row) for rank, row in enumerate(steps)}
+    return sorted(sorted(lateness, key=lambda rank: -lateness[rank])[:MAX_RANKS])
+
+
+def _moments(one: RankStep, origin: float) -> list[int]:
+    agreed = one.all_ready + one.negotiation
+    return [_microseconds(moment - origin) for moment in (one.begin, one.ready, one.all_ready, agreed, one.end)]
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1e6)
