@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.characterize.answers import answers
 from paceline.characterize.results import FORMAT, Results
 from paceline.characterize.row import Round, Row, of_replies, summary
 from paceline.characterize.show import page
@@ -101,6 +102,33 @@ def test_a_file_of_something_else_is_refused(line, said, tmp_path):
     file.write_text(json.dumps(line) + "\n")
     with pytest.raises(UsageError, match=f"line 1.*{said}"):
         Results(file)
+
+
+def test_answers_have_the_numbers_of_the_rows():
+    rows = [
+        replace(ROW, efficiency=0.5, images_per_s=90.0),
+        replace(ROW, approach="gloo", efficiency=0.4, images_per_s=72.0),
+        replace(ROW, approach="paceline-tensorflow", framework="tensorflow", efficiency=0.6, images_per_s=75.0),
+        replace(ROW, approach="grpc", kind="gRPC", framework="tensorflow", efficiency=0.3, images_per_s=30.0),
+        replace(ROW, batch=2, efficiency=0.25, compute_ms=56.0),
+        replace(ROW, approach="mpich", wrong=3, efficiency=1.0),
+    ]
+    found = dict(answers(rows))
+    ahead = found["Which approach is ahead, and how well does it scale?"]
+    assert ahead[0].startswith("Approaches without gRPC are ahead of those with it in 1 of 1 configurations")
+    assert "2.00× to 2.00× the efficiency" in ahead[0]
+    assert "trains 2.50× as many images a second" in ahead[1]
+    assert "more than 50% is impossible" in ahead[2] and "paceline is the most efficient, with 25%" in ahead[2]
+    assert (
+        "paceline-tensorflow is the most efficient, with 60%" in ahead[3] and "computing, which could hide" in ahead[3]
+    )
+    assert found["What does the batch size do?"] == [
+        "With MobileNet at 64 px on 4 ranks (two), from 2 to 8 images a rank the efficiency goes for paceline from 25%"
+        " to 50%."
+    ]
+    assert "1.25×: paceline 50% and gloo 40%" in found["What does the collective library do?"][0]
+    assert "What does the connection between machines do?" not in found
+    assert "With gloo, 22% of a step is exchange" in found["Where does the time go?"][1]
 
 
 def test_the_page_shows_every_row():

@@ -107,8 +107,8 @@ def by_name(prefix: Path) -> list[System]:
     ours = replace(
         paceline("torch"), path="named", adapter=".by_name:ByName", options={"module": "paceline.horovod.torch"}
     )
-    python = _python(prefix)
-    if not _has(python, "horovod", "torch", "numpy"):
+    python = interpreter(prefix)
+    if not has(python, "horovod", "torch", "numpy"):
         raise Missing(f"horovod is not installed in {prefix} with torch and NumPy; --peers names where it is.")
     return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python, restless=True)]
 
@@ -143,9 +143,9 @@ _CROWDED: dict[str, list[dict[str, str]]] = {
 
 def _mpi_python(name: str, prefix: Path, remedy: str) -> Path:
     """Return the interpreter of the environment that holds an MPI peer. Raises Missing."""
-    python = _python(prefix)
+    python = interpreter(prefix)
     absent = [str(file) for file in MPI_FILES[name] if not _exists(prefix / file)]
-    if absent or not _has(python, "mpi4py", "numpy"):
+    if absent or not has(python, "mpi4py", "numpy"):
         what = ", ".join(absent) or "mpi4py"
         raise Missing(f"{name} is not installed in {prefix} (no {what}): {remedy}.")
     return python
@@ -156,7 +156,8 @@ def _need_torch(what: str) -> None:
         raise Missing(f"{what} needs torch, which is not installed in {sys.prefix}.")
 
 
-def _python(prefix: Path) -> Path:
+def interpreter(prefix: Path) -> Path:
+    """Return the interpreter of an environment."""
     return Path(sys.executable) if prefix == Path(sys.prefix) else prefix / "bin" / "python"
 
 
@@ -167,7 +168,8 @@ def _exists(file: Path) -> bool:
         return False
 
 
-def _has(python: Path, *modules: str) -> bool:
+def has(python: Path, *modules: str) -> bool:
+    """Return whether the interpreter runs and finds all modules, which it does not import."""
     check = f"from importlib.util import find_spec; raise SystemExit(not all(map(find_spec, {modules!r})))"
     try:
         return subprocess.run([python, "-c", check], timeout=30, capture_output=True).returncode == 0

@@ -19,9 +19,10 @@ MPIS = ("openmpi", "mpich", "intelmpi")
 
 @dataclass(frozen=True)
 class Places:
-    """Where other systems are installed. peers: the environment of the MPIs and Horovod."""
+    """Where other systems are installed. peers: the environment of the MPIs and Horovod; tensorflow: TensorFlow's."""
 
     peers: Path
+    tensorflow: Path
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,37 @@ def _horovod_face(places: Places, ranks: int) -> System:
     return replace(system, adapter=".approaches.torch_horovod:TorchHorovod", options=options)
 
 
+def _tensorflow(adapter: str, engine: bool = False) -> Callable[[Places, int], System]:
+    """engine: whether the ranks need Paceline in TensorFlow's environment, beside TensorFlow."""
+    needed = ("tensorflow", "numpy", *(("paceline",) if engine else ()))
+
+    def make(places: Places, ranks: int) -> System:
+        python = systems.interpreter(places.tensorflow)
+        if not systems.has(python, *needed):
+            raise Missing(
+                f"{' with '.join(word for word in needed if word != 'numpy')} is not installed in {places.tensorflow};"
+                " --tensorflow names an environment where it is."
+            )
+        quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+        return System("", "", f".approaches.{adapter}", python=python, environment=quiet)
+
+    return make
+
+
 _ALL = (
+    Approach("none-tensorflow", NONE, "tensorflow", "nothing is exchanged", _tensorflow("tf_steps:TfSteps")),
+    Approach(
+        *("grpc", GRPC, "tensorflow", "TensorFlow's parameter servers, one in every rank, over gRPC"),
+        _tensorflow("tf_server:TfServer"),
+    ),
+    Approach(
+        *("grpc-ring", GRPC, "tensorflow", "MultiWorkerMirroredStrategy, TensorFlow's ring over gRPC"),
+        _tensorflow("tf_ring:TfRing"),
+    ),
+    Approach(
+        *("paceline-tensorflow", NO_GRPC, "tensorflow", "named gradients through Paceline's face of Horovod's API"),
+        _tensorflow("tf_horovod:TfHorovod", engine=True),
+    ),
     Approach("none-torch", NONE, "torch", "nothing is exchanged", _torch("none")),
     Approach("baidu-ring", NO_GRPC, "torch", "Baidu's ring by MPI_Sendrecv, for each tensor", _ring),
     Approach("gloo", NO_GRPC, "torch", "DDP over Gloo", _torch("gloo")),

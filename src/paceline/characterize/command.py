@@ -79,6 +79,9 @@ def command(
     peers: Annotated[
         Path, typer.Option(help="The environment that holds the MPIs and Horovod.", show_default="this one")
     ] = Path(sys.prefix),
+    tensorflow: Annotated[
+        Path, typer.Option(help="The environment that holds TensorFlow.", show_default="this one")
+    ] = Path(sys.prefix),
     timeout: Annotated[
         float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
     ] = 300.0,
@@ -115,7 +118,7 @@ def command(
         Study(lab, count, models.split(","), numbers(batches, "--batches"), image_size, Effort(rounds, steps), timeout)
         for _, count in placed
     ]
-    places = Places(peers)
+    places = Places(peers, tensorflow)
     failed = False
     with ending(err) as complain, _bar(err) as bar:
         chosen = [_systems(approaches, places, study.ranks, err) for study in studies]
@@ -127,8 +130,10 @@ def command(
     if not rows:
         raise typer.Exit(FAILED)
     show(out, table(rows))
-    for paragraph in answers(rows):
-        out.print(paragraph, highlight=False, markup=False, soft_wrap=True)
+    for question, sentences in answers(rows):
+        out.print(f"\n{question}", style="bold", highlight=False, markup=False)
+        for sentence in sentences:
+            out.print(sentence, highlight=False, markup=False, soft_wrap=True)
     write(page_file, lambda: page(rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)

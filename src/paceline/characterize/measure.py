@@ -72,6 +72,8 @@ class Field:
         if approach.kind == NONE:
             own.mkdir()
             session.ask(do="refer", folder=str(own))
+        elif reference(approach.framework) not in self._sessions:
+            raise Unsupported(f"{approach.name}: {reference(approach.framework)}, its reference, failed")
         else:
             into.wrong = sum(int(reply["wrong"]) for reply in session.ask(do="check", folder=str(own)))
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from paceline.bench.report import columns, wrong
 from paceline.characterize.answers import answers
-from paceline.characterize.approaches import APPROACHES, NONE
+from paceline.characterize.approaches import APPROACHES, CHOICES, NONE
 from paceline.characterize.row import Configuration, Row
 from paceline.formats.sizes import show_bytes
 
@@ -47,7 +47,10 @@ def table(rows: Sequence[Row]) -> Table:
 def page(rows: Sequence[Row]) -> str:
     """Return the page: answers first, then how to read the figures, then the figures of every configuration."""
     found = ordered(rows)
-    parts = ["# Approaches to distributed training, measured", *answers(found), _reading(found)]
+    parts = ["# Approaches to distributed training, measured"]
+    for question, sentences in answers(found):
+        parts += [f"## {question}", "\n".join(f"- {sentence}" for sentence in sentences)]
+    parts.append(_reading(found))
     for configuration, some in groupby(found, key=lambda row: row.configuration):
         parts += _section(configuration, list(some))
     return "\n\n".join(parts) + "\n"
@@ -93,6 +96,11 @@ count against an approach. The columns after `step(ms)` divide the step, in ms: 
 gradients; agreeing on an order; copying to and from buffers of fused gradients; and the rest, the transfer that no
 computation hides. A dash means that the approach does not show this part, so that the transfer includes it.
 
-{names}
+{names}{_absent(used)}
 
 ## The figures"""
+
+
+def _absent(used: Sequence[str]) -> str:
+    absent = [name for name in CHOICES if name not in used]
+    return f"\n\nNot measured: {', '.join(absent)}." if absent else ""
