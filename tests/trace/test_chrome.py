@@ -54,3 +54,14 @@ def test_no_negative_durations_when_the_clock_steps_back(tmp_path: Path) -> None
     dumps = dumps_of([row(1, 5, 0, enqueue_ns=9000, start_ns=8000, end_ns=7000)])
     chrome.write(dumps, tmp_path / "t.json")
     assert all(float(str(s["dur"])) >= 0 for s in slices(tmp_path / "t.json"))
+
+
+def test_a_trace_for_each_rank_says_which_and_keeps_the_common_clock(tmp_path: Path) -> None:
+    dumps = dumps_of([row(1, 5, 0, enqueue_ns=1000)], [row(1, 5, 0, enqueue_ns=4000)])
+    chrome.write(dumps, tmp_path / "all.json")
+    files = chrome.write_each(dumps, tmp_path / "each")
+    assert [file.name for file in files] == ["rank-00000.json", "rank-00001.json"]
+    contents = [json.loads(file.read_text()) for file in files]
+    assert [one["distributedInfo"]["rank"] for one in contents] == [0, 1]
+    assert {one["distributedInfo"]["backend"] for one in contents} == {"paceline"}
+    assert [one for file in files for one in slices(file)] == slices(tmp_path / "all.json")

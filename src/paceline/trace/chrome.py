@@ -24,45 +24,84 @@ def write(dumps: Sequence[Dump], path: Path) -> int:
     Times in the file are µs since the first operation, on the clock of the first dump's host. Raises OSError if the
     file cannot be written.
     """
-    reasons = {f"rank {dump.rank}": dump.reason for dump in dumps if dump.reason}
-    content = {
-        "displayTimeUnit": "ns",
-        "traceEvents": list(records(aligned(dumps))),
-        "otherData": {**reasons, **_clocks(dumps)},
-    }
-    path.write_text(json.dumps(content, separators=(",", ":")))
+    _write(path, {"otherData": _notes(dumps)}, records(aligned(dumps)))
     return sum(len(dump.events) for dump in dumps)
 
 
-def records(dumps: Sequence[Dump]) -> Iterable[dict[str, Any]]:
-    """Yield the records of the trace, metadata first. The dumps' times must be on one clock; see `clocks.aligned`."""
+def write_each(dumps: Sequence[Dump], folder: Path) -> list[Path]:
+    """Write a trace for each rank, as Holistic Trace Analysis (HTA) and torch's profiler have them; return the files.
+
+    `distributedInfo` says which rank each is of. Times are those of `write`. Raises OSError if the folder or a file
+    cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    moved = aligned(dumps)
+    found = []
+    for dump in moved:
+        path = folder / f"rank-{dump.rank:05d}.json"
+        head = {"distributedInfo": _distributed(dump), "otherData": _notes(dumps)}
+        _write(path, head, records(moved, [dump]))
+        found.append(path)
+    return found
+
+
+def _write(path: Path, head: dict[str, Any], events: Iterable[dict[str, Any]]) -> None:
+    content = {"displayTimeUnit": "ns", **head, "traceEvents": list(events)}
+    path.write_text(json.dumps(content, separators=(",", ":")))
+
+
+def _distributed(dump: Dump) -> dict[str, Any]:
+    """The rank and the groups of a dump, under the names of torch's profiler."""
+    groups = [
+        {"pg_name": f"{channel:x}", "pg_desc": group.name, "pg_size": len(group.ranks), "ranks": list(group.ranks)}
+        for channel, group in dump.groups.items()
+    ]
+    return {
+        "backend": "paceline",
+        "rank": dump.rank,
+        "world_size": dump.size,
+        "pg_count": len(groups),
+        "pg_config": groups,
+    }
+
+
+def _notes(dumps: Sequence[Dump]) -> dict[str, str]:
+    return {**{f"rank {dump.rank}": dump.reason for dump in dumps if dump.reason}, **_clocks(dumps)}
+
+
+def records(dumps: Sequence[Dump], of: Sequence[Dump] | None = None) -> Iterable[dict[str, Any]]:
+    """Yield the records of the trace, metadata first. The dumps' times must be on one clock; see `clocks.aligned`.
+
+    of: those of them whose records are wanted; None stands for all.
+    """
+    wanted = dumps if of is None else of
     begins = [event.enqueue_ns for dump in dumps for event in dump.events]
     origin = min(begins + [request.submitted_ns for dump in dumps for request in dump.requests], default=0)
     groups = groups_of(dumps)
     row_of = {channel: 1 + number * _ROWS_PER_GROUP for number, channel in enumerate(groups)}
-    for dump in dumps:
+    for dump in wanted:
         used = {event.channel for event in dump.events}
         yield metadata("process_name", dump.rank, 0, name=f"rank {dump.rank} ({dump.host} pid {dump.pid})")
         yield metadata("process_sort_index", dump.rank, 0, sort_index=dump.rank)
         for channel in (channel for channel in groups if channel in used):
             yield metadata("thread_name", dump.rank, row_of[channel], name=groups[channel].name)
             yield metadata("thread_name", dump.rank, row_of[channel] + 1, name=f"{groups[channel].name}: queue")
-    for dump in dumps:
+    for dump in wanted:
         last = max((max(e.enqueue_ns, e.start_ns, e.end_ns) for e in dump.events), default=0)
         until = max(dump.written_ns, last)
         for event in dump.events:
             yield from operation(event, dump.rank, row_of[event.channel], origin, until)
-    yield from _tensors(dumps, origin)
+    yield from _tensors(dumps, wanted, origin)
 
 
-def _tensors(dumps: Sequence[Dump], origin: int) -> Iterable[dict[str, Any]]:
+def _tensors(dumps: Sequence[Dump], wanted: Sequence[Dump], origin: int) -> Iterable[dict[str, Any]]:
     """Yield the records of named requests. The first row of a tensor also shows when other ranks submitted it."""
     ready: dict[tuple[int, int, str], dict[int, int]] = {}
     for dump in dumps:
         for request in dump.requests:
             ready.setdefault(request.key, {})[dump.rank] = request.submitted_ns
     tensors = Tensors()
-    for dump in dumps:
+    for dump in wanted:
         turns = Turns()
         for request in dump.requests:
             pid, new = tensors.row(request.name, dump.rank)
