@@ -1,6 +1,7 @@
 """The Chrome trace: what Perfetto needs, nothing overlapping that should not."""
 
 import json
+import re
 from pathlib import Path
 
 from event_rows import dumps_of, row
@@ -62,6 +63,8 @@ def test_a_trace_for_each_rank_says_which_and_keeps_the_common_clock(tmp_path: P
     files = chrome.write_each(dumps, tmp_path / "each")
     assert [file.name for file in files] == ["rank-00000.json", "rank-00001.json"]
     contents = [json.loads(file.read_text()) for file in files]
+    # HTA finds the rank by this pattern, in the first line that has it
+    assert [re.search(r'"rank":\s+(\d+)', file.read_text())[1] for file in files] == ["0", "1"]  # type: ignore[index]
     assert [one["distributedInfo"]["rank"] for one in contents] == [0, 1]
     assert {one["distributedInfo"]["backend"] for one in contents} == {"paceline"}
     assert [one for file in files for one in slices(file)] == slices(tmp_path / "all.json")

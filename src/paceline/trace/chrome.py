@@ -46,8 +46,8 @@ def write_each(dumps: Sequence[Dump], folder: Path) -> list[Path]:
 
 
 def _write(path: Path, head: dict[str, Any], events: Iterable[dict[str, Any]]) -> None:
-    content = {"displayTimeUnit": "ns", **head, "traceEvents": list(events)}
-    path.write_text(json.dumps(content, separators=(",", ":")))
+    begin = json.dumps({"displayTimeUnit": "ns", **head})  # HTA looks for the rank as text, with a space before it
+    path.write_text(f'{begin[:-1]}, "traceEvents": {json.dumps(list(events), separators=(",", ":"))}}}')
 
 
 def _distributed(dump: Dump) -> dict[str, Any]:
