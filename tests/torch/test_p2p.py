@@ -77,6 +77,21 @@ def check_same_pair_stays_in_order(rank: int, size: int) -> None:
     assert all(tensor.eq(index).all() for index, tensor in enumerate(tensors))
 
 
+def check_both_send_first(rank: int, size: int) -> None:
+    """Neither waits until the other receives: many messages on their way in both directions, large ones among them."""
+    if rank > 1:
+        return
+    counts = [16 << 20, 1, 1 << 18, 5]
+    sends = [dist.isend(torch.full((count,), float(rank + index)), 1 - rank) for index, count in enumerate(counts)]
+    for index, count in enumerate(counts):
+        received = torch.empty(count)
+        dist.recv(received, 1 - rank)
+        assert received.eq(1 - rank + index).all()
+    for work in sends:
+        assert work is not None
+        work.wait()
+
+
 def check_layouts(rank: int, size: int) -> None:
     grid = torch.zeros(8, 8)
     if rank == 0:

@@ -132,6 +132,11 @@ class Groups:
         except KeyError:
             raise refusal(f"this process has no group with channel {channel}") from None
 
+    def placement(self, channel: int) -> Placement:
+        """The network between the members of the group with this channel, as it is known now."""
+        assert self._placements is not None
+        return self._placements.of(self.membership(channel).members)
+
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         self._memberships.pop(channel, None)

@@ -115,6 +115,10 @@ class Runtime:
         """Who is in the group with this channel. Raises CommunicationError if there is none."""
         return self._groups.membership(channel)
 
+    def placement(self, channel: int) -> Placement:
+        """The network between the members of the group with this channel, as it is known now."""
+        return self._groups.placement(channel)
+
     def replanner(self, native: _engine.Group, timeout: float) -> Replanner | None:
         """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
 

@@ -17,16 +17,21 @@ if TYPE_CHECKING:
     from paceline.torch.fully_sharded import FullyShardedCompression
     from paceline.torch.gradients import GradientBuckets
     from paceline.torch.memory import empty
+    from paceline.torch.partitioned.errors import HybridError
+    from paceline.torch.partitioned.model import Hybrid, hybrid
     from paceline.torch.sharded.optimizer import ShardedOptimizer
 
 __all__ = [
     "Compression",
     "FullyShardedCompression",
     "GradientBuckets",
+    "Hybrid",
+    "HybridError",
     "ShardedOptimizer",
     "arena_hook",
     "compress",
     "empty",
+    "hybrid",
     "register",
 ]
 
@@ -34,10 +39,13 @@ _HOMES = {
     "Compression": "compression",
     "FullyShardedCompression": "fully_sharded",
     "GradientBuckets": "gradients",
+    "Hybrid": "partitioned.model",
+    "HybridError": "partitioned.errors",
     "ShardedOptimizer": "sharded.optimizer",
     "arena_hook": "comm_hook",
     "compress": "compression",
     "empty": "memory",
+    "hybrid": "partitioned.model",
 }
 
 

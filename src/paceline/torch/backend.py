@@ -18,6 +18,7 @@ from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
 from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
+from paceline.topology.discover import Placement
 from paceline.torch import timeouts
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.compat import Base
@@ -95,6 +96,16 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     def encoding_of_parameters(self) -> tuple[int, int]:
         """The codec of parameters that are broadcast, `lossless` or none, and from how many bytes on."""
         return self._home.exact(self._group.channel)
+
+    @property
+    def placement(self) -> Placement:
+        """The network between the ranks of this group, as it is known now."""
+        return self._home.placement(self._group.channel)
+
+    @property
+    def machines(self) -> list[int]:
+        """The machine of every rank of this group, by the lowest rank on it."""
+        return self._home.membership(self._group.channel).machines
 
     def abort(self) -> None:
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""

@@ -13,6 +13,9 @@ from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 HOOKS = (2, 14)
 """The first version whose process groups have hooks: around collectives, and on the backend behind each device."""
 
+PIPELINES = (2, 13)
+"""The first version whose pipeline stages may pass tensors without gradients."""
+
 all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 """As torch calls them from 2.13 on, where the old names warn."""

@@ -10,12 +10,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paceline.torch.backward_exchange import BackwardExchange
-from paceline.torch.bucket import BUCKET_BYTES, CACHE_LINE, Bucket, assign
+from paceline.torch.bucket import BUCKET_BYTES, assign
 from paceline.torch.compression import Compression
 from paceline.torch.first_values import broadcast_values
-from paceline.torch.flat import FlatLayout
 from paceline.torch.freed_memory import keep_freed_memory
-from paceline.torch.memory import empty
+from paceline.torch.mean_bucket import MeanBucket
 from paceline.torch.work import WorkGroup
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class GradientBuckets:
         named = {name: one for name, one in module.named_parameters() if one.requires_grad}
         self._compression = Compression(group, codec or "none", named if error_feedback else None)
         self._buckets = [
-            _MeanBucket(index, some, batches, self._compression)
+            _WeightedBucket(index, some, batches, self._compression)
             for index, some in enumerate(assign(reversed(parameters), bucket_bytes))
         ]
         self._exchange = BackwardExchange(group, type(self).__name__)
@@ -94,52 +93,27 @@ class GradientBuckets:
         self._exchange.close()
 
 
-class _MeanBucket(Bucket):
-    """Gradients that become their mean over the ranks.
+class _WeightedBucket(MeanBucket):
+    """A bucket whose mean weighs the ranks, or is encoded.
 
-    Behind the gradients lies one number per parameter: whether this rank has its gradient. The mean over the ranks
-    then says whether any has, so that a gradient which nobody has stays None everywhere.
     batches: what says how much this rank counts; None for as much as the others. index: of this bucket among all.
     """
 
     def __init__(
         self, index: int, parameters: Sequence[Tensor], batches: Weighing | None, compression: Compression
     ) -> None:
-        layout = FlatLayout(parameters, CACHE_LINE)
-        flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
-        super().__init__(parameters, layout, flat)
-        self._present = flat[layout.numel :]
+        super().__init__(parameters)
         self._batches = batches
-        self._index, self._layout, self._compression = index, layout, compression
-        self.begin()
-
-    def begin(self) -> None:
-        super().begin()
-        self._present.fill_(1)
-
-    def close(self) -> None:
-        """The missing gradients count as they were before this pass, or as zero if None."""
-        for slot, parameter in self.left_out():
-            if parameter is not None and parameter.grad is not None:
-                self.adopt(slot, parameter)
-            else:
-                self.views[slot].zero_()
-                self._present[slot] = 0
+        self._index, self._compression = index, compression
 
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
         if self._batches is not None:
             self.flat.mul_(self._batches.weight)
-        compression, encoded = self._compression, self._compression.encodes(self.flat.dtype)
-        rest = self._present if encoded else self.flat  # the numbers must not be lost among gradients
-        work: dist.Work | None = dist.all_reduce(rest, dist.ReduceOp.AVG, group, async_op=True)
+        if not self._compression.encodes(self.flat.dtype):
+            return super().start(group)
+        # The numbers must not be lost among gradients.
+        work: dist.Work | None = dist.all_reduce(self.present, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
-        if not encoded:
-            return work
-        gradients = self.flat[: self._layout.numel]
-        return WorkGroup([compression.mean(self._index, gradients, self.parameters, self._layout.begins), work])
-
-    def settle(self) -> None:
-        """Gradients that another rank has appear here too."""
-        for slot, parameter in self.left_out():
-            if parameter is not None and parameter.grad is None and self._present[slot] != 0:
-                parameter.grad = self.views[slot]
+        gradients = self.flat[: self.layout.numel]
+        encoded = self._compression.mean(self._index, gradients, self.parameters, self.layout.begins)
+        return WorkGroup([encoded, work])

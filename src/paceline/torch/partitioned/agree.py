@@ -1,0 +1,32 @@
+"""Bytes that all ranks get from the first one, or the error that it met in making them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from paceline.torch.partitioned.errors import HybridError
+
+_GOOD, _BAD = b"+", b"-"
+
+
+def from_first_rank(make: Callable[[], bytes]) -> bytes:
+    """What `make` returns on rank 0. Every other rank raises HybridError if it raises there."""
+    message, error = b"", None
+    if dist.get_rank() == 0:
+        try:
+            message = _GOOD + make()
+        except Exception as found:
+            error, message = found, _BAD + f"{type(found).__name__}: {found}".encode()
+    length = torch.tensor([len(message)])
+    dist.broadcast(length, 0)
+    data = torch.frombuffer(bytearray(message or int(length)), dtype=torch.uint8)
+    dist.broadcast(data, 0)
+    if error is not None:
+        raise error
+    received = bytes(data.numpy())
+    if received[:1] != _GOOD:
+        raise HybridError(f"rank 0 could not run the model on the example: {received[1:].decode()}")
+    return received[1:]

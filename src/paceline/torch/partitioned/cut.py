@@ -1,0 +1,117 @@
+"""Where to cut a chain of calls into stages so that the slowest stage is fastest, by dynamic programming.
+
+This is the partitioning of PipeDream (Narayanan et al., SOSP 2019, section 3.1) with one rank for each stage: for every
+number of stages and every prefix of the calls, the best last cut follows from the best cuts of shorter prefixes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Channel:
+    """The path between the ranks of two neighbouring stages: seconds of each byte, and of each message."""
+
+    per_byte: float
+    latency: float
+
+    def seconds(self, nbytes: Floats) -> Floats:
+        """The time that messages of so many bytes take; none for nothing."""
+        return np.where(nbytes > 0, nbytes * self.per_byte + self.latency, 0.0)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A model as a chain of n calls. There are n + 1 cuts: before call 0, …, after call n - 1.
+
+    work: seconds of each call, forward and backward, for one microbatch. saved: bytes that each keeps for the backward
+    of one microbatch. forward, backward: bytes of a microbatch that cross each cut in each direction; infinite where
+    there can't be a cut. weights: the tensors that each call needs, as (identity, bytes); one that several calls of a
+    stage need counts once.
+    """
+
+    work: Sequence[float]
+    saved: Sequence[float]
+    forward: Sequence[float]
+    backward: Sequence[float]
+    weights: Sequence[Sequence[tuple[int, float]]]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a rank's memory holds, in bytes. in_flight: of each stage, the microbatches whose activations it keeps.
+
+    copies: how often each weight is held: itself, its gradient, the optimizer's states.
+    """
+
+    memory: float = math.inf
+    in_flight: Sequence[int] = field(default=())
+    copies: float = 4.0
+
+
+class CannotCut(ValueError):
+    """There are not so many stages in the chain, or they do not fit into memory. most: as many there can be."""
+
+    def __init__(self, reason: str, most: int) -> None:
+        super().__init__(reason)
+        self.most = most
+
+
+def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
+    """The cuts between `len(channels) + 1` stages: each stage's last call plus one, the number of calls at the end.
+
+    A stage takes the time of its calls and of what it receives: activations from the stage before it, gradients from
+    the one behind. Raises CannotCut.
+    """
+    stages = len(channels) + 1
+    places = np.flatnonzero(np.isfinite(chain.forward))
+    inner = places[(places > 0) & (places < len(chain.work))]
+    if len(inner) + 1 < stages:
+        raise CannotCut(f"it can be cut into {len(inner) + 1} stages at most", len(inner) + 1)
+    cuts = np.array([0, *inner, len(chain.work)])
+    work, saved = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (chain.work, chain.saved))
+    arriving = [np.array(each)[cuts] for each in (chain.forward, chain.backward)]
+    arriving[0][0] = 0.0  # the model's inputs come from nowhere
+    best = np.full((stages + 1, len(cuts)), math.inf)
+    best[0, 0] = -math.inf
+    last = np.zeros((stages + 1, len(cuts)), dtype=np.int64)
+    in_flight = limits.in_flight or [1] * stages
+    for end, weights in _weights(chain.weights, cuts):
+        time, kept, held = work[end] - work[:end], saved[end] - saved[:end], weights * limits.copies
+        for stage in range(stages):
+            took = time
+            if stage > 0:
+                took = took + channels[stage - 1].seconds(arriving[0][:end])
+            if stage < stages - 1:
+                took = took + channels[stage].seconds(arriving[1][end])
+            fits = held + kept * in_flight[stage] <= limits.memory
+            slowest = np.where(fits, np.maximum(best[stage, :end], took), math.inf)
+            last[stage + 1, end] = np.argmin(slowest)
+            best[stage + 1, end] = slowest[last[stage + 1, end]]
+    if not math.isfinite(best[stages, -1]):
+        raise CannotCut(f"no cut into {stages} stages fits into {limits.memory / 2**20:.0f} MiB of each rank", 0)
+    found, end = [], len(cuts) - 1
+    for stage in range(stages, 0, -1):
+        found.append(int(cuts[end]))
+        end = int(last[stage, end])
+    return found[::-1]
+
+
+def _weights(calls: Sequence[Sequence[tuple[int, float]]], cuts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
+    """Yield (index of a cut, bytes of weights between each earlier cut and it), in order."""
+    held = np.zeros(len(cuts))
+    before: dict[int, int] = {}  # the stretch between cuts in which a tensor was last needed
+    for end in range(1, len(cuts)):
+        for call in range(cuts[end - 1], cuts[end]):
+            for identity, nbytes in calls[call]:
+                held[before.get(identity, -1) + 1 : end] += nbytes
+                before[identity] = end - 1
+        yield end, held[:end]

@@ -1,0 +1,333 @@
+"""`hybrid`: a model in partitions on several ranks and replicas of them, trained as if it were one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paceline.torch.backend import PacelineProcessGroup
+from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.data.ahead import available_memory
+from paceline.torch.first_values import broadcast_values
+from paceline.torch.partitioned import random_state
+from paceline.torch.partitioned.agree import from_first_rank
+from paceline.torch.partitioned.chain import chain, values
+from paceline.torch.partitioned.cut import CannotCut, Limits, cut
+from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.forward import relay
+from paceline.torch.partitioned.graph import Graph, trace
+from paceline.torch.partitioned.groups import Groups
+from paceline.torch.partitioned.layout import Layout, layout
+from paceline.torch.partitioned.ownership import Entry, entries, keep_only
+from paceline.torch.partitioned.partition import StageModule
+from paceline.torch.partitioned.profile import Profile, profile
+from paceline.torch.partitioned.replicas import StageGradients
+from paceline.torch.partitioned.schedule import Schedule, find_schedule
+from paceline.torch.partitioned.stage import Stage
+from paceline.torch.partitioned.values import batch_size, sample_counts
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+class Hybrid:
+    """A model of which this rank trains a partition; `hybrid` makes it.
+
+    cuts: the calls of the model's forward at which each stage ends, as names of the model's modules or functions.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        found: Profile,
+        ends: Sequence[int],
+        batch: int,
+        shape: Layout,
+        plan: Schedule,
+        microbatches: int,
+        loss: Loss,
+    ) -> None:
+        self._model, self._graph, self._layout = graph.root, graph, shape
+        self._microbatches, self._loss = microbatches, loss
+        self.replica, self.partition = shape.place(dist.get_rank())
+        self._stage_ranks = plan.rank_of
+        self._batch = batch
+        self._sizes = sample_counts(batch, microbatches)
+        self._targets: list[Any] = []
+        self._known = values(graph, found)
+        self._entries = entries(graph, ends)
+        self.cuts = [graph.calls[end - 1].name for end in ends]
+        for name, tensor in graph.root.state_dict(keep_vars=True).items():
+            if name in self._entries:
+                broadcast_values(tensor, None)
+        self._groups = Groups(shape, dist.get_rank(), self._shared())
+        begins = [0, *ends[:-1]]
+        self._modules = {
+            number: StageModule(graph, found, begins[number], ends[number])
+            for number, rank in enumerate(self._stage_ranks)
+            if rank == self.partition
+        }
+        self._random = self._modules[0].random if 0 in self._modules else False
+        own = {each.identity for each in self._entries.values() if self.partition in self._partitions(each)}
+        keep_only(graph.root, own)
+        self._tied: list[StageGradients] = []
+        self._stages = self._make_stages()
+        self._schedule = plan.make(self._stages, microbatches, self._loss_of)
+
+    # -- training -------------------------------------------------------------------------------------------------
+
+    def step(self, batch: Any = None, target: Any = None) -> float:
+        """Do forward and backward of a batch, and return its loss: the mean over the samples of this replica's batch.
+
+        Gradients are added to `p.grad` of this rank's parameters, as their mean over the replicas. batch: the model's
+        input, or a tuple of several, whose first dimension is the batch; target: what the loss takes, a tensor or a
+        tuple of some. The ranks of a replica pass the same; only those with the first stage use `batch`, and only those
+        with the last use `target`. The others may pass neither if the batch has the size of the example.
+
+        Raises HybridError if there are fewer samples than microbatches, and what the model and the collectives raise.
+        """
+        inputs = _tensors(batch) if batch is not None else ()
+        given = inputs or (_tensors(target) if target is not None else ())
+        self._resize(batch_size(given) if given else self._batch)
+        first, last = 0 in self._modules, len(self._stage_ranks) - 1 in self._modules
+        for concerned, here, stage, what in ((first, batch, "first", "batch"), (last, target, "last", "target")):
+            if concerned and here is None:
+                raise HybridError(f"rank {dist.get_rank()} has the {stage} stage and needs the {what}")
+        arguments = inputs if first else ()
+        if self._random:
+            arguments = (*arguments, random_state.seeds(self._microbatches))
+        losses: list[Tensor] = []
+        numbers = torch.arange(self._microbatches)
+        self._targets = _split(target, self._microbatches) if last else []
+        self._schedule.step(*arguments, target=numbers if last else None, losses=losses, return_outputs=False)
+        self._targets = []
+        return self._finish(losses)
+
+    def _resize(self, batch: int) -> None:
+        if batch < self._microbatches:
+            raise HybridError(f"a batch of {batch} samples can't be divided into {self._microbatches} microbatches")
+        self._sizes = sample_counts(batch, self._microbatches)
+        for stage in self._stages:
+            stage.resize(self._sizes)
+
+    def _finish(self, losses: Sequence[Tensor]) -> float:
+        for gradients in self._tied:
+            gradients.begin_last()
+            gradients.end_last()
+        total = torch.zeros((), dtype=torch.float64)
+        for loss in losses:
+            total += loss.detach()
+        dist.broadcast(total, group=self._groups.pipeline, group_src=self._stage_ranks[-1])
+        for stage in self._stages:
+            stage.gradients.wait()
+        for gradients in self._tied:
+            gradients.wait()
+        return float(total)
+
+    def _loss_of(self, outputs: tuple[Tensor, ...], number: Tensor) -> Tensor:
+        """This microbatch's part of the mean over the batch."""
+        index = int(number)
+        loss = self._loss(self._graph.structured(outputs), self._targets[index])
+        if loss.dim():
+            raise HybridError(f"the loss must be a single number, found one of shape {list(loss.shape)}")
+        return loss * (self._sizes[index] / sum(self._sizes))
+
+    # -- the whole model ------------------------------------------------------------------------------------------
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """What the model returns for these inputs, without gradients, on every rank of the replica, which all call it.
+
+        The batch is not divided. In training mode random numbers continue those of torch's generator on the rank with
+        the first stage.
+        """
+        samples = batch_size(inputs)
+        with torch.no_grad():
+            seed = random_state.seeds(1) if self._random else None
+            given = (*inputs, seed) if seed is not None else inputs
+            results = relay(self._modules, self._stage_ranks, self._groups.pipeline, given, samples)
+            outputs = []
+            for position, node in enumerate(self._graph.returned):
+                value = self._known[node.name]
+                if results is not None:
+                    output = results[position]
+                else:
+                    output = torch.empty(value.shape(samples), dtype=value.torch_dtype)
+                dist.broadcast(output, group=self._groups.pipeline, group_src=self._stage_ranks[-1])
+                outputs.append(int(output) if value.kind == "integer" else output)
+        return self._graph.structured(outputs)
+
+    __call__ = forward
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters that this rank trains, with their names in the whole model."""
+        yield from ((name, one) for name, one in self._model.named_parameters() if not one.is_meta)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the parameters that this rank trains, for its optimizer."""
+        yield from (parameter for _, parameter in self.named_parameters())
+
+    def zero_grad(self) -> None:
+        """Set this rank's gradients to None."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def train(self, mode: bool = True) -> None:
+        """Set the model's modules to training, or to evaluation."""
+        self._model.train(mode)
+
+    def eval(self) -> None:
+        """Set the model's modules to evaluation."""
+        self.train(False)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The whole model's state, as the model's own `state_dict`, on every rank. A collective of all ranks.
+
+        Buffers, such as those of BatchNorm, are the first replica's.
+        """
+        own = self._model.state_dict()
+        result = {}
+        for name, entry in self._entries.items():
+            owner = self._layout.rank(0, min(self._partitions(entry)))
+            here = owner == dist.get_rank()
+            tensor = own[name].clone() if here else torch.empty(entry.shape, dtype=entry.dtype)
+            dist.broadcast(tensor, owner)
+            result[name] = tensor
+        return result
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over this rank's part of the whole model's state. Raises HybridError if it is of another model."""
+        if differing := sorted(state.keys() ^ self._entries.keys()):
+            raise HybridError(f"the state is of another model: only one of them has {differing[0]!r}")
+        for name, own in self._model.state_dict().items():
+            if isinstance(own, Tensor) and not own.is_meta:
+                if own.shape != state[name].shape:
+                    raise HybridError(
+                        f"the state has {name} of shape {list(state[name].shape)}, the model of {list(own.shape)}"
+                    )
+                own.copy_(state[name])
+
+    def close(self) -> None:
+        """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
+        for gradients in (*(stage.gradients for stage in self._stages), *self._tied):
+            gradients.close()
+        self._groups.close()
+
+    # -- making it ------------------------------------------------------------------------------------------------
+
+    def _partitions(self, entry: Entry) -> frozenset[int]:
+        return frozenset(self._stage_ranks[stage] for stage in entry.stages)
+
+    def _shared(self) -> set[frozenset[int]]:
+        return {there for entry in self._entries.values() if len(there := self._partitions(entry)) > 1}
+
+    def _make_stages(self) -> list[Stage]:
+        of_stage: dict[int, list[Tensor]] = {number: [] for number in self._modules}
+        tied: dict[frozenset[int], list[Tensor]] = {}
+        for name, parameter in self.named_parameters():
+            if parameter.requires_grad:
+                entry = self._entries[name]
+                if len(entry.stages) == 1:
+                    of_stage[entry.stages[0]].append(parameter)
+                else:
+                    tied.setdefault(self._partitions(entry), []).append(parameter)
+        for partitions, parameters in sorted(tied.items(), key=lambda item: sorted(item[0])):
+            self._tied.append(StageGradients(parameters, self._groups.sharing(partitions), len(partitions)))
+        alone = self._groups.sharing(frozenset([self.partition]))
+        return [
+            Stage(
+                module,
+                number,
+                self._stage_ranks,
+                self._sizes,
+                self._groups.pipeline,
+                StageGradients(of_stage[number], alone),
+            )
+            for number, module in self._modules.items()
+        ]
+
+
+def hybrid(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    loss: Loss,
+    *,
+    partitions: int,
+    replicas: int = 1,
+    microbatches: int,
+    schedule: str = "1F1B",
+) -> Hybrid:
+    """Cut `model` into partitions, one for each rank of a replica, and train them by one of torch's pipeline schedules.
+
+        model = paceline.torch.hybrid(Net(), example, loss, partitions=2, replicas=2, microbatches=8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch, target in loader:
+            optimizer.zero_grad()
+            model.step(batch, target)
+            optimizer.step()
+
+    A collective of all ranks, which pass the same; parameters and buffers become rank 0's. Rank 0 measures each call of
+    the model on a microbatch of `example`, and all cut the model there where the slowest stage is fastest, with what it
+    receives at the speed of its links, and where each stage fits into its rank's memory.
+
+    example: the model's input, or several, for one batch of a replica. loss: of the model's output and a target, the
+    mean over the samples. schedule: 1F1B, GPipe, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or
+    DualPipeV. `model` itself becomes part of the result: what other partitions train of it is freed.
+
+    Each microbatch is computed as the whole model would compute it: BatchNorm takes the statistics of a microbatch, and
+    random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
+    draws for it.
+
+    Raises HybridError (a ValueError) if partitions × replicas is not the number of ranks, or the model can't be traced,
+    or not be cut into so many stages.
+    """
+    if torch_version() < PIPELINES:
+        raise HybridError(
+            f"hybrid needs torch {'.'.join(map(str, PIPELINES))} or a newer one, found {torch.__version__}"
+        )
+    world = dist.group.WORLD
+    if not isinstance(world, PacelineProcessGroup):
+        raise HybridError('hybrid needs torch.distributed.init_process_group("paceline") first')
+    inputs = _tensors(example)
+    batch = batch_size(inputs)
+    shape = layout(partitions, replicas, dist.get_world_size())
+    if not 1 <= microbatches <= batch:
+        raise HybridError(f"a batch of {batch} samples can't be divided into {microbatches} microbatches")
+    if elsewhere := next((one.device for one in model.parameters() if not one.is_cpu), None):
+        raise HybridError(f"hybrid is for parameters on the CPU, found one on {elsewhere}")
+    plan = find_schedule(schedule, partitions)
+    plan.check(microbatches)
+    graph = trace(model, len(inputs))
+    samples = sample_counts(batch, microbatches)[0]
+    found = Profile.load(from_first_rank(lambda: profile(graph, inputs, samples).dump()))
+    ends = _cut(graph, found, plan, shape, world, microbatches)
+    return Hybrid(graph, found, ends, batch, shape, plan, microbatches, loss)
+
+
+def _cut(
+    graph: Graph, found: Profile, plan: Schedule, shape: Layout, world: PacelineProcessGroup, microbatches: int
+) -> list[int]:
+    machines = world.machines
+    memory = torch.tensor([available_memory() / machines.count(machines[dist.get_rank()])], dtype=torch.float64)
+    dist.all_reduce(memory, dist.ReduceOp.MIN)
+    limits = Limits(float(memory), plan.in_flight(microbatches))
+    try:
+        return cut(chain(graph, found), shape.channels(plan.rank_of, world.placement), limits)
+    except CannotCut as error:
+        raise HybridError(
+            f"{type(graph.root).__name__} can't be cut into {plan.stages} stages ({plan.name} on {shape.partitions} "
+            f"partitions): {error}"
+        ) from error
+
+
+def _tensors(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (given,) if isinstance(given, Tensor) else tuple(given)
+
+
+def _split(target: Any, parts: int) -> list[Any]:
+    """The targets of each microbatch, structured as `target`."""
+    if isinstance(target, Tensor):
+        return list(torch.tensor_split(target, parts))
+    return [tuple(some) for some in zip(*(torch.tensor_split(one, parts) for one in target), strict=True)]

@@ -1,0 +1,113 @@
+"""One stage of a model: some of its calls, with what comes in and goes out as tensors that can be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from paceline.torch.partitioned import random_state
+from paceline.torch.partitioned.chain import values
+from paceline.torch.partitioned.graph import Graph
+from paceline.torch.partitioned.profile import Profile
+from paceline.torch.partitioned.values import Value
+
+_STATE = Value("tensor", "uint8", (0,), (random_state.BYTES,))
+_SEED = Value("tensor", "int64", (0,), (1,))
+
+
+class StageModule(nn.Module):
+    """Some calls of a model, as a module that takes and returns tensors alone.
+
+    Torch's schedules detach in place what it returns: it is neither a view, nor kept for a backward.
+
+    received, sent: what it takes, and what it sends to the next stage; nothing if it is the last. results: how many
+    tensors it returns. random: whether it takes a seed or a state of the generator, the last argument. splits: whether
+    torch can make the gradients of its inputs first and those of its weights later.
+    """
+
+    def __init__(self, graph: Graph, profile: Profile, begin: int, end: int) -> None:
+        super().__init__()
+        known = values(graph, profile)
+        first, last = begin == 0, end == len(graph.calls)
+        takes = graph.inputs if first else graph.crossing(begin)
+        gives = graph.returned if last else graph.crossing(end)
+        self.results = len(gives)
+        self._draws_later = any(call.random for call in profile.calls[end:])
+        self.random = self._draws_later or any(call.random for call in profile.calls[begin:end])
+        self._kinds = [known[node.name].kind for node in takes]
+        mutated = {name for call in profile.calls[begin:end] for name in call.mutates}
+        self._mutated = [not first and node.name in mutated for node in takes]
+        state = _SEED if first else _STATE
+        self.received = tuple(known[node.name] for node in takes) + (state,) * self.random
+        sent = () if last else tuple(known[node.name] for node in gives)
+        self.sent = sent + (_STATE,) * (self._draws_later and not last)
+        self.splits = first or _reached(graph, begin, end, {node for node in takes if known[node.name].differentiable})
+        self.calls = _part(graph, begin, end, takes, gives)
+
+    def forward(self, *received: Tensor) -> tuple[Tensor, ...]:
+        """Do the calls. received: as the values `received` say. Returns what `sent` says, or the model's results."""
+        given = received[:-1] if self.random else received
+        inputs = [
+            tensor.clone() if mutated else int(tensor) if kind == "integer" else tensor
+            for tensor, kind, mutated in zip(given, self._kinds, self._mutated, strict=True)
+        ]
+        with random_state.continued(received[-1]) if self.random else nullcontext() as draw:
+            results = self.calls(*inputs)
+        sent = [_own(result) for result in results]
+        if self._draws_later:
+            assert draw is not None
+            sent.append(draw.after)
+        return tuple(sent)
+
+
+def _reached(graph: Graph, begin: int, end: int, found: set[fx.Node]) -> bool:
+    """Whether every call that has trained weights depends on one of these values, through which gradients come in.
+
+    Torch finds the weights whose gradients it has put off on the ways from the results to the inputs; others, as those
+    that are applied to a frozen layer's result, it would forget.
+    """
+    for call in graph.calls[begin:end]:
+        if any(node in found for node in call.all_input_nodes):
+            found.add(call)
+        elif any(tensor.requires_grad for tensor in graph.tensors(call)):
+            return False
+    return True
+
+
+class _Own(torch.autograd.Function):
+    """The same elements as a tensor of its own: torch's schedules may detach it in place."""
+
+    @staticmethod
+    def forward(ctx: object, tensor: Tensor) -> Tensor:
+        storage, offset = tensor.untyped_storage(), tensor.storage_offset()
+        return torch.empty(0, dtype=tensor.dtype).set_(storage, offset, tensor.shape, tensor.stride())
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def _own(result: Any) -> Tensor:
+    if not isinstance(result, Tensor):
+        return torch.tensor(result)
+    own: Tensor = _Own.apply(result.contiguous())  # type: ignore[no-untyped-call]
+    return own
+
+
+def _part(graph: Graph, begin: int, end: int, takes: Sequence[fx.Node], gives: Sequence[fx.Node]) -> fx.GraphModule:
+    part = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {node: part.placeholder(node.name) for node in takes}
+
+    def copied(node: fx.Node) -> fx.Node:
+        if node.op == "get_attr" and node not in copies:
+            copies[node] = part.node_copy(node)
+        return copies[node]
+
+    for call in graph.calls[begin:end]:
+        copies[call] = part.node_copy(call, copied)
+    part.output(tuple(copied(node) for node in gives))
+    return fx.GraphModule(graph.root, part)

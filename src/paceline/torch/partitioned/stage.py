@@ -1,0 +1,93 @@
+"""A stage as torch's schedules drive it: microbatches may differ in size, and replicas hear of the last backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.pipelining import PipelineStage
+
+from paceline.torch.partitioned.partition import StageModule
+from paceline.torch.partitioned.replicas import StageGradients
+from paceline.torch.partitioned.values import Value
+
+_CPU = torch.device("cpu")
+
+
+class Stage(PipelineStage):
+    """The stage with this number. ranks: the rank in `group` of every stage. sizes: the samples of each microbatch.
+
+    gradients: what exchanges its gradients as soon as the last microbatch's backward has made them.
+    """
+
+    def __init__(
+        self,
+        module: StageModule,
+        number: int,
+        ranks: Sequence[int],
+        sizes: Sequence[int],
+        group: dist.ProcessGroup | None,
+        gradients: StageGradients,
+    ) -> None:
+        self._sizes = list(sizes)
+        self.gradients = gradients
+        self._module = module
+        received, sent = (_examples(values, sizes[0]) for values in (module.received, module.sent))
+        if number == len(ranks) - 1:  # it sends nothing: of its results, torch only looks at how many there are
+            sent = (torch.empty(0, device="meta"),) * module.results
+        super().__init__(module, number, len(ranks), _CPU, received, sent, group=group)
+        self.stage_index_to_group_rank = dict(enumerate(ranks))
+
+    def resize(self, sizes: Sequence[int]) -> None:
+        """From the next step on, microbatches have these sizes."""
+        if list(sizes) != self._sizes:
+            self._sizes = list(sizes)
+            self._fit(self.args_recv_info, self._module.received)
+            self._fit(self.grad_recv_info, self._module.sent)
+
+    def _prepare_forward_infra(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._prepare_forward_infra(*args, **kwargs)
+        self._fit(self.args_recv_info, self._module.received)
+        return result
+
+    def _prepare_backward_infra(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._prepare_backward_infra(*args, **kwargs)
+        self._fit(self.grad_recv_info, self._module.sent)
+        return result
+
+    def _fit(self, infos: dict[int, Any], values: Sequence[Value]) -> None:
+        """Give each microbatch buffers of its own size; torch has made all alike."""
+        for number, some in infos.items():
+            for info, value in zip(some, values, strict=False):
+                shape = value.shape(self._sizes[number])
+                if info.buffer is not None and info.buffer.shape != shape:
+                    info.buffer = torch.empty(shape, dtype=value.torch_dtype)
+
+    def backward_one_chunk(
+        self, bwd_chunk_id: int, loss: Tensor | None = None, full_backward: bool = True, last_backward: bool = False
+    ) -> None:
+        """Do a backward, during which gradients are sent to the replicas if it is the last."""
+        whole = full_backward or not self._module.splits
+        if last_backward:
+            self.gradients.begin_last()
+        super().backward_one_chunk(bwd_chunk_id, loss, whole, last_backward)
+        if last_backward:
+            self.gradients.end_last()
+
+    def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
+        """Make the weights' gradients of a microbatch, which were put off."""
+        if self._module.splits:
+            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+        if last_backward:
+            self.gradients.begin_last()
+            self.gradients.end_last()
+
+
+def _examples(values: Sequence[Value], samples: int) -> tuple[Tensor, ...]:
+    return tuple(
+        torch.empty(value.shape(samples), dtype=value.torch_dtype, device="meta").requires_grad_(value.differentiable)
+        for value in values
+    )

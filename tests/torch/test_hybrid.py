@@ -1,0 +1,209 @@
+"""Models in partitions and replicas: gradients, weights and buffers become those of the whole model."""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from harness import Ranks
+from hybrid_models import MODELS
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+import paceline.torch
+from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.partitioned import model as partitioned
+from paceline.torch.partitioned.cut import Chain, Channel, Limits
+from paceline.torch.partitioned.random_state import seeds
+
+pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
+
+SCHEDULES = ("1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+
+def serial_step(model: nn.Module, batches: list[tuple[Any, Any]], loss: Any, microbatches: int, step: int) -> float:
+    """The whole model on the batches of all replicas, a microbatch after the other; returns the first one's loss."""
+    first = 0.0
+    for replica, (batch, target) in reversed(list(enumerate(batches))):
+        buffers = copy.deepcopy(dict(model.named_buffers()))
+        torch.manual_seed(1000 * step + replica)
+        inputs = batch if isinstance(batch, tuple) else (batch,)
+        total = 0.0
+        for part, seed in enumerate(seeds(microbatches).tolist()):
+            torch.manual_seed(seed)
+            some, aim = tree_map(lambda one: one.tensor_split(microbatches)[part], (inputs, target))  # noqa: B023
+            share = len(some[0]) / len(inputs[0])
+            value = loss(model(*some), aim) * share
+            (value / len(batches)).backward()
+            total += value.item()
+        if replica:
+            for name, buffer in model.named_buffers():
+                buffer.copy_(buffers[name])
+        first = total
+    return first
+
+
+def some_cuts(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
+    """Possible cuts, which must not depend on how long the calls take here."""
+    possible = [cut for cut in range(1, len(chain.work)) if math.isfinite(chain.forward[cut])]
+    chosen = random.Random(len(channels) + len(chain.work) + limits.in_flight[0]).sample(possible, len(channels))
+    return [*sorted(chosen), len(chain.work)]
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    scale = expected.abs().max().item()
+    return (found - expected).abs().max().item() / scale if scale else found.abs().max().item()
+
+
+def check_training(
+    rank: int, size: int, name: str, partitions: int, schedule: str, dtype: torch.dtype, microbatches: int = 4
+) -> list[str]:
+    torch.manual_seed(rank)  # ranks begin with other weights; rank 0's count
+    replicas = size // partitions
+    model, example, _, loss = MODELS[name]()
+    torch.manual_seed(0)
+    reference, *_ = MODELS[name]()
+    cast = lambda one: one.to(dtype) if one.is_floating_point() else one  # noqa: E731
+    model, reference = model.to(dtype), reference.to(dtype)
+    model.load_state_dict(reference.state_dict() if rank == 0 else model.state_dict())
+    with patch.object(partitioned, "cut", some_cuts):
+        hybrid = paceline.torch.hybrid(
+            model,
+            tree_map(cast, example),
+            loss,
+            partitions=partitions,
+            replicas=replicas,
+            microbatches=microbatches,
+            schedule=schedule,
+        )
+    trained = [list(one.parameters()) or [nn.Parameter(torch.empty(0))] for one in (hybrid, reference)]
+    optimizers = [torch.optim.SGD(parameters, lr=0.1, momentum=0.9) for parameters in trained]
+    for step in range(2):
+        torch.manual_seed(7 + step)
+        batches = [tree_map(cast, MODELS[name]()[1:3]) for _ in range(replicas)]
+        if step:  # the last batch of an epoch is smaller
+            batches = [tree_map(lambda one: one[:-1], each) for each in batches]
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        expected = serial_step(reference, batches, loss, microbatches, step)
+        torch.manual_seed(1000 * step + hybrid.replica)
+        found = hybrid.step(*batches[hybrid.replica])
+        if hybrid.replica == 0:
+            assert abs(found - expected) <= TOLERANCE[dtype] * abs(expected)
+        whole = dict(reference.named_parameters())
+        for key, parameter in hybrid.named_parameters():
+            theirs = whole[key].grad
+            assert (parameter.grad is None) == (theirs is None), key
+            if theirs is not None and parameter.grad is not None:
+                assert relative(parameter.grad, theirs) <= TOLERANCE[dtype], (step, key, schedule, hybrid.cuts)
+        for optimizer in optimizers:
+            optimizer.step()
+    state = hybrid.state_dict()
+    assert list(state) == list(reference.state_dict())
+    for key, value in reference.state_dict().items():
+        assert relative(state[key].double(), value.double()) <= TOLERANCE[dtype], key
+    hybrid.eval()
+    reference.eval()
+    inputs = batches[0][0] if isinstance(batches[0][0], tuple) else (batches[0][0],)
+    with torch.no_grad():
+        ours, theirs = hybrid(*inputs), reference(*inputs)
+    if hybrid.replica == 0:  # others have seen other batches: their BatchNorm's statistics differ
+        tree_map(lambda one, other: torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5), ours, theirs)
+    hybrid.close()
+    return hybrid.cuts
+
+
+def check_cases(rank: int, size: int, partitions: int, cases: list[tuple[str, str]], dtype: torch.dtype) -> None:
+    """(schedule, model)"""
+    for schedule, name in cases:
+        microbatches = max(4, 2 * partitions) if schedule == "DualPipeV" else 4
+        cuts = check_training(rank, size, name, partitions, schedule, dtype, microbatches)
+        assert len(cuts) == partitions * (1 if schedule in ("1F1B", "GPipe") else 2)
+
+
+class Choosing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+
+class ReadsTraining(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layer(x) if self.training else x
+        return result
+
+
+class Breaking(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = x.view(7, 11)
+        return result
+
+
+def check_refusals(rank: int, size: int) -> None:
+    chain = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    example = torch.randn(4, 2)
+    usual: dict[str, Any] = {"partitions": 2, "microbatches": 2}
+    for model, inputs, options, words in (
+        (chain, example, {"partitions": 3}, "partitions × replicas must be the number of ranks: found 3 × 1 with 2"),
+        (chain, example, {"microbatches": 5}, "a batch of 4 samples can't be divided into 5 microbatches"),
+        (chain, example, {"microbatches": 1}, "1F1B needs at least as many microbatches as stages: found 1 for 2"),
+        (chain, example, {"schedule": "2F2B"}, "there is no schedule '2F2B': choose one of 1F1B, GPipe"),
+        (chain, example, {"schedule": "ZBVZeroBubble"}, "Sequential can't be cut into 4 stages .* 2 stages at most"),
+        (chain, (example, torch.randn(3, 2)), {}, "the first dimension of all inputs is the batch"),
+        (Choosing(), example, {}, "the forward of Choosing can't be traced"),
+        (ReadsTraining(), example, {}, "the forward of ReadsTraining itself reads self.training"),
+        (nn.Sequential(chain, Breaking()), example, {}, "shape '.7, 11.' is invalid for input of size 4"),
+        (nn.Linear(2, 2, device="meta"), example, {}, "hybrid is for parameters on the CPU, found one on"),
+    ):
+        with pytest.raises((ValueError, RuntimeError), match=words):
+            paceline.torch.hybrid(model, inputs, nn.functional.mse_loss, **{**usual, **options})
+    hybrid = paceline.torch.hybrid(nn.Sequential(chain, Choosing()), example, nn.functional.mse_loss, **usual)
+    for batch, target, words in (
+        (example[:1], example[:1], "a batch of 1 samples can't be divided into 2 microbatches"),
+        (None, None, "rank 0 has the first stage and needs the batch|rank 1 has the last stage and needs the target"),
+    ):
+        with pytest.raises(paceline.torch.HybridError, match=words):
+            hybrid.step(batch, target)
+    state = hybrid.state_dict()
+    with pytest.raises(paceline.torch.HybridError, match=r"the state is of another model: only one of them has 'x'"):
+        hybrid.load_state_dict({**state, "x": example})
+    hybrid.load_state_dict({name: torch.full_like(value, 0.5) for name, value in state.items()})
+    assert all(value.eq(0.5).all() for value in hybrid.state_dict().values())
+    assert sum(parameter.is_meta for parameter in chain.parameters()) == 2
+    hybrid.close()
+
+
+def test_what_is_wrong_is_said(ranks: Ranks) -> None:
+    ranks(check_refusals, 2, deadline=100)
+
+
+EVERY = [(schedule, name) for schedule in SCHEDULES for name in MODELS]
+SHAPES = [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)]
+
+
+def test_every_schedule(ranks: Ranks) -> None:
+    ranks(check_cases, 2, partitions=2, cases=EVERY, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:])
+def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
+    cases = [("1F1B", "transformer"), ("ZBVZeroBubble", "resnet"), ("Interleaved1F1B", "two_and_two")]
+    some = cases if partitions * replicas <= 4 else cases[:2]
+    ranks(check_cases, partitions * replicas, partitions=partitions, cases=some, dtype=torch.float32)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize(("partitions", "replicas"), SHAPES)
+def test_everything(ranks: Ranks, partitions: int, replicas: int, dtype: torch.dtype) -> None:
+    ranks(check_cases, partitions * replicas, partitions=partitions, cases=EVERY, dtype=dtype, deadline=600)
