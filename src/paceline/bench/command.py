@@ -11,6 +11,7 @@ from paceline.bench.coordination.command import command as coordination
 from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
+from paceline.bench.jax.command import command as jax
 from paceline.bench.kernels.command import command as reductions
 from paceline.bench.loading.command import command as loading
 from paceline.bench.named.command import command as named
@@ -30,5 +31,6 @@ command.command("loading", short_help="Measure a reading pipeline that ranks sha
 command.command("convergence", short_help="Show what encoding gradients and parameters does to trainings.")(convergence)
 command.command("order", short_help="Measure what it costs to compute the order of gradients in advance.")(order)
 command.command("coordination", short_help="Measure what agreeing on an order costs.")(coordination)
+command.command("jax", short_help="Measure sums of JAX arrays, by Paceline and by JAX itself.")(jax)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)
 command.command("simulate", short_help="Measure how well a run predicts other runs.")(simulate)

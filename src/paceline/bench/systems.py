@@ -23,10 +23,11 @@ class Missing(Exception):
 class System:
     """One system to measure.
 
-    path: "engine" (Paceline's raw call), "torch" (through torch.distributed), "named" (through Horovod's API) or
-    "mpi4py" (MPI's raw call from Python). adapter: "module:class"; a module that begins with a dot is in
-    `paceline.bench.ranks`. options: passed to the adapter. launcher: "local" (ranks are started directly), "openmpi",
-    "mpich" or "intelmpi" (by their own launchers). python: the interpreter whose environment holds the system.
+    path: "engine" (Paceline's raw call), "torch" (through torch.distributed), "named" (through Horovod's API), "jax"
+    (through paceline.jax), "psum" (JAX's own collective) or "mpi4py" (MPI's raw call from Python). adapter:
+    "module:class"; a module that begins with a dot is in `paceline.bench.ranks`. options: passed to the adapter.
+    launcher: "local" (ranks are started directly), "openmpi", "mpich" or "intelmpi" (by their own launchers). python:
+    the interpreter whose environment holds the system.
     environment: variables added to those that the ranks inherit. variant: distinguishes systems that differ only in a
     setting; the best of them is reported at each size. asked: the algorithm that it is told to use, "" if it chooses
     itself. codec: encodes the data between machines; "" is for a system that is given no codec, not even "none".
@@ -111,6 +112,21 @@ def by_name(prefix: Path) -> list[System]:
     if not has(python, "horovod", "torch", "numpy"):
         raise Missing(f"horovod is not installed in {prefix} with torch and NumPy; --peers names where it is.")
     return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python, restless=True)]
+
+
+def in_jax(prefix: Path) -> list[System]:
+    """Return Paceline's raw call and its functions for JAX, and JAX's own psum over Gloo.
+
+    prefix: the environment that holds JAX, and in which Paceline can be imported. Raises Missing.
+    """
+    ours, python = paceline("engine"), interpreter(prefix)
+    if not has(python, "jax", "paceline"):
+        raise Missing(f"JAX and Paceline are not installed in {prefix}; --peers names where they are.")
+    return [
+        replace(ours, python=python),
+        replace(ours, path="jax", adapter=".jax_arrays:Functions", python=python),
+        System("gloo", "psum", ".jax_arrays:Psum", {"implementation": "gloo"}, python=python),
+    ]
 
 
 def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:

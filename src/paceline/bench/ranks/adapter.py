@@ -27,7 +27,11 @@ class Adapter(Protocol):
         """Return memory for a case's data: uint8[size], aligned to 64 bytes."""
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
-        """Return a function without arguments that runs the case once and blocks. Raises Unsupported."""
+        """Return a function without arguments that runs the case once and blocks. Raises Unsupported.
+
+        JAX's arrays have memory of their own, so that there the function takes what is in `source` now, and returns
+        the result. Others return None.
+        """
 
     def barrier(self) -> None:
         """Wait until every rank has entered."""

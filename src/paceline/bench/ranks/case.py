@@ -97,6 +97,11 @@ class Buffers:
             pattern.fill(self.source[begin : begin + piece.elements], self.case.content(piece, seed))
             begin += piece.elements
 
+    def take(self, result: object) -> None:
+        """Write into the target what a call has returned instead of writing it there; None if it has done so."""
+        if result is not None:
+            self.target[:] = np.asarray(result).reshape(-1)
+
     def count_wrong(self, seed: int) -> int:
         """Return the number of elements of the target that differ from the result that `load(seed)` on all ranks
         implies.

@@ -62,7 +62,7 @@ class Rank:
         assert self._adapter is not None
         case = Case(collective, dtype, op, elements, root, self._adapter.rank, self._adapter.size, codec)
         self._buffers = (Gradients if codec else Buffers)(case, self._adapter.memory)
-        self._call = self._adapter.bind(case, self._buffers.source, self._buffers.target)
+        self._bind()
         return {}
 
     def do_verify(self, seeds: list[int]) -> Message:
@@ -70,15 +70,22 @@ class Rank:
 
         The buffers are cleared afterwards, for the timing.
         """
-        assert self._adapter is not None and self._buffers is not None and self._call is not None
+        assert self._adapter is not None and self._buffers is not None
         wrong = 0
         for seed in seeds:
             self._buffers.load(seed)
-            self._call()
+            self._bind()
+            assert self._call is not None
+            self._buffers.take(self._call())
             wrong += self._buffers.count_wrong(seed)
         algorithm = self._adapter.algorithm()
         self._buffers.clear()
+        self._bind()
         return {"wrong": wrong, "algorithm": algorithm}
+
+    def _bind(self) -> None:
+        assert self._adapter is not None and self._buffers is not None
+        self._call = self._adapter.bind(self._buffers.case, self._buffers.source, self._buffers.target)
 
     def do_burst(self, calls: int) -> Message:
         """Time `calls` calls, and return wall seconds and this process's CPU seconds for all of them.
