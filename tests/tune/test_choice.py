@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.cpu.budget import budget
-from paceline.tune.choice import choose, rows
+from paceline.tune.choice import choose, is_clear, rows
 from paceline.tune.estimate import estimate, ratio
 from paceline.tune.run import BLOCKS, Run, block_rates
 from paceline.tune.setting import Samples, Setting
 from paceline.tune.show import command, sentences
-from paceline.tune.space import MOST_THREADS_PER_CPU, inside, space
+from paceline.tune.space import inside, space
 
 positive = st.lists(st.lists(st.floats(0.1, 1e6), min_size=1, max_size=5), min_size=1, max_size=5)
 
 
 def runs(setting: Setting, *rates: float) -> list[Run]:
-    return [Run(setting, 2.0, (rate, rate)) for rate in rates]
+    return [Run(setting, number, 2.0, (rate, rate)) for number, rate in enumerate(rates)]
 
 
 @settings(max_examples=30)
@@ -68,6 +68,11 @@ def test_a_tie_goes_to_fewer_processes_and_threads() -> None:
     assert choose(apart, rows(apart, Samples()), {many, few}, Samples()).chosen.setting == many  # type: ignore[union-attr]
     assert choose(measured, found, {many, slow}, Samples()).chosen.setting == many  # type: ignore[union-attr]
     assert choose(measured, found, set(), Samples()) is None
+    assert [is_clear(rows(some, Samples())) for some in (measured, apart, [*apart, *runs(slow, 1.0)])] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_samples_count_and_not_steps() -> None:
@@ -86,7 +91,7 @@ def test_samples_count_and_not_steps() -> None:
 
 def test_a_failed_setting_is_a_row_with_its_reason() -> None:
     broken, works = Setting(2, 2), Setting(1, 1)
-    measured = [Run(broken, 2.0, reason="rank 1 exited with code 1: no"), *runs(works, 3.0)]
+    measured = [Run(broken, 0, 0.5, reason="rank 1 exited with code 1: no"), *runs(works, 3.0)]
     found = rows(measured, Samples())
     assert [(row.setting, row.throughput is None, row.reason[:6]) for row in found] == [
         (works, False, ""),
@@ -105,7 +110,7 @@ def test_the_space_keeps_to_the_cpus(cpus: int, quota: float | None) -> None:
     assert Setting(1, usable) in found and Setting(usable, 1) in found
     for setting in found:
         assert usable % setting.processes == 0
-        assert setting.processes * setting.threads <= MOST_THREADS_PER_CPU * usable
+        assert setting.processes * setting.threads <= usable
     assert [one.demand for one in found] == sorted(one.demand for one in found)
 
 

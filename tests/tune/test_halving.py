@@ -62,6 +62,14 @@ def test_what_fails_is_tried_once_and_an_end_in_between_keeps_the_rest(
     assert {place for place, _ in calls} == set(search.results)
 
 
+def test_no_round_follows_a_decision() -> None:
+    seen: list[list[int]] = []
+    search = Search(range(9))
+    search.run(lambda place, _: float(place), decided=lambda leaders: seen.append(list(leaders)) or len(seen) == 2)
+    assert seen == [list(range(9)), [6, 7, 8]] and search.complete
+    assert [len(search.results[place]) for place in range(9)] == [1] * 6 + [2] * 3
+
+
 def test_rivals_take_turns_and_every_other_round_goes_backwards() -> None:
     calls: list[int] = []
     search = Search(["a", "b", "c"])

@@ -22,12 +22,12 @@ from paceline.tune.run import Run
 from paceline.tune.setting import Setting
 from paceline.tune.trial import Effort, trial
 
-TRAINS = [sys.executable, str(PROGRAMS / "watched_job.py"), "0", "-", "end"]
-QUICK = Effort(seconds=0.05, timeout=DEADLINE)
+TRAINS = [sys.executable, str(PROGRAMS / "watched_job.py"), "0", "-", "end{batch}"]
+QUICK = Effort(first=0.05, timeout=DEADLINE)
 
 
 def tried(words: list[str], effort: Effort = QUICK, processes: int = 1) -> Run:
-    return trial(words, Setting(processes, 1), environment(), effort, time.monotonic() + DEADLINE)
+    return trial(words, Setting(processes, 1), 0, environment(), effort, time.monotonic() + DEADLINE)
 
 
 def test_a_run_of_two_processes_has_rates() -> None:
@@ -49,7 +49,7 @@ def test_a_run_of_two_processes_has_rates() -> None:
     ids=["fails", "hangs", "ends"],
 )
 def test_a_run_that_shows_nothing_says_why(text: str, timeout: float, reason: str, tmp_path: Path) -> None:
-    run = tried([sys.executable, str(program(tmp_path, text))], Effort(0.05, timeout))
+    run = tried([sys.executable, str(program(tmp_path, text))], Effort(timeout=timeout))
     head, _, tail = reason.partition("{pid}")
     assert run.rates == () and run.reason.startswith(head) and run.reason.endswith(tail)
 
@@ -60,7 +60,8 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
 ) -> None:
     env = environment(XDG_CACHE_HOME=str(tmp_path))
     rows = tmp_path / "rows.json"
-    words = [sys.executable, "-m", "paceline", "tune", "--seconds", "0.05", "--json", str(rows), "--", *TRAINS]
+    words = [sys.executable, "-m", "paceline", "tune", "--seconds", "0.05", "--batch", "8,16"]
+    words += ["--json", str(rows), "--", *TRAINS]
     before = os.sched_getaffinity(0)
 
     def tune() -> subprocess.Popen[str]:
@@ -69,7 +70,7 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
     def known() -> Known:
         return Cache(TRAINS, env, available()).read()
 
-    os.sched_setaffinity(0, {min(before)})  # one CPU leaves few settings to try
+    os.sched_setaffinity(0, {min(before)})  # one CPU leaves two settings, one for each batch
     try:
         first = tune()
         wait_until(lambda: known().runs or first.poll() is not None, "a first run")
@@ -86,9 +87,9 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
         whole = known()
         assert whole.complete and whole.runs[: len(kept.runs)] == kept.runs, "it went on where the first one stopped"
         found = json.loads(rows.read_text())
-        assert {row["setting"] for row in found} == {"1 × 1", "1 × 2"}
+        assert {row["setting"] for row in found} == {"1 × 1, batch 8", "1 × 1, batch 16"}
         assert [row["chosen"] for row in found].count(True) == 1
-        assert all(row["low"] <= row["throughput"] <= row["high"] and row["runs"] == 3 for row in found)
+        assert all(row["low"] <= row["throughput"] <= row["high"] and row["runs"] > 1 for row in found)
 
         code, again, err = finish(tune())
         assert (code, again) == (0, out) and "nothing had to be measured" in err
@@ -99,9 +100,10 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
         with pytest.raises(SystemExit):
             main.main(["run", "--tuned", "--", *TRAINS])
         assert whole.chosen is not None
-        assert (requests[0].ranks, requests[0].threads) == ("1", whole.chosen.threads)
+        assert (requests[0].ranks, requests[0].threads) == ("1", 1)
+        assert requests[0].arguments.program[-1] == f"end{whole.chosen.batch}"
         with pytest.raises(SystemExit):
-            main.main(["run", "--tuned", "--", *TRAINS[:-1], "kill"])
+            main.main(["run", "--tuned", "--", *TRAINS[:-1], "another"])
         assert "paceline run: nothing is known of this program" in capfd.readouterr().err
     finally:
         os.sched_setaffinity(0, before)

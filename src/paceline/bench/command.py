@@ -16,6 +16,7 @@ from paceline.bench.kernels.command import command as reductions
 from paceline.bench.loading.command import command as loading
 from paceline.bench.named.command import command as named
 from paceline.bench.simulate.command import command as simulate
+from paceline.bench.tune.command import command as tune
 from paceline.bench.waiting.command import command as waiting
 
 command = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -34,3 +35,4 @@ command.command("coordination", short_help="Measure what agreeing on an order co
 command.command("jax", short_help="Measure sums of JAX arrays, by Paceline and by JAX itself.")(jax)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)
 command.command("simulate", short_help="Measure how well a run predicts other runs.")(simulate)
+command.command("tune", short_help="Measure how well the search of `paceline tune` does.")(tune)

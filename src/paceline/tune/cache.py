@@ -35,9 +35,10 @@ class Known:
     complete: bool = False
     format: str = FORMAT
 
-    def of(self, setting: Setting, seconds: float) -> list[Run]:
-        """The runs of this setting in which steps were measured for so many seconds, oldest first."""
-        return [run for run in self.runs if run.setting == setting and run.seconds == seconds]
+    def find(self, setting: Setting, number: int, seconds: float) -> Run | None:
+        """Return this run of the setting, in which steps were measured for so many seconds; None if there is none."""
+        wanted = setting, number, seconds
+        return next((run for run in self.runs if (run.setting, run.number, run.seconds) == wanted), None)
 
 
 class Cache:

@@ -13,6 +13,9 @@ TIE = 0.03
 """The share by which throughputs may differ, if their intervals overlap, and count as equal. It is about what the same
 setting differs by between runs on a quiet machine."""
 
+CLEAR_RUNS = 2
+"""Runs of each setting from which on one can be faster beyond doubt: one run does not show what runs differ by."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -83,6 +86,19 @@ def choose(
         return ratio(_of(runs, chosen.setting, samples), _of(runs, row.setting, samples)) if row else None
 
     return Choice(chosen, fastest, second, against(second), usual, against(usual))
+
+
+def is_clear(found: Sequence[Row]) -> bool:
+    """Return whether one of these rows is faster than the others beyond doubt.
+
+    That is so if it has two runs or more, each other row has so, too, or failed, and the interval of none of them
+    reaches its own.
+    """
+    measured = [row for row in found if row.throughput is not None]
+    if not measured or any(row.runs < CLEAR_RUNS for row in measured):
+        return False
+    first, *others = (row.throughput for row in measured if row.throughput is not None)
+    return all(other.high < first.low for other in others)
 
 
 def ties(row: Row, fastest: Row) -> bool:

@@ -55,8 +55,16 @@ class Search(Generic[T]):
     leaders: list[T] = field(default_factory=list)
     complete: bool = False
 
-    def run(self, measure: Callable[[T, int], float | None], may_go_on: Callable[[], bool] = lambda: True) -> None:
+    def run(
+        self,
+        measure: Callable[[T, int], float | None],
+        may_go_on: Callable[[], bool] = lambda: True,
+        decided: Callable[[Sequence[T]], bool] = lambda leaders: False,
+    ) -> None:
         """Search to the end, or until `may_go_on`, which is asked before every run, returns False.
+
+        decided: returns, after each round, whether there is no doubt about the fastest of the leaders; that is the end,
+        too.
 
         measure(setting, number): the rate of the setting's run with this number, from 0; None if it failed. In every
         round each setting that is left runs once, and every other round goes backwards, so that a machine that becomes
@@ -72,6 +80,9 @@ class Search(Generic[T]):
                     if not may_go_on():
                         return
                     self._take(setting, measure(setting, len(self.results.get(setting, []))))
+                if decided(self.leaders):
+                    self.complete = True
+                    return
             self.leaders = [setting for setting in self.leaders if not self._failed(setting)]
         self.complete = True
 

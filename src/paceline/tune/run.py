@@ -16,11 +16,12 @@ BLOCKS = 5
 class Run:
     """One run.
 
-    seconds: how long its steps were to be measured. rates: the steps per second of each block of consecutive steps;
-    empty if the run failed, for the `reason`.
+    number: how many runs of the setting were before it. seconds: how long its steps were to be measured. rates: the
+    steps per second of each block of consecutive steps; empty if the run failed, for the `reason`.
     """
 
     setting: Setting
+    number: int
     seconds: float
     rates: tuple[float, ...] = ()
     reason: str = ""

@@ -9,8 +9,6 @@ from paceline.cpu.budget import CpuBudget
 from paceline.cpu.partition import parse, partition
 from paceline.tune.setting import Samples, Setting
 
-MOST_THREADS_PER_CPU = 2
-"""Threads of all processes together, per CPU; beyond that they only take each other's time slices."""
 _DIVISIONS = ("static", "adaptive")
 
 
@@ -19,21 +17,24 @@ def space(
     cores: Sequence[Sequence[int]],
     batches: Sequence[int | None] = (None,),
     interops: Sequence[int | None] = (None,),
+    threads_per_cpu: int = 1,
 ) -> list[Setting]:
     """Return the settings, the least demanding first.
 
     The processes are the divisors of the number of CPUs, so that each gets as many as the others. Each process has one
-    thread, half a thread for each of its CPUs, one for each, or two for each. Where a process has two cores or more,
-    its cores are also divided, and the division says how many threads compute. All of that is combined with every one
-    of `batches` and `interops`.
+    thread, half a thread for each of its CPUs, or one for each. Where a process has two cores or more, its cores are
+    also divided, and the division says how many threads compute. All of that is combined with every one of `batches`
+    and `interops`.
 
     budget: the CPUs. cores: the affinity by physical core, as `paceline.cpu.budget.physical_cores` returns it.
+    threads_per_cpu: with 2, there are settings with two threads for each CPU as well. Threads that share a CPU spin
+    there while they wait for each other, so nobody should expect one of these to be the fastest.
     """
     cpus = max(1, int(budget.cpus))
     found = []
     for processes in (number for number in range(1, cpus + 1) if cpus % number == 0):
         own = cpus // processes
-        for threads in sorted({1, max(1, own // 2), own, MOST_THREADS_PER_CPU * own}):
+        for threads in sorted({1, max(1, own // 2), own, threads_per_cpu * own}):
             found.append(Setting(processes, threads))
         for mode in _DIVISIONS:
             divided = partition(parse(mode), budget, cores, [frozenset(budget.affinity)] * processes, 0)

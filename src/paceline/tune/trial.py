@@ -41,12 +41,19 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a run may take: seconds, the time in which steps are measured; timeout, the seconds in which a step has
-    to come, the first one after the start too.
+    """How long runs may take.
+
+    seconds: the time in which steps are measured. first: that time in the first run of a setting, which only has to
+    tell what is slow. timeout: the seconds in which a step has to come, the first one after the start too.
     """
 
     seconds: float = 2.0
+    first: float = 0.5
     timeout: float = 120.0
+
+    def of(self, number: int) -> float:
+        """The seconds of a setting's run with this number, from 0."""
+        return self.seconds if number else self.first
 
 
 class _Steps:
@@ -84,11 +91,14 @@ class _Steps:
         return (steps >= LEAST_STEPS and span >= seconds) or (steps >= LEAST_SLOW_STEPS and span >= SLOW * seconds)
 
 
-def trial(words: Sequence[str], setting: Setting, environ: Mapping[str, str], effort: Effort, until: float) -> Run:
+def trial(
+    words: Sequence[str], setting: Setting, number: int, environ: Mapping[str, str], effort: Effort, until: float
+) -> Run:
     """Run the user's command with this setting until its steps are measured, and end all its processes.
 
-    words: the command, as `paceline run` takes it. environ: the user's environment; its variables that set threads and
-    cores are replaced. until: when the run has to be over, by `time.monotonic`.
+    words: the command, as `paceline run` takes it. number: how many runs of the setting were before it. environ: the
+    user's environment; its variables that set threads and cores are replaced. until: when the run has to be over, by
+    `time.monotonic`.
 
     A run that fails, hangs, or ends before its steps could be measured has the reason in its result. Raises OSError if
     the processes cannot be started.
@@ -100,29 +110,29 @@ def trial(words: Sequence[str], setting: Setting, environ: Mapping[str, str], ef
     try:
         program = rank_program(arguments, env)
         with LocalJob(setting.processes, program, env, threads=setting.threads, output=output) as job:
-            steps, reason = _watched(job, effort, until)
+            steps, reason = _watched(job, effort.of(number), effort.timeout, until)
         reason = reason or _failure(job, output)
         rates = block_rates(steps.warm())
         if not reason and len(steps.warm()) <= LEAST_SLOW_STEPS:
             reason = _too_few(steps)
-        return Run(setting, effort.seconds, () if reason else rates, reason)
+        return Run(setting, number, effort.of(number), () if reason else rates, reason)
     finally:
         shutil.rmtree(output, ignore_errors=True)
 
 
-def _watched(job: LocalJob, effort: Effort, until: float) -> tuple[_Steps, str]:
+def _watched(job: LocalJob, seconds: float, timeout: float, until: float) -> tuple[_Steps, str]:
     """Watch the job until its steps are measured or it has ended; returns its steps, and why it has to be given up."""
     steps = _Steps()
-    patience = time.monotonic() + effort.timeout
+    patience = time.monotonic() + timeout
     while job.poll() is None and not job.failures:
         if steps.look(job):
-            patience = time.monotonic() + effort.timeout
-        if steps.enough(effort.seconds):
+            patience = time.monotonic() + timeout
+        if steps.enough(seconds):
             break
         if time.monotonic() > patience:
             count = len(steps.begins)
             since = f"after {count} steps" if count else "after the start" if steps.known else "and no use of Paceline"
-            return steps, f"no step for {effort.timeout:g} s {since}"
+            return steps, f"no step for {timeout:g} s {since}"
         if time.monotonic() > until:
             return steps, "the time of the search was over before its steps were measured"
         wait_for_exit(job.processes, _LOOK_SECONDS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from paceline.tune.cache import Known
-from paceline.tune.choice import Choice, Row, choose, rows
+from paceline.tune.choice import Choice, Row, choose, is_clear, rows
 from paceline.tune.halving import Search
 from paceline.tune.run import Run
 from paceline.tune.setting import Samples, Setting
@@ -54,35 +54,34 @@ def tune(
     """
     until = time.monotonic() + request.seconds
     begun, longest = len(known.runs), 0.0
+    runs: list[Run] = []
 
     def measure(setting: Setting, number: int) -> float | None:
         nonlocal known, longest
         progress(setting)
-        earlier = known.of(setting, request.effort.seconds)
-        if number < len(earlier):
-            run = earlier[number]
-        else:
+        run = known.find(setting, number, request.effort.of(number))
+        if run is None:
             began = time.monotonic()
-            run = trial(request.words, setting, environ, request.effort, until)
+            run = trial(request.words, setting, number, environ, request.effort, until)
             longest = max(longest, time.monotonic() - began)
             known = replace(known, runs=(*known.runs, run))
             keep(known)
+        runs.append(run)
         progress(None)
         return median(run.rates) * request.samples.per_step(setting) if run.rates else None
+
+    def decided(leaders: Sequence[Setting]) -> bool:
+        own = [run for run in runs if run.setting in leaders]
+        return is_clear(rows(own, request.samples))
 
     search = Search(request.settings)
     interrupted = False
     try:
-        search.run(measure, lambda: time.monotonic() + longest < until)
+        search.run(measure, lambda: time.monotonic() + longest < until, decided)
     except KeyboardInterrupt:
         interrupted = True
-    runs = _used(request, known)
     found = rows(runs, request.samples)
     choice = choose(runs, found, search.leaders, request.samples, request.default)
     known = replace(known, chosen=choice.chosen.setting if choice else None, complete=search.complete)
     keep(known)
     return Found(found, choice, known, len(known.runs) - begun, interrupted)
-
-
-def _used(request: Request, known: Known) -> list[Run]:
-    return [run for setting in request.settings for run in known.of(setting, request.effort.seconds)]

@@ -1,0 +1,96 @@
+"""`paceline bench tune` compares the search of `paceline tune` with an exhaustive one, on three trainings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench.ending import FAILED, REFUSED
+from paceline.bench.option import JSON, some_of
+from paceline.bench.report import columns
+from paceline.bench.row import write_json
+from paceline.bench.tune.measure import NAMES, Comparison, Failed, compare
+from paceline.cli.option_checks import finite
+from paceline.cpu.budget import available
+from paceline.formats.terminal import show
+from paceline.tune.choice import Row
+from paceline.tune.trial import Effort
+
+
+def command(
+    scripts: Annotated[str, typer.Option(help=f"Some of {', '.join(NAMES)}; or all.", callback=some_of(NAMES))] = "all",
+    rounds: Annotated[int, typer.Option(min=2, max=100, help="Runs of each setting in the exhaustive search.")] = 4,
+    seconds: Annotated[
+        float, typer.Option(callback=finite, min=0.1, max=600, help="How long steps are measured in each run.")
+    ] = 2.0,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds in which a run has to be over.")
+    ] = 120.0,
+    json_file: JSON = None,
+) -> None:
+    """Train a CNN, a transformer, and a CNN that waits for its input, each with 16 samples per process and step.
+
+    For each, `paceline tune` searches first; then every setting runs as often as --rounds says, also those with two
+    threads for each CPU. "time" is that of the first search over that of the second. "loss" is by how much the setting
+    that was chosen is slower than the best, as the exhaustive search measured both. "to default" is its throughput over
+    that of one process with a thread for each CPU, with a 95 % interval. "several" is the best throughput of several
+    processes over the best of one.
+
+    Exit code: 0, 1 when a search measured nothing, 2 without torch.
+    """
+    out, err = Console(), Console(stderr=True, highlight=False)
+    if importlib.util.find_spec("torch") is None:
+        err.print("paceline bench tune needs torch.")
+        raise typer.Exit(REFUSED)
+    found: list[Comparison] = []
+    tried: dict[str, list[Row]] = {}
+    with err.status("starting") as status:
+        for name in scripts.split(","):
+            try:
+                one, tried[name] = compare(
+                    name, dict(os.environ), available(), Effort(seconds, seconds / 4, timeout), rounds, status.update
+                )
+            except Failed as reason:
+                err.print(f"paceline bench tune: {name}: {reason}", markup=False)
+                raise typer.Exit(FAILED) from None
+            found.append(one)
+    for name, some in tried.items():
+        show(out, settings_table(name, some))
+    show(out, table(found))
+    if json_file is not None:
+        write_json([asdict(one) for one in found], json_file)
+
+
+def table(found: list[Comparison]) -> Table:
+    """Return a table with a row for each training."""
+    words = ("script", "chosen", "best")
+    result = columns(*words, "tune(s)", "exhaustive(s)", "time", "loss", "to default", "several", left=words)
+    for one in found:
+        result.add_row(
+            one.script,
+            one.chosen,
+            one.best,
+            f"{one.tune_seconds:.1f}",
+            f"{one.exhaustive_seconds:.1f}",
+            f"{one.share:.0%}",
+            f"{one.loss:.1%}",
+            f"{one.gain:.2f}× ({one.low:.2f}–{one.high:.2f})",
+            f"{one.several:.2f}×",
+        )
+    return result
+
+
+def settings_table(name: str, tried: list[Row]) -> Table:
+    """Return a table of what the exhaustive search measured for one training."""
+    result = columns(name, "samples/s", "interval", "runs", left=(name,))
+    for row in tried:
+        speed = row.throughput
+        shown = (f"{speed.value:.0f}", f"{speed.low:.0f}–{speed.high:.0f}") if speed else ("–", row.reason)
+        result.add_row(str(row.setting), *shown, str(row.runs))
+    return result
