@@ -183,6 +183,12 @@ def test_the_secret_is_made_for_one_machine_only() -> None:
     assert kept["PACELINE_SECRET"] == "ours"
 
 
+def test_inter_op_threads_are_told_to_both_frameworks() -> None:
+    plan = plan_resources(2, Cpus(), {})
+    environment, _ = ranks_environment(LaunchRequest(split(["a.py"]), "2", interop=3), {}, plan)
+    assert environment["PACELINE_INTEROP_THREADS"] == environment["TF_NUM_INTEROP_THREADS"] == "3"
+
+
 def test_what_ranks_print_comes_at_once() -> None:
     plan = plan_resources(2, Cpus(), {})
     for set_by_user, expected in (({}, "1"), ({"PYTHONUNBUFFERED": ""}, "")):

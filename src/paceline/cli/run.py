@@ -17,6 +17,7 @@ from paceline.cpu.budget import CpuBudget, available
 from paceline.launch.arguments import split
 from paceline.launch.run import LaunchRequest, run, say
 from paceline.launch.torchrun import ranks_here
+from paceline.settings.parsers import MOST_THREADS
 from paceline.tune.cache import Cache
 from paceline.tune.show import described
 
@@ -43,6 +44,16 @@ def command(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads per rank. [default: CPUs / ranks]", show_default=False)
     ] = None,
+    interop: Annotated[
+        int | None,
+        typer.Option(
+            "--interop-threads",
+            min=1,
+            max=MOST_THREADS,
+            help="Inter-op threads per rank. [default: the framework's]",
+            show_default=False,
+        ),
+    ] = None,
     pin: Annotated[bool, typer.Option("--pin/--no-pin", help="Give each rank CPUs of its own.")] = False,
     cores: Annotated[
         str,
@@ -59,12 +70,12 @@ def command(
     ] = 10.0,
 ) -> int:
     """Start PROGRAM on several ranks. Any option of torchrun may be given too: --nnodes, --rdzv-endpoint, --tee, …"""
-    if tuned and (ranks or threads or cores or pin):
+    if tuned and (ranks or threads or interop or cores or pin):
         raise UsageError("--tuned says how many ranks and threads there are, and which cores: give none of these")
     ranks = ranks or ranks_here(os.environ)
     if not ranks and not tuned:
         raise UsageError("say how many ranks to start here, for example: paceline run -n 4 train.py")
-    request = LaunchRequest(ctx.obj, ranks, threads, pin, direct, grace, cores)
+    request = LaunchRequest(ctx.obj, ranks, threads, pin, direct, grace, cores, interop)
     environ, budget = dict(os.environ), available()
     try:
         return run(_tuned(request, environ, budget) if tuned else request, environ, budget)
@@ -82,4 +93,11 @@ def _tuned(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget
         raise ValueError(f"nothing is known of this program, as it is now, on this machine; this finds out: {line}")
     say(f"tuned: {described(found)}{'' if known.complete else ' (the search did not come to its end)'}")
     arguments = replace(request.arguments, program=found.command(words))
-    return replace(request, arguments=arguments, ranks=str(found.processes), threads=found.threads, cores=found.cores)
+    return replace(
+        request,
+        arguments=arguments,
+        ranks=str(found.processes),
+        threads=found.threads,
+        cores=found.cores,
+        interop=found.interop,
+    )

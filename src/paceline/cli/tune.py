@@ -19,6 +19,7 @@ from paceline.cpu.budget import available, physical_cores
 from paceline.formats.terminal import show
 from paceline.launch.arguments import Arguments
 from paceline.launch.run import LaunchRequest, check
+from paceline.settings.parsers import MOST_THREADS
 from paceline.tune.cache import Cache, Known
 from paceline.tune.halving import rungs
 from paceline.tune.setting import BATCH, Samples, Setting
@@ -44,6 +45,15 @@ def command(
         typer.Option(
             metavar="N[,N…]",
             help="Samples per process and step; several to choose from, if the command takes {batch}.",
+            show_default=False,
+        ),
+    ] = "",
+    interop: Annotated[
+        str,
+        typer.Option(
+            "--interop-threads",
+            metavar="N[,N…]",
+            help="Inter-op threads per process to choose from. [default: the framework's]",
             show_default=False,
         ),
     ] = "",
@@ -86,10 +96,11 @@ def command(
     """
     words, environ, budget = tuple(program), dict(os.environ), available()
     batches, wanted = _batches(batch, words), _range(effective)
+    interops = _numbers("--interop-threads", interop, MOST_THREADS)
     if wanted and batches == [None]:
         raise UsageError("--effective-batch needs --batch, the samples of each process and step")
     samples = Samples(strong)
-    settings = inside(space(budget, physical_cores(budget.affinity), batches), samples, wanted)
+    settings = inside(space(budget, physical_cores(budget.affinity), batches, interops), samples, wanted)
     default = Setting(1, max(1, int(budget.cpus)), batch=batches[0])
     try:
         check(LaunchRequest(Arguments((), (), words), "1", direct=True), environ, True)
@@ -152,19 +163,25 @@ def _searched(request: Request, environ: dict[str, str], known: Known, cache: Ca
 
 def _batches(text: str, words: tuple[str, ...]) -> list[int | None]:
     takes = any(BATCH in word for word in words)
+    if takes and not text:
+        raise UsageError(f"the command has {BATCH}; --batch 16,32,64 says what to put there")
+    found = _numbers("--batch", text, _MOST)
+    if len(found) > 1 and not takes:
+        raise UsageError(f"--batch has several values; the command has to take them: … train.py --batch-size {BATCH}")
+    return found
+
+
+def _numbers(option: str, text: str, most: int) -> list[int | None]:
+    """The numbers of a list such as 16,32,64, each once; [None] if it is empty."""
     if not text:
-        if takes:
-            raise UsageError(f"the command has {BATCH}; --batch 16,32,64 says what to put there")
         return [None]
     found: list[int | None] = []
     for part in text.split(","):
         number = int(part) if part.isascii() and part.isdigit() and len(part) < 20 else 0
-        if not 1 <= number <= _MOST:
-            raise UsageError(f"--batch {text}: {part!r} is not a number of samples; write it as in 16,32,64")
+        if not 1 <= number <= most:
+            raise UsageError(f"{option} {text}: {part!r} is not a number from 1 to {most}; write it as in 16,32")
         if number not in found:
             found.append(number)
-    if len(found) > 1 and not takes:
-        raise UsageError(f"--batch has several values; the command has to take them: … train.py --batch-size {BATCH}")
     return found
 
 

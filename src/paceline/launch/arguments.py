@@ -6,7 +6,7 @@ Options end at the program's name, as with torchrun and python themselves; whate
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-OWN_VALUES = frozenset({"-n", "--nproc-per-node", "--threads", "--cores", "--grace"})
+OWN_VALUES = frozenset({"-n", "--nproc-per-node", "--threads", "--interop-threads", "--cores", "--grace"})
 OWN_FLAGS = frozenset({"--pin", "--no-pin", "--direct", "--tuned", "--help"})
 TORCHRUN_FLAGS = frozenset({"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"})
 TORCHRUN_VALUES = frozenset(

@@ -19,6 +19,7 @@ from paceline.launch.local import LocalJob
 from paceline.launch.resources import Resources, plan_resources, plausible
 from paceline.launch.stderr import Collector, OutputStream
 from paceline.launch.supervise import Listener, Signals, supervise
+from paceline.launch.threads import interop_variables
 from paceline.launch.unstarted import Unstarted, waits_for
 from paceline.rendezvous.reminder import Reminder
 from paceline.settings.settings import Settings
@@ -31,8 +32,8 @@ class LaunchRequest:
     ranks: a number, or a word that torchrun resolves ("auto", "cpu", "gpu"). threads: per rank; None lets the plan
     decide. pin: whether each rank gets CPUs of its own. direct: whether ranks are started without torchrun. grace:
     seconds that the job has to end after a signal. cores: the value that replaces PACELINE_CORES; "" keeps the
-    variable. interrupt: the signal that the job gets on Ctrl-C. extra_env: further variables of each rank, if ranks are
-    started directly.
+    variable. interop: inter-op threads per rank; None leaves them to the framework. interrupt: the signal that the job
+    gets on Ctrl-C. extra_env: further variables of each rank, if ranks are started directly.
     """
 
     arguments: Arguments
@@ -42,6 +43,7 @@ class LaunchRequest:
     direct: bool = False
     grace: float = 10.0
     cores: str = ""
+    interop: int | None = None
     interrupt: int = signal.SIGINT
     extra_env: tuple[Mapping[str, str], ...] = ()
 
@@ -175,7 +177,7 @@ def ranks_environment(
     request: LaunchRequest, environ: Mapping[str, str], resources: Resources
 ) -> tuple[dict[str, str], list[str]]:
     """Return the environment of the job and notes for the user."""
-    environment = {**UNBUFFERED, **environ, **resources.variables}
+    environment = {**UNBUFFERED, **environ, **resources.variables, **interop_variables(request.interop)}
     if request.cores:
         environment["PACELINE_CORES"] = request.cores
     notes = []

@@ -9,6 +9,12 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+INTEROP_VARIABLES = ("PACELINE_INTEROP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+def interop_variables(threads: int | None) -> dict[str, str]:
+    """Return the variables by which Paceline sets torch's inter-op threads, and TensorFlow its own; None sets none."""
+    return {} if threads is None else {name: str(threads) for name in INTEROP_VARIABLES}
 
 
 def thread_variables(threads: int, environ: Mapping[str, str]) -> dict[str, str]:

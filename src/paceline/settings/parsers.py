@@ -15,6 +15,8 @@ POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
 """The names of the coordination policies; see `paceline.coordinate.options.Options`."""
 TEN_DAYS = 864000.0
 """Seconds; the longest wait that can be configured."""
+MOST_THREADS = 1 << 16
+"""Threads of one process, more than any machine has CPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,13 @@ def byte_count(text: str) -> int:
 def capacity(text: str) -> int:
     """Return a number of names up to 2^24."""
     return _count(text, 1 << 24, "a number of names")
+
+
+def threads(text: str) -> int:
+    """Return a number of threads from 1 to 65536."""
+    if re.fullmatch(r"[0-9]{1,5}", text) and 1 <= int(text) <= MOST_THREADS:
+        return int(text)
+    raise ValueError(f"should be a number of threads from 1 to {MOST_THREADS}")
 
 
 def _count(text: str, highest: int, meaning: str) -> int:

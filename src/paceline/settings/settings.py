@@ -95,6 +95,9 @@ class Settings:
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""
+    interop_threads: int | None = None
+    """PACELINE_INTEROP_THREADS: torch's inter-op threads, set when the first group is made. Default: torch's own
+    choice."""
     thread_count: str | None = None
     """The number of threads that OMP_NUM_THREADS asks for, as it is written."""
     bound_by: str | None = None
@@ -197,6 +200,7 @@ class Settings:
             algorithm=value_of(parsers.algorithm, "PACELINE_ALGORITHM"),
             compress=value_of(parsers.codec, "PACELINE_COMPRESS") or "none",
             cores=value_of(parse, "PACELINE_CORES") or OFF,
+            interop_threads=value_of(parsers.threads, "PACELINE_INTEROP_THREADS"),
             thread_count=env.get("OMP_NUM_THREADS") or None,
             bound_by=next((name for name in _BINDING if env.get(name, "false").lower() not in ("", "false")), None),
             start_timeout=value_of(parsers.timeout, "PACELINE_START_TIMEOUT", "HOROVOD_START_TIMEOUT"),

@@ -23,6 +23,7 @@ from paceline.torch import timeouts
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
+from paceline.torch.interop import use_interop_threads
 from paceline.torch.movements import Movements
 from paceline.torch.opaque import opaque
 from paceline.torch.optimizers import follow_optimizers
@@ -72,6 +73,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._returning = Returning()
         self._backward = BackwardWaits(home.annotations.outside)
         follow_optimizers()
+        if home.settings.interop_threads is not None:
+            use_interop_threads(home.settings.interop_threads)
         self._open = True
         _alive.add(self)
         if rank == 0:

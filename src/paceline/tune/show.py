@@ -89,6 +89,7 @@ def described(setting: Setting) -> str:
 def command(setting: Setting, words: Sequence[str]) -> list[str]:
     """Return the command line that starts the script with this setting."""
     options = ["-n", str(setting.processes), "--threads", str(setting.threads)]
+    options += ["--interop-threads", str(setting.interop)] if setting.interop is not None else []
     options += ["--cores", setting.cores] if setting.cores != "off" else []
     return ["paceline", "run", *options, "--", *setting.command(words)]
 

@@ -14,7 +14,7 @@ import psutil
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import wait_for_exit
 from paceline.launch.local import LocalJob
-from paceline.launch.threads import THREAD_VARIABLES
+from paceline.launch.threads import THREAD_VARIABLES, interop_variables
 from paceline.launch.torchrun import rank_program
 from paceline.observe.begins import MAX_BYTES, decode
 from paceline.trace.asking import question
@@ -104,8 +104,8 @@ def trial(
     the processes cannot be started.
     """
     arguments = Arguments((), (), setting.command(words))
-    replaced = {name: value for name, value in environ.items() if name not in THREAD_VARIABLES}
-    env = {**replaced, "PACELINE_CORES": setting.cores}
+    kept = {name: value for name, value in environ.items() if name not in THREAD_VARIABLES}
+    env = {**kept, "PACELINE_CORES": setting.cores, **interop_variables(setting.interop)}
     output = Path(tempfile.mkdtemp(prefix="paceline-tune-"))
     try:
         program = rank_program(arguments, env)
