@@ -95,6 +95,7 @@ void bind_coordinator(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);
+void bind_mpi(nb::module_& m);
 void bind_programs(nb::module_& m);
 void bind_simulate(nb::module_& m);
 

@@ -49,6 +49,7 @@ NB_MODULE(_engine, m) {
   bind_codec(m);
   bind_arena(m);
   bind_group(m);
+  bind_mpi(m);
   bind_coordinator(m);
   bind_engine(m);
   bind_programs(m);

@@ -100,6 +100,12 @@ class Operation:
     def wait(self, timeout: float = -1.0) -> None: ...
     def error(self) -> str: ...
 
+def communicator(group: Group, divide: Callable[[int, int], Group], /) -> int:
+    """The address of a communicator for `engine/mpi`, which lives as long as the process.
+
+    `divide(color, key)` is called in any thread, and returns the group of the ranks that give the same color.
+    """
+
 class Group:
     @property
     def rank(self) -> int: ...

@@ -1,17 +1,21 @@
-"""Collectives for JAX on CPUs, as functions under `jax.jit`: `import paceline.jax`. See docs/how-to/jax.md.
+"""Collectives for JAX on CPUs, as functions and as JAX's own: `import paceline.jax`. See docs/how-to/jax.md.
 
-Raises a one-line ImportError where JAX is not installed, and for a version that is not supported.
+Import it before `jax`, which looks for an MPI when it is imported. Raises a one-line ImportError where JAX is not
+installed, and for a version that is not supported.
 """
 
 from __future__ import annotations
 
 from paceline.jax.compat import require_jax
+from paceline.jax.mpi_library import offer
 
 require_jax()
+offer()
 
 from paceline.jax import derivatives as derivatives  # registers itself
 from paceline.jax.collectives import all_gather, all_reduce, all_to_all, barrier, broadcast, reduce_scatter
 from paceline.jax.groups import init
+from paceline.jax.mpi import initialize
 from paceline.jax.tree import pmean
 
 __all__ = [
@@ -21,6 +25,7 @@ __all__ = [
     "barrier",
     "broadcast",
     "init",
+    "initialize",
     "pmean",
     "reduce_scatter",
 ]

@@ -1,0 +1,154 @@
+// Groups as communicators of MPI, for the library in engine/mpi, which JAX loads.
+#include <algorithm>
+
+#include "mpi/communicator.hpp"
+#include "progress/collectives.hpp"
+#include "python/bindings.hpp"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+// A group that could not be made.
+class FailedCommunicator final : public mpi::Communicator {
+ public:
+  FailedCommunicator(std::string why, int size) : why_(std::move(why)), size_(size) {}
+
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  std::string all_reduce(std::byte*, std::size_t, DType, Op) override { return why_; }
+  std::string all_gather(const std::byte*, std::byte*, std::size_t) override { return why_; }
+  std::string reduce_scatter(const std::byte*, std::byte*, std::size_t, DType, Op) override { return why_; }
+  Wait send(const std::byte*, std::size_t, int, int) override {
+    return [this] { return why_; };
+  }
+  Wait receive(std::byte*, std::size_t, int, int) override {
+    return [this] { return why_; };
+  }
+  Communicator* split(int, int) override { return this; }
+
+ private:
+  const std::string why_;
+  const int size_;
+};
+
+// XLA calls these functions in threads of its own, or in Python's while that has given up the GIL.
+class GroupCommunicator final : public mpi::Communicator {
+ public:
+  // `group` is a PyGroup. `divide(color, key)` returns another one.
+  GroupCommunicator(nb::object group, nb::object divide)
+      : object_(std::move(group)), divide_(std::move(divide)), self_(*nb::inst_ptr<PyGroup>(object_)) {}
+
+  int rank() const override { return self_.group->rank; }
+  int size() const override { return self_.group->size(); }
+
+  std::string all_reduce(std::byte* data, std::size_t count, DType dtype, Op op) override {
+    return run(count * size_of(dtype),
+               [&] { paceline::all_reduce(*self_.engine, *self_.group, data, count, dtype, op, 1, Mode::blocking); });
+  }
+
+  std::string all_gather(const std::byte* source, std::byte* to, std::size_t bytes) override {
+    return run(bytes * ranks(), [&] {
+      paceline::all_gather(*self_.engine, *self_.group, source, to, bytes, DType::uint8, Mode::blocking);
+    });
+  }
+
+  std::string reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) override {
+    return run(count * size_of(dtype) * ranks(), [&] {
+      paceline::reduce_scatter(*self_.engine, *self_.group, source, to, count, dtype, op, 1, Mode::blocking);
+    });
+  }
+
+  Wait send(const std::byte* data, std::size_t bytes, int peer, int tag) override {
+    return start([&] {
+      // The engine only reads what it sends.
+      return paceline::send(*self_.engine, *self_.group, const_cast<std::byte*>(data), bytes, DType::uint8, peer, tag,
+                            Mode::async);
+    });
+  }
+
+  Wait receive(std::byte* data, std::size_t bytes, int peer, int tag) override {
+    return start([&] {
+      return paceline::receive(*self_.engine, *self_.group, data, bytes, DType::uint8, peer, tag, Mode::async);
+    });
+  }
+
+  Communicator* split(int color, int key) override {
+    const nb::gil_scoped_acquire gil;
+    try {
+      return new GroupCommunicator(divide_(color, key), divide_);
+    } catch (nb::python_error& error) {
+      return new FailedCommunicator(nb::cast<std::string>(nb::str(error.value())), size());
+    }
+  }
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+
+  // Returns why `call` failed, or nothing. `bytes` are those of the whole collective, 0 if it is not a collective.
+  template <typename Call>
+  std::string run(std::size_t bytes, Call&& call) {
+    try {
+      look_before(bytes);
+      call();
+      return {};
+    } catch (const Failure& failure) {
+      tell(failure);
+      return failure.what();
+    }
+  }
+
+  template <typename Call>
+  Wait start(Call&& call) {
+    Handle operation;
+    const std::string error = run(0, [&] { operation = call(); });
+    if (!error.empty()) return [error] { return error; };
+    return [this, operation] {
+      return run(0, [&] { self_.engine->wait(*operation, std::chrono::duration<double>(-1)); });
+    };
+  }
+
+  void look_before(std::size_t bytes) {
+    if (bytes < calibration::kLargeCall || self_.group->large_calls == nullptr || !self_.group->large_calls->stops())
+      return;
+    const nb::gil_scoped_acquire gil;
+    try {
+      paceline::look_before(self_, bytes);
+    } catch (nb::python_error& error) {
+      throw Failure(ErrorKind::aborted, nb::cast<std::string>(nb::str(error.value())));
+    }
+  }
+
+  // Lets Python hear of a failure, as where a call of Python's fails.
+  void tell(const Failure& failure) {
+    const nb::gil_scoped_acquire gil;
+    const bool interrupted = PyErr_Occurred() != nullptr;  // a signal handler has raised while this call waited
+    PyErr_Clear();
+    try {
+      raise(failure, self_.failed);
+    } catch (nb::python_error&) {
+    }
+    if (interrupted) PyErr_SetInterrupt();
+  }
+
+  nb::object object_;
+  nb::object divide_;
+  PyGroup& self_;
+};
+
+}  // namespace
+
+void bind_mpi(nb::module_& m) {
+  m.def(
+      "communicator",
+      [](nb::object group, nb::object divide) {
+        nb::cast<PyGroup&>(group);  // raises unless it is one
+        mpi::Communicator* made = new GroupCommunicator(std::move(group), std::move(divide));
+        return reinterpret_cast<Address>(made);
+      },
+      "group"_a, "divide"_a);
+}
+
+}  // namespace paceline
