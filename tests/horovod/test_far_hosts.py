@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -15,33 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+import ssh_stand_in
 
 from paceline.launch.remote import Ssh, travelling
-
-SSH = """#!{python} -IS
-import os, sys, threading
-words = sys.argv[1:]
-host = words.index("--") + 1
-with open({log!r}, "a") as log:
-    print(*words, file=log)
-if words[host] == "gone":
-    print("ssh: connect to host gone port 22: No route to host", file=sys.stderr)
-    sys.exit(255)
-reading, writing = os.pipe()
-over_there = os.fork()
-if over_there == 0:
-    os.setsid()  # whatever ends the launcher's own processes does not find these
-    os.dup2(reading, 0)
-    environment = dict(PATH=os.environ["PATH"], HOME="/", HOST_IS=words[host])
-    os.execve("/bin/sh", ["sh", "-c", *words[host + 1 :]], environment)
-os.close(reading)
-def relay():
-    while data := os.read(0, 65536):
-        os.write(writing, data)
-    os.close(writing)
-threading.Thread(target=relay, daemon=True).start()
-os._exit(os.waitstatus_to_exitcode(os.waitpid(over_there, 0)[1]) & 255)
-"""
 
 TELL = (
     "import os; import paceline.horovod.job as job; job.start(None); here = job.current(); "
@@ -53,11 +28,8 @@ TELL = (
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the stand-in writes how it was called."""
-    stand_in, log = tmp_path / "bin" / "ssh", tmp_path / "log"
-    stand_in.parent.mkdir()
-    stand_in.write_text(SSH.format(python=sys.executable, log=str(log)))
-    stand_in.chmod(stand_in.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
+    log = tmp_path / "log"
+    monkeypatch.setenv("PATH", f"{ssh_stand_in.install(tmp_path / 'bin', log)}:{os.environ['PATH']}")
     return log
 
 

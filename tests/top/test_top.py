@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 
+import psutil
 import pytest
+import ssh_stand_in
 from jobs import PROGRAMS
 from rich.console import Console
 
@@ -62,8 +64,6 @@ def pids(job: LocalJob) -> list[int]:
 
 
 def descendants(pid: int) -> list:
-    import psutil
-
     return psutil.Process(pid).children(recursive=True)
 
 
@@ -128,6 +128,48 @@ def _read(fd: int, seconds: float) -> bytes:
         return b""
 
 
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode != 0,
+    reason="needs root, or the right to make network namespaces",
+)
+
+
+@needs_namespaces
+def test_ranks_on_another_host_are_seen_over_ssh(running: int, tmp_path: Path) -> None:
+    """The picture is taken in another network namespace, where no rank listens; the stand-in for ssh enters theirs."""
+    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log", ["nsenter", "--target", str(running), "--net"])
+    env = {**os.environ, "COLUMNS": "150", "PATH": f"{folder}:{os.environ['PATH']}"}
+    argv = ["unshare", "--net", *TOP, "--once", "--json", "--interval", "0.5", "--host", "far", "--host", "gone"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, env=env)
+    assert done.returncode == 0, done.stderr
+    picture = json.loads(done.stdout)
+    assert [row["figures"]["rank"] for row in picture["rows"]] == [0, 1]
+    assert all(row["rates"]["steps"] > 0 for row in picture["rows"])
+    assert (picture["elsewhere"], picture["gone"], picture["silent"]) == (0, 0, {})
+    assert picture["unreached"] == ["gone: ssh: connect to host gone port 22: No route to host"]
+    assert not streams_left(), "what it started there has ended"
+    done = subprocess.run([*argv[:-4], "--host", "gone"], capture_output=True, text=True, timeout=DEADLINE, env=env)
+    assert (done.returncode, done.stderr) == (
+        2, "paceline top: gone: ssh: connect to host gone port 22: No route to host\n",
+    )  # fmt: skip
+
+
+def streams_left() -> list[int]:
+    end = time.monotonic() + DEADLINE
+    while True:  # what runs far away ends when its stdin does
+        found = [one.pid for one in psutil.process_iter() if "paceline.top.stream" in " ".join(_words(one))]
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def test_a_wrong_pid_is_answered_in_one_sentence(running: int) -> None:
     done = top("--once", "--pid", "1")
     assert (done.returncode, done.stdout) == (2, "")
@@ -176,7 +218,7 @@ def test_it_says_how_many_ranks_are_elsewhere(here: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(live, "ask_all", lambda *_: (dict(enumerate(figures)), []))
     console = Console(width=150, record=True, file=StringIO())
     console.print(render(Job(None).picture()))
-    start = f"6 ranks; 3 of 6 ranks are on other machines: run paceline top there; {GONE[here]}the last "
+    start = f"6 ranks; 3 of 6 ranks are on other machines: add --host NAME; {GONE[here]}the last "
     assert console.export_text().startswith(start)
 
 
@@ -187,7 +229,7 @@ def test_who_waits_for_whom() -> None:
     console = Console(width=150, record=True, file=StringIO())
     console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"}, elsewhere=1)))
     text = console.export_text()
-    assert "4 ranks; 1 of 4 ranks is on another machine: run paceline top there; the last 1 s" in text
+    assert "4 ranks; 1 of 4 ranks is on another machine: add --host NAME; the last 1 s" in text
     assert 'all_reduce "layer3.weight" float32[2000] has waited 61 s for rank 1 (host b, pid 9)' in text
     assert "rank 3 (pid 7) did not answer; not shown" in text
     assert "90.0 %" in text
