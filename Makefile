@@ -12,7 +12,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 endif
 
-# Each has requirements, an environment in .venv and a folder of tests, all of its name.
+# Each has requirements, an environment in .venv and a folder in tests/frameworks, all of its name.
 FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
@@ -39,7 +39,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -90,7 +90,10 @@ torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative pa
 framework-tests: $(FRAMEWORKS:%=%-tests) ## tests of the faces of TensorFlow and JAX, and under trainers, each in an environment of its own
 
 $(FRAMEWORKS:%=%-tests): %-tests: $(VENV)/%.stamp $(VENV)/test.stamp $(VENV)/engine.stamp
-	PATH="$(CURDIR)/$(VENV)/$*/bin:$$PATH" $(VENV)/$*/bin/python -m pytest tests/$* $(ARGS)
+	PATH="$(CURDIR)/$(VENV)/$*/bin:$$PATH" $(VENV)/$*/bin/python -m pytest tests/frameworks/$* $(ARGS)
+
+framework-smoke: $(VENV)/test.stamp $(VENV)/engine.stamp ## those that are marked `smoke`, as CI runs them; a minute or two with the installation
+	$(WITH_TOOLS) scripts/together $(FRAMEWORKS:%='make %-tests ARGS="-m smoke"')
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
 	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)

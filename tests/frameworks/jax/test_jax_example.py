@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launched import environment, finish, paceline_run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_example_trains() -> None:

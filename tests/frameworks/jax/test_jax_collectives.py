@@ -43,6 +43,7 @@ def every_dtype(rank: int, size: int) -> None:
             np.testing.assert_array_equal(jax.jit(pj.reduce_scatter)(jnp.asarray(rows[rank])), parts[rank])
 
 
+@pytest.mark.smoke
 def test_every_dtype_arrives_as_numpy_says(ranks: Ranks) -> None:
     ranks(every_dtype)
 
@@ -143,6 +144,7 @@ def mean_of_trees(rank: int, size: int) -> None:
         pj.pmean({"steps": jnp.int32(3)})
 
 
+@pytest.mark.smoke
 def test_the_mean_of_a_tree(ranks: Ranks) -> None:
     ranks(mean_of_trees)
 
@@ -182,6 +184,7 @@ def refused(rank: int, size: int) -> None:
         assert text in str(caught.value)
 
 
+@pytest.mark.smoke
 def test_what_makes_no_sense_is_refused_in_a_sentence(ranks: Ranks) -> None:
     ranks(refused)
 

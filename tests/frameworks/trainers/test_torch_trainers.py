@@ -10,7 +10,10 @@ from launched import run_example
 from rank_loss import lose_one
 
 
-@pytest.mark.parametrize("name", ["train_lightning.py", "train_accelerate.py", "train_transformers.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["train_lightning.py", "train_accelerate.py", pytest.param("train_transformers.py", marks=pytest.mark.smoke)],
+)
 def test_trains_over_paceline(name: str) -> None:
     lines = run_example(name)
     losses = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("epoch")]
@@ -19,7 +22,7 @@ def test_trains_over_paceline(name: str) -> None:
     assert lines[-1] == "2 ranks over paceline"
 
 
-@pytest.mark.parametrize("trainer", ["lightning", "accelerate"])
+@pytest.mark.parametrize("trainer", ["lightning", pytest.param("accelerate", marks=pytest.mark.smoke)])
 def test_rank_that_dies_is_named(trainer: str, tmp_path: Path) -> None:
     lose_one(2, PROGRAMS / "trainer_losing_a_rank.py", "kill", trainer, folder=tmp_path, timeout=30)
 

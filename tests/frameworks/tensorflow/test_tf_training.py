@@ -118,7 +118,7 @@ def keras_training(rank: int, size: int, passes: int) -> None:
     assert int(optimizer.iterations) == 8
 
 
-@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.smoke), 2])
 def test_keras_trains_as_one_process_does(ranks: Ranks, passes: int) -> None:
     ranks(keras_training, 2, passes=passes)
 

@@ -60,6 +60,7 @@ def derivatives(rank: int, size: int) -> None:
         np.testing.assert_allclose(ours, gradient[rank], err_msg=name)
 
 
+@pytest.mark.smoke
 def test_derivatives_are_those_of_the_sum_of_all_losses(ranks: Ranks) -> None:
     ranks(derivatives)
 

@@ -108,7 +108,10 @@ def questions(rank: int, size: int) -> None:
     assert hvd.process_set_included_op(7).numpy() < 0
 
 
-@pytest.mark.parametrize("what", [reductions, scattering, moves, groups, slices, questions])
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(reductions, marks=pytest.mark.smoke), scattering, moves, groups, slices, questions],
+)
 def test_a_collective_gives_what_numpy_gives(ranks: Ranks, what: Callable[[int, int], None]) -> None:
     ranks(what, 2)
 
@@ -149,6 +152,7 @@ def gradients(rank: int, size: int) -> None:
         np.testing.assert_array_equal(found, np.full((2, 2), 3 * mean * size))
 
 
+@pytest.mark.smoke
 def test_gradients_are_registered(ranks: Ranks) -> None:
     ranks(gradients, 2)
 
@@ -222,5 +226,6 @@ def disagreements(rank: int, size: int) -> None:
     assert hvd.allreduce(tf.ones([1]), op=hvd.Sum).numpy() == [size], "everything else goes on"
 
 
+@pytest.mark.smoke
 def test_what_ranks_disagree_about_is_an_error_on_all_of_them(ranks: Ranks) -> None:
     ranks(disagreements, 2)
