@@ -235,8 +235,9 @@ def test_a_lost_server_is_named() -> None:
     server = open_store(job_settings(0, 2, **job), 20.0)
     client = open_store(job_settings(1, 2, **job), 20.0)
     server.close(Deadline(0.0))
-    with pytest.raises(RendezvousError, match="lost the store of rank 0"):
+    with pytest.raises(RendezvousError, match="lost the store of rank 0") as raised:
         client.set("a", b"")
+    assert raised.value.rank == 0
     client.close()
     client.close()
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Protocol
 
-from paceline.errors import RendezvousError
+from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous.acceptor import peer_credentials
 from paceline.rendezvous.conversation import Conversation, HungUp, Receive, Send, Trust, converse
 from paceline.rendezvous.deadline import Deadline
@@ -47,6 +47,8 @@ REPLY = struct.Struct("!BI")
 
 SET, GET, CHECK, DONE = range(1, 5)
 OK, MISSING, OVER, WRONG = range(4)
+
+_RANK_0 = Culprit(0)
 
 
 class Store(Protocol):
@@ -136,9 +138,11 @@ class StoreClient:
         deadline: Deadline,
         *,
         owner: str = "rank 0",
+        culprit: Culprit = _RANK_0,
         stall: float | None = None,
     ) -> None:
-        """key: the job's secret. owner: the process that serves the store, for messages. stall: see `Reminder`.
+        """key: the job's secret. owner, culprit: the process that serves the store, for messages and for errors.
+        stall: see `Reminder`.
 
         Raises RendezvousError if the store cannot be reached, or refuses this rank.
         """
@@ -146,8 +150,11 @@ class StoreClient:
         def join(sock: socket.socket) -> Conversation[None]:
             return _join(sock, key, rank, size)
 
-        self._owner = owner
-        _, self._sock = reach(endpoints, join, deadline, who=f"the store of {owner}", reminder=Reminder(stall))
+        self._owner, self._culprit = owner, culprit
+        reminder = Reminder(stall)
+        _, self._sock = reach(
+            endpoints, join, deadline, who=f"the store of {owner}", culprit=culprit, reminder=reminder
+        )
         is_tcp = self._sock.family != socket.AF_UNIX
         self.place = str(TcpAddress(*self._sock.getpeername()[:2]) if is_tcp else endpoints[0])
         self._lock = threading.Lock()
@@ -186,7 +193,8 @@ class StoreClient:
             with self._lock:
                 status, answer = converse(self._sock, _request(what, name, value), Deadline(_ANSWER))
         except (OSError, HungUp) as error:
-            raise RendezvousError(f"lost the store of {self._owner}: {error}; did {self._owner} fail?") from None
+            reason = f"lost the store of {self._owner}: {error}; did {self._owner} fail?"
+            raise RendezvousError(reason, self._culprit) from None
         if status == WRONG:
             raise RendezvousError(f"the store of {self._owner} refuses {key!r}: {answer.decode(errors='replace')}")
         return status, answer

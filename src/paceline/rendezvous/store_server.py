@@ -5,11 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import os
 import socket
 import threading
 from collections.abc import Sequence
 
-from paceline.errors import RendezvousError
+from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import Acceptor, peer_credentials
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
@@ -220,7 +221,8 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings, seconds: float) -
             for door in doors:
                 door.close()
             troubles.append(f"{endpoint}: {error.strerror or error}")
-    raise RendezvousError("rank 0 cannot open the store: " + "; ".join(troubles))
+    reason = "rank 0 cannot open the store: " + "; ".join(troubles)
+    raise RendezvousError(reason, Culprit(0, socket.gethostname(), os.getpid()))
 
 
 def bind_addresses(host: str, settings: Settings, seconds: float = LOOKUP) -> list[str]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.errors import RendezvousError
+from paceline.errors import NOBODY, RendezvousError
 from paceline.horovod.driver.store import (
     MAX_MESSAGE_BYTES,
     WORKERS,
@@ -106,7 +106,8 @@ class Worker:
         seat = settings.elastic
         self._number = seat.worker
         driver = [TcpAddress(seat.host, seat.port)]
-        self._client = StoreClient(driver, settings.secret, seat.worker, WORKERS, Deadline(timeout), owner=_OWNER)
+        who = (settings.secret, seat.worker, WORKERS)
+        self._client = StoreClient(driver, *who, Deadline(timeout), owner=_OWNER, culprit=NOBODY)
         self.round: Round | None = None
         self.behind = False
         """Whether this process's state may be older than the others'."""
