@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from paceline.cpu.budget import ranges
 from paceline.launch import torchrun
 from paceline.launch.arguments import split
+from paceline.launch.failure_report import FailureReport
 from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
-from paceline.launch.stderr import last_traceback
+from paceline.launch.stderr import OutputStream, last_traceback
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,30 @@ def test_torchruns_summary_is_understood() -> None:
         ("rank 1", 1, 13223),
     ]
     assert torchrun.failures("rank : 1 (local_rank: 1) exitcode : 1 (pid: 3)") == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "reported", "blames"),
+    [
+        (["paceline.errors.PeerLost: rank 1 died"], False, True),
+        (["paceline.errors.Aborted"], False, True),
+        (["paceline.errors.PeerLost: rank 1 died", "HorovodInternalError: rank 1 died"], True, True),
+        (["ValueError: no rank raised paceline.errors.PeerLost: here"], True, False),
+        (["requests.exceptions.Timeout: the bank does not answer"], False, False),
+        (["RuntimeError: Cannot extract tensors from value: PeerLost: rank 1 died"], True, True),
+        (["RuntimeError: PeerLost: of a novel"], False, False),
+    ],
+)
+def test_who_blames_another_is_known_by_the_classes_of_its_errors(
+    raised: list[str], reported: bool, blames: bool
+) -> None:
+    stream = OutputStream(0, 0, 1, -1)
+    trace = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    x()\n    ^^^\n'
+    cause = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+    stream.record(("noise\n" + cause.join(trace + error for error in raised) + "\n").encode())
+    if reported:
+        stream.failure = FailureReport(1, 0, "PeerLost", "")
+    assert stream.blames_another == blames
 
 
 def test_the_last_traceback_brings_its_cause() -> None:

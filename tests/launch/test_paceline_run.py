@@ -275,7 +275,7 @@ def test_wrong_arguments_give_one_sentence(words: list[str], complaint: str) -> 
 
 def test_who_lost_a_peer_is_not_the_cause(tmp_path: Path) -> None:
     text = (
-        "import os, sys, time\nclass PeerLost(RuntimeError): pass\n"
+        "import os, sys, time\nfrom paceline.errors import PeerLost\n"
         "if os.environ['RANK'] == '0': raise PeerLost('rank 1 has left')\n"
         "time.sleep(0.5)\nsys.exit('a message and no traceback')"
     )

@@ -28,9 +28,12 @@ HOLD_SECONDS = 0.05
 """Seconds that an unfinished line is held back, so that lines of several ranks do not mix; a prompt never ends."""
 _TRACEBACK = re.compile(r"^(?:  \+ Exception Group )?Traceback \(most recent call last\):", re.MULTILINE)
 _TRACEBACK_BEGINS = b"Traceback (most recent call last):"
-_TIMEOUT = "errors.Timeout:"
-_CONSEQUENCES = ("PeerLost:", "Aborted:", _TIMEOUT)
-"""The names, as a traceback prints them, of errors that another rank causes."""
+_RAISED = re.compile(r"^Traceback .*\n(?: .*\n)*([\w.]+)(?::|$)", re.MULTILINE)
+"""The class of an error, which begins the first line of its traceback that is not indented."""
+_TIMEOUT = "paceline.errors.Timeout"
+_CONSEQUENCES = ("paceline.errors.PeerLost", "paceline.errors.Aborted", _TIMEOUT)
+"""The errors that another rank causes."""
+_NAMES = tuple(name.rpartition(".")[2] for name in _CONSEQUENCES)
 _CHAINED = (
     "During handling of the above exception, another exception occurred:",
     "The above exception was the direct cause of the following exception:",
@@ -88,15 +91,21 @@ class OutputStream:
         return self.traced or self.ended or time.monotonic()
 
     @property
+    def raised(self) -> list[str]:
+        """The classes of the errors in its last traceback, in the order in which they were raised."""
+        return _RAISED.findall(last_traceback(self.tail.decode(errors="replace").replace("\r\n", "\n")))
+
+    @property
     def blames_another(self) -> bool:
-        """Whether its last output says that it lost another rank, which must have failed earlier, or waited for one."""
-        words = self.last_words(lines=1)
-        return any(name in words for name in _CONSEQUENCES)
+        """Whether it ended with an error that says that another rank failed before, or did not come."""
+        reported = self.failure is not None and self.failure.error in _NAMES
+        # torch before 2.13 raises a RuntimeError in place of what a gradient's exchange raised.
+        return any(name in _CONSEQUENCES or (reported and name == "RuntimeError") for name in self.raised)
 
     @property
     def waited_for(self) -> str:
         """The rank that did not come, if the process ended with a timeout while it waited for one rank; else ""."""
-        if self.failure is None or self.failure.error != "Timeout" or _TIMEOUT not in self.last_words(lines=1):
+        if self.failure is None or self.failure.error != "Timeout" or _TIMEOUT not in self.raised:
             return ""
         return self.failure.culprit
 
