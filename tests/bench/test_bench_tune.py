@@ -27,6 +27,7 @@ def compared(monkeypatch: pytest.MonkeyPatch, broken: bool = False) -> tuple[mea
         monkeypatch.setattr(room, "trial", trial)
     one, rows = measure.compare("cnn", {}, budget(range(2), None), Effort(), 3, lambda _: None)
     assert [row.setting for row in rows if row.runs != 3] == []
+    assert one.same_share >= one.share > 0
     return one, tried
 
 

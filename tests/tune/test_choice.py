@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.calibration.tune import BLOCKS
 from paceline.cpu.budget import budget
 from paceline.tune.choice import choose, is_clear, rows
 from paceline.tune.estimate import estimate, ratio
-from paceline.tune.run import BLOCKS, Run, block_rates
+from paceline.tune.run import Run, block_rates
 from paceline.tune.setting import Samples, Setting
 from paceline.tune.show import command, sentences
 from paceline.tune.space import inside, space

@@ -8,7 +8,8 @@ from statistics import median
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from paceline.tune.halving import ETA, FINAL_RUNS, MOST_REPEATS, Search, rungs
+from paceline.calibration.tune import ETA, FINAL_RUNS, MOST_REPEATS
+from paceline.tune.halving import Search, rungs
 
 speeds = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=60)
 
@@ -71,7 +72,7 @@ def test_no_round_follows_a_decision() -> None:
 
 
 def test_rivals_take_turns_and_every_other_round_goes_backwards() -> None:
-    calls: list[int] = []
+    calls: list[str] = []
     search = Search(["a", "b", "c"])
     search.run(lambda name, _: calls.append(name) or 1.0)
     assert "".join(calls) == "abc" + "cba" + "abc"

@@ -23,7 +23,7 @@ from paceline.tune.setting import Setting
 from paceline.tune.trial import Effort, trial
 
 TRAINS = [sys.executable, str(PROGRAMS / "watched_job.py"), "0", "-", "end{batch}"]
-QUICK = Effort(first=0.05, timeout=DEADLINE)
+QUICK = Effort(seconds=0.2, timeout=DEADLINE)
 
 
 def tried(words: list[str], effort: Effort = QUICK, processes: int = 1) -> Run:

@@ -107,7 +107,7 @@ def command(
     except ValueError as error:
         raise UsageError(str(error)) from None
     cache = Cache(words, environ, budget)
-    request = Request(words, settings, samples, Effort(seconds, seconds / 4, timeout), 60 * minutes, default)
+    request = Request(words, settings, samples, Effort(seconds, timeout), 60 * minutes, default)
     err = Console(stderr=True, highlight=False, markup=False)
     found = _searched(request, environ, Known() if again else cache.read(), cache, err)
     show(Console(highlight=False, markup=False), table(found, samples))

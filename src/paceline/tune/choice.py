@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from paceline.calibration import tune as fitted
 from paceline.tune.estimate import Estimate, Rates, estimate, ratio
 from paceline.tune.run import Run
 from paceline.tune.setting import Samples, Setting
-
-TIE = 0.03
-"""The share by which throughputs may differ, if their intervals overlap, and count as equal. It is about what the same
-setting differs by between runs on a quiet machine."""
-
-CLEAR_RUNS = 2
-"""Runs of each setting from which on one can be faster beyond doubt: one run does not show what runs differ by."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ def is_clear(found: Sequence[Row]) -> bool:
     reaches its own.
     """
     measured = [row for row in found if row.throughput is not None]
-    if not measured or any(row.runs < CLEAR_RUNS for row in measured):
+    if not measured or any(row.runs < fitted.CLEAR_RUNS for row in measured):
         return False
     first, *others = (row.throughput for row in measured if row.throughput is not None)
     return all(other.high < first.low for other in others)
@@ -106,7 +100,7 @@ def ties(row: Row, fastest: Row) -> bool:
     mine, best = row.throughput, fastest.throughput
     if mine is None or best is None:
         return False
-    return mine.value >= (1 - TIE) * best.value and mine.high >= best.low
+    return mine.value >= (1 - fitted.TIE) * best.value and mine.high >= best.low
 
 
 def throughputs(runs: Sequence[Run], setting: Setting, samples: Samples) -> Rates:

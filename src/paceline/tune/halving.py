@@ -12,12 +12,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Generic, TypeVar
 
-ETA = 3
-"""Of so many settings one goes on to the next rung. Found: by hand. Off by 1: not measured."""
-FINAL_RUNS = 3
-"""The fewest runs of a setting that reaches the last rung; fewer show no difference between runs."""
-MOST_REPEATS = 4
-"""The most runs of a setting in one rung: with few rivals left, an equal share of the budget is more than it takes."""
+from paceline.calibration import tune as fitted
 
 T = TypeVar("T")
 
@@ -33,10 +28,10 @@ class Rung:
 def rungs(count: int) -> list[Rung]:
     """Return the rungs for `count` settings, the first of which has all of them. Each takes about as many runs."""
     sizes = [count]
-    while sizes[-1] > ETA:
-        sizes.append(math.ceil(sizes[-1] / ETA))
-    repeats = [min(MOST_REPEATS, count // size) for size in sizes] if count else []
-    missing = FINAL_RUNS - sum(repeats)
+    while sizes[-1] > fitted.ETA:
+        sizes.append(math.ceil(sizes[-1] / fitted.ETA))
+    repeats = [min(fitted.MOST_REPEATS, count // size) for size in sizes] if count else []
+    missing = fitted.FINAL_RUNS - sum(repeats)
     if count > 1 and missing > 0:
         repeats[-1] += missing
     return [Rung(size, times) for size, times in zip(sizes, repeats, strict=False)]

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from paceline.calibration import tune as fitted
 from paceline.tune.setting import Setting
-
-BLOCKS = 5
-"""The most blocks of a run."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def block_rates(begins_ns: Sequence[int]) -> tuple[float, ...]:
     step began, in ascending order. Less than two give no rate.
     """
     last = len(begins_ns) - 1
-    count = min(BLOCKS, last)
+    count = min(fitted.BLOCKS, last)
     edges = [last * number // count for number in range(count + 1)] if count > 0 else []
     spans = ((b - a, begins_ns[b] - begins_ns[a]) for a, b in pairwise(edges))
     return tuple(1e9 * steps / span for steps, span in spans if span > 0)

@@ -10,7 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from paceline.tune.choice import TIE, Choice, Row
+from paceline.calibration import tune as fitted
+from paceline.tune.choice import Choice, Row
 from paceline.tune.estimate import CONFIDENCE, Estimate
 from paceline.tune.setting import Samples, Setting
 from paceline.tune.tune import Found
@@ -66,8 +67,8 @@ def sentences(choice: Choice, samples: Samples, words: Sequence[str], wanted: ra
     yield f"chosen: {described(setting)}, {_number(chosen.throughput.value)} {samples.unit(setting)}"
     if choice.fastest is not chosen:
         yield (
-            f"it ties with {choice.fastest.setting}, which is within {TIE:.0%} and has an interval that overlaps with "
-            "its own, and asks for less"
+            f"it ties with {choice.fastest.setting}, which is within {fitted.TIE:.0%}, with an interval that overlaps "
+            "with its own, and asks for less"
         )
     if choice.next and choice.margin:
         yield f"{_times(choice.margin)} of {choice.next.setting}, the next best"

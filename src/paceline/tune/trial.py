@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from paceline.calibration import tune as fitted
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import wait_for_exit
 from paceline.launch.local import LocalJob
@@ -23,15 +24,6 @@ from paceline.trace.live import listening
 from paceline.tune.run import Run, block_rates
 from paceline.tune.setting import Setting
 
-WARM_UP_STEPS = 3
-"""Steps that are dropped: in the first ones frameworks allocate memory, compile, and arrange gradients in buckets."""
-WARM_UP_SECONDS = 0.5
-"""Seconds, from the first step on, whose steps are dropped too: batches that were read in advance are used up then."""
-LEAST_STEPS = 6
-"""The fewest steps that are measured, unless they take SLOW times as long as was asked for."""
-SLOW = 5
-"""Times the seconds of a measurement, after which LEAST_SLOW_STEPS have to do."""
-LEAST_SLOW_STEPS = 2
 _LOOK_SECONDS = 0.2
 """Seconds between two looks at the job; each takes a rank a fraction of a millisecond."""
 _ANSWER_SECONDS = 2.0
@@ -43,17 +35,16 @@ _LAST_WORDS = 300
 class Effort:
     """How long runs may take.
 
-    seconds: the time in which steps are measured. first: that time in the first run of a setting, which only has to
-    tell what is slow. timeout: the seconds in which a step has to come, the first one after the start too.
+    seconds: the time in which steps are measured, of which the first run of a setting takes FIRST_SHARE. timeout: the
+    seconds in which a step has to come, the first one after the start too.
     """
 
     seconds: float = 2.0
-    first: float = 0.5
     timeout: float = 120.0
 
     def of(self, number: int) -> float:
         """The seconds of a setting's run with this number, from 0."""
-        return self.seconds if number else self.first
+        return self.seconds if number else fitted.FIRST_SHARE * self.seconds
 
 
 class _Steps:
@@ -81,14 +72,15 @@ class _Steps:
 
     def warm(self) -> list[int]:
         """The steps after the warm-up."""
-        late = self.begins[WARM_UP_STEPS:]
-        return [begin for begin in late if begin - self.begins[0] >= WARM_UP_SECONDS * 1e9]
+        late = self.begins[fitted.WARM_UP_STEPS :]
+        return [begin for begin in late if begin - self.begins[0] >= fitted.WARM_UP_SECONDS * 1e9]
 
     def enough(self, seconds: float) -> bool:
         """Whether these steps are enough for a measurement of so many seconds."""
         warm = self.warm()
         steps, span = len(warm) - 1, (warm[-1] - warm[0]) / 1e9 if warm else 0.0
-        return (steps >= LEAST_STEPS and span >= seconds) or (steps >= LEAST_SLOW_STEPS and span >= SLOW * seconds)
+        slow = span >= fitted.SLOW * seconds
+        return span >= seconds and steps >= (fitted.LEAST_SLOW_STEPS if slow else fitted.LEAST_STEPS)
 
 
 def trial(
@@ -113,7 +105,7 @@ def trial(
             steps, reason = _watched(job, effort.of(number), effort.timeout, until)
         reason = reason or _failure(job, output)
         rates = block_rates(steps.warm())
-        if not reason and len(steps.warm()) <= LEAST_SLOW_STEPS:
+        if not reason and len(steps.warm()) <= fitted.LEAST_SLOW_STEPS:
             reason = _too_few(steps)
         return Run(setting, number, effort.of(number), () if reason else rates, reason)
     finally:
@@ -169,4 +161,4 @@ def _failure(job: LocalJob, output: Path) -> str:
 def _too_few(steps: _Steps) -> str:
     if not steps.known:
         return "it ended, and none of its processes used Paceline for long enough to be asked"
-    return f"it ended after {len(steps.begins)} steps, of which the first {WARM_UP_STEPS} at least are warm-up"
+    return f"it ended after {len(steps.begins)} steps, of which the first {fitted.WARM_UP_STEPS} at least are warm-up"

@@ -32,10 +32,11 @@ class Comparison:
     """Both searches for one training.
 
     settings: how many the exhaustive search tried. tune_seconds, exhaustive_seconds: how long the searches took. share:
-    the first over the second. chosen, best: the settings that they found. loss: by how much the chosen one is slower
-    than the best, as the exhaustive search measured both; 0.03 is 3 %. gain, low, high: how many times as fast the
-    chosen one is as torch's default, one process with a thread for each CPU, with the 95 % interval. several: how many
-    times as fast the best setting of several processes is as the best of one; 0 if there is none of several.
+    the first over the second. same_share: the same, if the exhaustive search had tried only what `paceline tune` does,
+    that is, not two threads for each CPU. chosen, best: the settings that they found. loss: by how much the chosen one
+    is slower than the best, as the exhaustive search measured both; 0.03 is 3 %. gain, low, high: how many times as
+    fast the chosen one is as torch's default, one process with a thread for each CPU, with the 95 % interval. several:
+    how many times as fast the best setting of several processes is as the best of one; 0 if there is none of several.
     """
 
     script: str
@@ -43,6 +44,7 @@ class Comparison:
     tune_seconds: float
     exhaustive_seconds: float
     share: float
+    same_share: float
     chosen: str
     best: str
     loss: float
@@ -75,12 +77,17 @@ def compare(
     if found.interrupted:
         raise KeyboardInterrupt
     every = space(budget, cores, [BATCH], threads_per_cpu=2)
+    spent = dict.fromkeys(every, 0.0)
     runs: list[Run] = []
     for number in range(rounds):
         for setting in every[:: -1 if number % 2 else 1]:
+            if any(run.reason for run in runs if run.setting == setting):
+                continue
             progress(f"{name}, round {number + 1} of {rounds}: {setting}")
-            runs.append(trial(words, setting, number + 1, environ, effort, time.monotonic() + effort.timeout))
-    ended = time.monotonic()
+            start = time.monotonic()
+            runs.append(trial(words, setting, number + 1, environ, effort, start + effort.timeout))
+            spent[setting] += time.monotonic() - start
+    tune_seconds, exhaustive_seconds = between - began, sum(spent.values())
 
     tried = rows(runs, _SAMPLES)
     measured = {row.setting: row for row in tried if row.throughput is not None}
@@ -95,9 +102,10 @@ def compare(
     comparison = Comparison(
         name,
         len(every),
-        between - began,
-        ended - between,
-        (between - began) / (ended - between),
+        tune_seconds,
+        exhaustive_seconds,
+        tune_seconds / exhaustive_seconds,
+        tune_seconds / sum(spent[setting] for setting in request.settings),
         str(chosen.setting),
         str(best.setting),
         1 - _value(chosen) / _value(best),
