@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
 from paceline import _engine
 from paceline.group.arguments import OPS, reduction, whole
-from paceline.group.group import Group
 from paceline.jax import primitives
 from paceline.jax.groups import use
+
+if TYPE_CHECKING:
+    from paceline.group.group import Group
 
 Array = Any
 """A JAX array, or what `jax.numpy.asarray` makes one of."""

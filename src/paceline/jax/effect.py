@@ -12,8 +12,8 @@ from jax._src import effects
 class CollectiveEffect(effects.Effect):  # type: ignore[misc]  # JAX is not there when types are checked
     """The only one of its kind is `EFFECT`."""
 
-    def __str__(self) -> str:
-        return "Paceline"
+    def __repr__(self) -> str:
+        return "collectives of paceline.jax"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CollectiveEffect)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline import _engine
-from paceline.group.group import Group
 from paceline.jax.fusion import Buckets
+
+if TYPE_CHECKING:
+    from paceline.group.group import Group
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier")
 """Their numbers in compiled programs are their places here."""
@@ -34,7 +36,7 @@ class Executor:
     def __init__(self, group: Group) -> None:
         self.group = group
         self._native = group.native
-        self._buckets = Buckets(group)
+        self._buckets = Buckets(_most(group))
         self._turn = threading.Lock()
         self._calls = tuple(getattr(self, f"_{name}") for name in COLLECTIVES)
 
@@ -79,6 +81,12 @@ class Executor:
         count = memory.count // self.group.size
         width = count * _engine.SIZES[memory.dtype]
         return [(memory.address + rank * width, count) for rank in range(self.group.size)]
+
+
+def _most(group: Group) -> int:
+    from paceline.coordinate.options import Options  # which takes a while to import
+
+    return Options.wished(group.runtime.settings).fusion_bytes
 
 
 def _copy(source: Memory, target: Memory) -> None:

@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline.group.buffers import AnyArray
-from paceline.group.group import Group
-from paceline.runtime.arena import empty
 
 if TYPE_CHECKING:
     from paceline.jax.execution import Memory
 
-FUSION_BYTES = 64 << 20
-"""The most bytes of a buffer, unless PACELINE_FUSION_BYTES says otherwise; a larger tensor goes by itself, in place."""
-
 
 class Buckets:
-    """The buffer of a group, which grows to what its largest fusion has needed."""
+    """Forms buffers of at most `most` bytes; a larger tensor goes by itself, in place.
 
-    def __init__(self, group: Group) -> None:
-        wished = group.runtime.settings.fusion_bytes
-        self._most = FUSION_BYTES if wished is None else wished
+    The memory of the buffers grows to what the largest has needed.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._buffer: AnyArray = np.empty(0, np.uint8)
 
     def filled(self, tensors: Sequence[Memory]) -> Iterator[tuple[int, int, int]]:
@@ -66,5 +63,7 @@ class Buckets:
 
     def _room(self, size: int) -> int:
         if self._buffer.size < size:
+            from paceline.runtime.arena import empty  # which takes a while to import
+
             self._buffer = empty(size, np.uint8)
         return self._buffer.ctypes.data

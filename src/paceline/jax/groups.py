@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+from typing import TYPE_CHECKING
 
 import jax
 
-from paceline.group.group import Group
 from paceline.jax.execution import Executor
-from paceline.runtime.init import init as join_job
+
+if TYPE_CHECKING:
+    from paceline.group.group import Group
 
 _executors: dict[int, Executor] = {}
 _default: list[Group] = []
@@ -19,6 +21,8 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
 
     Raises what `paceline.init` raises.
     """
+    from paceline.runtime.init import init as join_job  # which takes a while to import
+
     group = join_job(rank, size, timeout)
     _default[:] = [group]
     # Programs that are still under way end before the runtime is closed, which also happens at exit, in reverse order.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 
-from paceline.group.group import Group
 from paceline.jax.collectives import combined
+
+if TYPE_CHECKING:
+    from paceline.group.group import Group
 
 
 def pmean(tree: Any, *, group: Group | None = None) -> Any:

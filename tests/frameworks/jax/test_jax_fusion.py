@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import given
@@ -20,11 +19,10 @@ DTYPES = {_engine.DTYPES[name]: np.dtype(name) for name in ("float32", "float64"
 
 @given(some.lists(some.tuples(some.sampled_from(sorted(DTYPES)), some.integers(0, 100)), max_size=30))
 def test_every_tensor_is_in_one_buffer(tensors: Sequence[tuple[int, int]]) -> None:
-    group = SimpleNamespace(runtime=SimpleNamespace(settings=SimpleNamespace(fusion_bytes=MOST)))
     arrays = [np.full(count, i, DTYPES[dtype]) for i, (dtype, count) in enumerate(tensors)]
     memory = [Memory(array.ctypes.data, array.size, dtype) for array, (dtype, _) in zip(arrays, tensors, strict=True)]
     sizes = []
-    for address, count, dtype in Buckets(group).filled(memory):  # type: ignore[arg-type]
+    for address, count, dtype in Buckets(MOST).filled(memory):
         size = count * DTYPES[dtype].itemsize
         sizes.append((size, dtype))
         if count:
