@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SAMPLES = 9  # which 4 microbatches divide into 3, 2, 2 and 2
+SAMPLES = 17  # which 4 microbatches divide into 5, 4, 4 and 4
 
 
 class Block(nn.Module):
@@ -102,7 +102,7 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = Embedding(8)
-        self.layers = nn.ModuleList(Layer(8) for _ in range(4))
+        self.layers = nn.ModuleList(Layer(8) for _ in range(6))
         self.head = nn.Linear(8, 11, bias=False)
         self.head.weight = self.embedding.tokens.weight
 

@@ -63,7 +63,14 @@ def relative(found: Tensor, expected: Tensor) -> float:
 
 
 def check_training(
-    rank: int, size: int, name: str, partitions: int, schedule: str, dtype: torch.dtype, microbatches: int = 4
+    rank: int,
+    size: int,
+    name: str,
+    partitions: int,
+    schedule: str,
+    dtype: torch.dtype,
+    microbatches: int = 4,
+    ends: Sequence[int] = (),
 ) -> list[str]:
     torch.manual_seed(rank)  # ranks begin with other weights; rank 0's count
     replicas = size // partitions
@@ -73,7 +80,7 @@ def check_training(
     cast = lambda one: one.to(dtype) if one.is_floating_point() else one  # noqa: E731
     model, reference = model.to(dtype), reference.to(dtype)
     model.load_state_dict(reference.state_dict() if rank == 0 else model.state_dict())
-    with patch.object(partitioned, "cut", some_cuts):
+    with patch.object(partitioned, "cut", (lambda *_: list(ends)) if ends else some_cuts):
         hybrid = paceline.torch.hybrid(
             model,
             tree_map(cast, example),
@@ -98,11 +105,17 @@ def check_training(
         if hybrid.replica == 0:
             assert abs(found - expected) <= TOLERANCE[dtype] * abs(expected)
         whole = dict(reference.named_parameters())
+        # In float32, BatchNorm makes of the rounding of one step's weights more than 1e-6 of some small gradients of
+        # the next: those count as parts of the gradient of the whole model. In float64 each counts for itself.
+        largest = max(one.grad.abs().max().item() for one in whole.values() if one.grad is not None)
         for key, parameter in hybrid.named_parameters():
             theirs = whole[key].grad
             assert (parameter.grad is None) == (theirs is None), key
             if theirs is not None and parameter.grad is not None:
-                assert relative(parameter.grad, theirs) <= TOLERANCE[dtype], (step, key, schedule, hybrid.cuts)
+                error = relative(parameter.grad, theirs)
+                if dtype == torch.float32:
+                    error *= theirs.abs().max().item() / largest
+                assert error <= TOLERANCE[dtype], (error, step, key, schedule, hybrid.cuts)
         for optimizer in optimizers:
             optimizer.step()
     state = hybrid.state_dict()
@@ -193,6 +206,12 @@ SHAPES = [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)]
 
 def test_every_schedule(ranks: Ranks) -> None:
     ranks(check_cases, 2, partitions=2, cases=EVERY, dtype=torch.float64)
+
+
+def test_weights_on_no_way_from_a_gradient(ranks: Ranks) -> None:
+    """The call `other`, which only a frozen input reaches, and the sum with its result are in different stages."""
+    ends = [4, 8, 17, 19]
+    ranks(check_training, 2, name="two_and_two", partitions=2, schedule="DualPipeV", dtype=torch.float64, ends=ends)
 
 
 @pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:])
