@@ -11,11 +11,13 @@ from paceline.horovod import job, ops
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
-from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.known_order import announce_order
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
 from paceline.horovod.tensorflow.queries import size_op
+from paceline.horovod.tensorflow.reduction import reduction
+
+KERNEL = "paceline_allreduce"
 
 
 def allreduce(
@@ -113,14 +115,14 @@ def allreduce_each(
     """
     if tf.executing_eagerly():
         own = {**attributes("", None, []), "names": list(names)}
-        return _run(tensors, op, prescale, postscale, process_set, False, own)
+        return reduction(KERNEL, tensors, op, prescale, postscale, process_set, False, own)
     results = []
     for tensor, name in zip(tensors, names, strict=True):
         own = attributes("", name, [], ignore_name_scope)
         # The name of the op in the graph that is traced: functions that inline this one would give it another.
         unique = tf.compat.v1.get_default_graph().unique_name(own["name"], mark_as_used=False)
         own["names"] = [name if ignore_name_scope else unique]
-        results += _run([tensor], op, prescale, postscale, process_set, False, own)
+        results += reduction(KERNEL, [tensor], op, prescale, postscale, process_set, False, own)
     announce_order(tensors, results, process_set)
     return results
 
@@ -136,7 +138,7 @@ def _allreduce(
 ) -> Any:
     """Combine a dense tensor over the ranks; see `allreduce`."""
     names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
-    return _run([tensor], op, prescale_factor, postscale_factor, process_set, False, names)[0]
+    return reduction(KERNEL, [tensor], op, prescale_factor, postscale_factor, process_set, False, names)[0]
 
 
 def _grouped_allreduce(
@@ -150,28 +152,7 @@ def _grouped_allreduce(
 ) -> list[Any]:
     """Combine dense tensors over the ranks, together; see `allreduce`."""
     names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
-    return _run(tensors, op, prescale_factor, postscale_factor, process_set, True, names)
-
-
-def _run(
-    tensors: Sequence[Any],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    grouped: bool,
-    names: dict[str, Any],
-) -> list[Any]:
-    results: list[Any] = LIBRARY.ops.paceline_allreduce(
-        tensors,
-        grouped=grouped,
-        process_set_id=number_of(process_set),
-        reduce_op=op,
-        prescale_factor=prescale,
-        postscale_factor=postscale,
-        **names,
-    )
-    return results
+    return reduction(KERNEL, tensors, op, prescale_factor, postscale_factor, process_set, True, names)
 
 
 @tf.RegisterGradient("PacelineAllreduce")
@@ -183,7 +164,7 @@ def _gradient(op: Any, *gradients: Any) -> Any:
     own = attributes(kind, None, list(gradients), op.get_attr("ignore_name_scope"))
     if tf.executing_eagerly():
         own["names"] = names
-    return _run(gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own)
+    return reduction(KERNEL, gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own)
 
 
 def _check_sparse(op: int, prescale: float, postscale: float) -> None:

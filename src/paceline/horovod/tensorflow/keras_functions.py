@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -67,25 +67,29 @@ def broadcast_global_variables(root_rank: int) -> Any:
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
-def load(
-    keras: Any,
-    filepath: Any,
-    custom_optimizers: Iterable[type] | None,
-    custom_objects: Mapping[str, Any] | None,
-    compression: type[Compressor],
-) -> Any:
-    """Load a model of this Keras, with its optimizer, wrapped as DistributedOptimizer does, and the optimizer's state.
+def load_model_of(keras: Any) -> Callable[..., Any]:
+    """Return Horovod's `load_model` for this Keras."""
 
-    custom_optimizers, custom_objects: classes that the file names and Keras does not know.
+    def load_model(
+        filepath: Any,
+        custom_optimizers: Iterable[type] | None = None,
+        custom_objects: Mapping[str, Any] | None = None,
+        compression: type[Compressor] = Compression.none,
+        legacy_opts: bool = False,
+    ) -> Any:
+        """Load a saved model, and make its optimizer, with its state, one that combines gradients over all ranks.
 
-    Raises what `keras.models.load_model` raises.
-    """
-    known = {**{kind.__name__: kind for kind in custom_optimizers or ()}, **(custom_objects or {})}
-    model = keras.models.load_model(filepath, custom_objects=known)
-    saved = getattr(model, "optimizer", None)
-    if saved is not None:
-        model.optimizer = keras_optimizer(saved, compression=compression)
-        model.optimizer.build(model.trainable_variables)
-        for own, before in zip(optimizer_variables(model.optimizer), optimizer_variables(saved), strict=True):
-            own.assign(before)
-    return model
+        custom_optimizers, custom_objects: classes that the file names and Keras does not know. `legacy_opts` is
+        accepted and not needed. Raises what `keras.models.load_model` raises.
+        """
+        known = {**{kind.__name__: kind for kind in custom_optimizers or ()}, **(custom_objects or {})}
+        model = keras.models.load_model(filepath, custom_objects=known)
+        saved = getattr(model, "optimizer", None)
+        if saved is not None:
+            model.optimizer = keras_optimizer(saved, compression=compression)
+            model.optimizer.build(model.trainable_variables)
+            for own, before in zip(optimizer_variables(model.optimizer), optimizer_variables(saved), strict=True):
+                own.assign(before)
+        return model
+
+    return load_model

@@ -11,9 +11,11 @@ from paceline.horovod import ops
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
-from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.naming import attributes
-from paceline.horovod.tensorflow.process_set import number_of, set_of
+from paceline.horovod.tensorflow.process_set import set_of
+from paceline.horovod.tensorflow.reduction import reduction
+
+KERNEL = "paceline_reducescatter"
 
 
 def reducescatter(
@@ -33,7 +35,7 @@ def reducescatter(
     """
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
     names = attributes("HorovodReducescatter", name, [compressed], ignore_name_scope)
-    (part,) = _run([compressed], op, prescale_factor, postscale_factor, process_set, False, names)
+    (part,) = reduction(KERNEL, [compressed], op, prescale_factor, postscale_factor, process_set, False, names)
     return compression.decompress(part, context)
 
 
@@ -51,29 +53,8 @@ def grouped_reducescatter(
         return tensors
     compressed, contexts = zip(*(compression.compress(tf.convert_to_tensor(one)) for one in tensors), strict=True)
     names = attributes("HorovodGroupedReducescatter", None, list(compressed))
-    parts = _run(compressed, op, prescale_factor, postscale_factor, process_set, True, names)
+    parts = reduction(KERNEL, compressed, op, prescale_factor, postscale_factor, process_set, True, names)
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
-
-
-def _run(
-    tensors: Sequence[Any],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    grouped: bool,
-    names: dict[str, Any],
-) -> list[Any]:
-    parts: list[Any] = LIBRARY.ops.paceline_reducescatter(
-        tensors,
-        grouped=grouped,
-        process_set_id=number_of(process_set),
-        reduce_op=op,
-        prescale_factor=prescale,
-        postscale_factor=postscale,
-        **names,
-    )
-    return parts
 
 
 @tf.RegisterGradient("PacelineReducescatter")
