@@ -16,6 +16,7 @@ from launched import DEADLINE, environment, finish, program, wait_until
 
 from paceline.cli import main
 from paceline.cpu.budget import available
+from paceline.launch.interrupts import also_from_others
 from paceline.launch.run import LaunchRequest
 from paceline.tune.cache import Cache, Known
 from paceline.tune.run import Run
@@ -107,3 +108,14 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
         assert "paceline run: nothing is known of this program" in capfd.readouterr().err
     finally:
         os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_from_others_is_as_ctrl_c(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt), also_from_others():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_DFL
+    finally:
+        signal.signal(number, before)

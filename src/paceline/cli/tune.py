@@ -18,6 +18,7 @@ from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available, physical_cores
 from paceline.formats.terminal import show
 from paceline.launch.arguments import Arguments
+from paceline.launch.interrupts import also_from_others
 from paceline.launch.run import LaunchRequest, check
 from paceline.settings.parsers import MOST_THREADS
 from paceline.tune.cache import Cache, Known
@@ -149,7 +150,7 @@ def _searched(request: Request, environ: dict[str, str], known: Known, cache: Ca
             lost = True
             err.print(f"paceline: cannot keep what is learned in {cache.path}: {error.strerror}")
 
-    with Progress(*columns, console=err, transient=True) as bar:
+    with also_from_others(), Progress(*columns, console=err, transient=True) as bar:
         task = bar.add_task("", total=total)
 
         def progress(setting: Setting | None) -> None:

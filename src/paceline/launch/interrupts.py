@@ -25,3 +25,20 @@ def raised() -> None:
     """Let SIGINT raise KeyboardInterrupt from now on, if it would have ended this process without a message."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def also_from_others() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt inside this context, so that what is under way ends in order.
+
+    One that is ignored, or handled already, stays so.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    changed = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)

@@ -19,6 +19,7 @@ from paceline.bench.tune.measure import NAMES, Comparison, Failed, compare
 from paceline.cli.option_checks import finite
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
+from paceline.launch.interrupts import also_from_others
 from paceline.tune.choice import Row
 from paceline.tune.trial import Effort
 
@@ -51,7 +52,7 @@ def command(
         raise typer.Exit(REFUSED)
     found: list[Comparison] = []
     tried: dict[str, list[Row]] = {}
-    with err.status("starting") as status:
+    with also_from_others(), err.status("starting") as status:
         for name in scripts.split(","):
             try:
                 one, tried[name] = compare(
