@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from launched import all_gone
 
 from paceline.lab.lab import UNLIMITED, Lab, switched
 from paceline.lab.namespaces import Unavailable, existing, remove_abandoned
@@ -107,8 +108,7 @@ os._exit(9)
     assert [name for name in existing() if name.startswith(prefix)]
     with Lab(switched([1])) as alive:
         assert not [name for name in existing() if name.startswith(prefix)]
-        state = Path(f"/proc/{pid}/stat")
-        assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+        all_gone([int(pid)])
         assert not remove_abandoned()
         assert alive.machines[0].namespace in existing()
 

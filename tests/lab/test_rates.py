@@ -32,10 +32,13 @@ while True:
         break
     except ConnectionRefusedError:
         time.sleep(0.05)
-begin = time.perf_counter()
-there.sendall(b"x")
-there.recv(1)
-print(time.perf_counter() - begin)
+took = []
+for _ in range(5):
+    begin = time.perf_counter()
+    there.sendall(b"x")
+    there.recv(1)
+    took.append(time.perf_counter() - begin)
+print(min(took))
 """
 
 
@@ -113,13 +116,13 @@ def test_a_longer_latency_is_made_or_refused() -> None:
         return
     with lab:
         show = "import socket; s = socket.create_server(('b', 5000)); print('ready', flush=True); c = s.accept()[0]"
-        echo = [*lab.exec(1), sys.executable, "-c", f"{show}; c.sendall(c.recv(1))"]
+        echo = [*lab.exec(1), sys.executable, "-c", f"{show}\nfor _ in range(5): c.sendall(c.recv(1))"]
         with subprocess.Popen(echo, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None
             server.stdout.readline()
             words = [*lab.exec(0), sys.executable, "-c", ROUND_TRIP]
             seconds = json.loads(subprocess.run(words, capture_output=True, timeout=60, check=True).stdout)
-    assert 0.039 < seconds < 1  # what a busy machine adds is no part of it; a delay in the wrong unit would be
+    assert 0.039 < seconds < 4  # the least of five, as a busy machine adds to some; in a wrong unit it would be 40
 
 
 def kernel_can_delay() -> bool:
