@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from launched import all_gone
 
-from paceline.lab.lab import UNLIMITED, Lab, switched
+from paceline.lab.lab import Lab, switched
+from paceline.lab.layout import UNLIMITED
 from paceline.lab.namespaces import Unavailable, existing, remove_abandoned
 from paceline.lab.shaping import bucket
 from paceline.topology import Link, Node, Topology, read

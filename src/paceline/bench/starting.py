@@ -11,7 +11,8 @@ from pathlib import Path
 
 from paceline.bench.systems import MPI_FILES, System
 from paceline.cpu.budget import available
-from paceline.lab.lab import INTERFACE, Lab
+from paceline.lab.lab import Lab
+from paceline.lab.layout import INTERFACE
 from paceline.launch import tree
 from paceline.launch.job import Command, Job, wrapped
 from paceline.launch.local import LocalJob

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 from paceline import topology as trees
 from paceline.lab import shaping
 from paceline.lab.guard import Guard
+from paceline.lab.layout import INTERFACE, UNLIMITED, Layout, Machine
 from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
 from paceline.lab.shaping import USUAL_QUEUE, Queue
 from paceline.topology import Link, Node, Topology
@@ -25,50 +24,10 @@ if TYPE_CHECKING:
 
 INSIDE = "PACELINE_LAB"
 """The variable that tells a process its place in a lab: the namespaces' prefix, a slash, the machine's number."""
-INTERFACE = "eth0"
-"""A machine's only network interface besides loopback."""
 MOST_NODES = 250
 """The most machines and switches of a lab."""
-UNLIMITED = Link(math.inf, math.inf)
-"""A link whose rate is not limited."""
 
 _MASTER_PORT = 29500
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine of a lab.
-
-    host: its host name. namespace: its network namespace. address: its IPv4 address on INTERFACE. ranks: the ranks of
-    the topology that belong to it.
-    """
-
-    name: str
-    host: str
-    namespace: str
-    address: str
-    ranks: range
-
-    @property
-    def mac(self) -> str:
-        """The hardware address of INTERFACE."""
-        return "02:00:" + ":".join(f"{int(part):02x}" for part in self.address.split("."))
-
-
-@dataclass(frozen=True)
-class Uplink:
-    """The link between the machine or switch `name` and its parent switch.
-
-    switch, port: the parent's namespace and the device there. below, device: the namespace of the machine or switch and
-    the device there.
-    """
-
-    name: str
-    link: Link
-    switch: str
-    port: str
-    below: str
-    device: str
 
 
 @dataclass(frozen=True)
@@ -110,10 +69,7 @@ class Lab:
         self.prefix = prefix or new_prefix()
         self._made_elsewhere = prefix is not None
         self._secret = secrets.token_hex(32)
-        self._switches: list[str] = []
         self.guard: Guard | None = None
-        self.uplinks: tuple[Uplink, ...] = ()
-        self.machines: tuple[Machine, ...] = ()
         placed = list(self.topology.machines())
         if len({node.name for node, _ in placed}) != len(placed):
             raise ValueError("a lab needs a different name for every machine")
@@ -121,10 +77,9 @@ class Lab:
             raise ValueError("a lab needs every rank in a machine")
         if sum(node.kind in ("switch", "machine") for node in topology.root.walk()) > MOST_NODES:
             raise ValueError(f"a lab has at most {MOST_NODES} machines and switches")
-        for number, (node, ranks) in enumerate(placed):
-            namespace, address = f"{self.prefix}-{number}", f"10.77.0.{number + 1}"
-            self.machines += (Machine(node.name, self._host(node.name), namespace, address, ranks),)
-        self._walk(self.topology.root, None)
+        self._layout = Layout(self.topology, self.prefix)
+        self.machines = self._layout.machines
+        self.uplinks = self._layout.uplinks
         # Sockets for IPv4 and IPv6 look up the second form, which must not be listed under the machine's own name.
         self._hosts = "\n".join(
             f"{machine.address} {machine.host}\n::ffff:{machine.address} {machine.host}.lab"
@@ -170,9 +125,7 @@ class Lab:
 
     def rate(self, source: int, target: int) -> float:
         """Return the bytes/s of the slowest link on the way from one machine to another."""
-        up, down = (self._way(self.machines[number]) for number in (source, target))
-        rates = [one.link.up for one in up if one not in down] + [one.link.down for one in down if one not in up]
-        return min(rates, default=math.inf)
+        return self._layout.rate(source, target)
 
     def traffic(self) -> list[Traffic]:
         """Return what has crossed each uplink since the lab was made, in the order of the topology."""
@@ -192,7 +145,7 @@ class Lab:
         Only links that are limited and not delayed can change; `topology` is unchanged. Raises ValueError for an
         unknown name.
         """
-        for one in self._uplinks_of(name):
+        for one in self._layout.uplinks_of(name):
             shaping.change(one.below, one.device, link.up, one.link, self.queue)
             shaping.change(one.switch, one.port, link.down, one.link, self.queue)
 
@@ -201,7 +154,7 @@ class Lab:
 
         Raises ValueError for an unknown name.
         """
-        for one in self._uplinks_of(name):
+        for one in self._layout.uplinks_of(name):
             ip("-n", one.switch, "link", "set", one.port, "nomaster")
 
     def __enter__(self) -> Self:
@@ -223,52 +176,11 @@ class Lab:
         if not self._made_elsewhere:
             self._remove()
 
-    def _host(self, name: str) -> str:
-        host = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:60] or "machine"
-        taken = {machine.host for machine in self.machines}
-        return host if host not in taken else f"{host[:55]}-{len(taken)}"
-
-    def _uplinks_of(self, name: str) -> list[Uplink]:
-        found = [one for one in self.uplinks if one.name == name]
-        if not found:
-            raise ValueError(f"the lab has no uplink of {name}; it has {', '.join(one.name for one in self.uplinks)}")
-        return found
-
-    def _way(self, machine: Machine) -> list[Uplink]:
-        """Return the links from a machine to the root."""
-        way = []
-        below = machine.namespace
-        while above := [one for one in self.uplinks if one.below == below]:
-            way += above
-            below = above[0].switch
-        return way
-
-    def _walk(self, node: Node, parent: str | None) -> None:
-        if node.kind == "machine":
-            namespace = next(m.namespace for m in self.machines if m.name == node.name)
-            if parent is None:  # a single machine gets a network too
-                parent = self._new_switch()
-            self._connect(node, parent, namespace, INTERFACE)
-            return
-        switch = self._new_switch()
-        if parent is not None:
-            self._connect(node, parent, switch, "uplink")
-        for child in node.children:
-            self._walk(child, switch)
-
-    def _new_switch(self) -> str:
-        self._switches.append(f"{self.prefix}-switch{len(self._switches)}")
-        return self._switches[-1]
-
-    def _connect(self, node: Node, parent: str, namespace: str, device: str) -> None:
-        port = f"port{len(self.uplinks)}"
-        self.uplinks += (Uplink(node.name, node.uplink or UNLIMITED, parent, port, namespace, device),)
-
     def _make(self) -> None:
-        for name in (*self._switches, *(machine.namespace for machine in self.machines)):
+        for name in (*self._layout.switches, *(machine.namespace for machine in self.machines)):
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
-        for switch in self._switches:
+        for switch in self._layout.switches:
             ip("-n", switch, "link", "add", "switch", "type", "bridge")
             ip("-n", switch, "link", "set", "switch", "up")
         longest = shaping.longest_packet([one.link for one in self.uplinks], self.queue)
@@ -276,7 +188,7 @@ class Lab:
             pair = ("link", "add", one.port, "type", "veth", "peer", "name", one.device, "netns", one.below)
             ip("-n", one.switch, *pair)
             ip("-n", one.switch, "link", "set", one.port, "master", "switch", "up")
-            above = ("master", "switch") if one.below in self._switches else ()
+            above = ("master", "switch") if one.below in self._layout.switches else ()
             ip("-n", one.below, "link", "set", one.device, *above, "gso_max_size", str(longest), "up")
             shaping.shape(one.below, one.device, one.link.up, one.link, self.queue)
             shaping.shape(one.switch, one.port, one.link.down, one.link, self.queue)
@@ -293,7 +205,7 @@ class Lab:
 
     def _remove(self) -> None:
         try:
-            delete([*self._switches, *(machine.namespace for machine in self.machines)])
+            delete([*self._layout.switches, *(machine.namespace for machine in self.machines)])
         finally:
             if self.guard is not None:
                 self.guard.close()
