@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 _SSH = """#!{python} -IS
@@ -22,7 +21,7 @@ if over_there == 0:
     os.setsid()  # whatever ends the launcher's own processes does not find these
     os.dup2(reading, 0)
     environment = dict(PATH=os.environ["PATH"], HOME="/", HOST_IS=words[host])
-    os.execvpe({into!r}[0], [*{into!r}, *words[host + 1 :]], environment)
+    os.execve("/bin/sh", ["sh", "-c", *words[host + 1 :]], environment)
 os.close(reading)
 def relay():
     while data := os.read(0, 65536):
@@ -33,13 +32,13 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(over_there, 0)[1]) & 255)
 """
 
 
-def install(folder: Path, log: Path, into: Sequence[str] = ()) -> Path:
+def install(folder: Path, log: Path) -> Path:
     """Write it as `ssh` to a folder, which is made, and return the folder.
 
-    log: the file in which it writes how it was called. into: words of a command that takes another, such as nsenter.
+    log: the file in which it writes how it was called.
     """
     folder.mkdir()
     script = folder / "ssh"
-    script.write_text(_SSH.format(python=sys.executable, log=str(log), into=[*into, "sh", "-c"]))
+    script.write_text(_SSH.format(python=sys.executable, log=str(log)))
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return folder

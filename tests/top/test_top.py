@@ -24,6 +24,7 @@ from paceline.launch.local import LocalJob
 from paceline.observe.figures import Figures, Waiting
 from paceline.observe.rates import rates
 from paceline.observe.stragglers import Last
+from paceline.top.far import FarHost
 from paceline.top.look import Job, Picture, Row
 from paceline.top.show import render
 from paceline.trace import live
@@ -34,11 +35,16 @@ DEADLINE = 60.0
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with what the ranks of the running job print."""
+    return tmp_path_factory.mktemp("output")
+
+
+@pytest.fixture(scope="module")
+def running(output: Path) -> Iterator[int]:
     """A job of two ranks that trains until the tests are over; the pid of one of them."""
-    output = tmp_path_factory.mktemp("output")
     argv = [sys.executable, WATCHED, "0", "-", "end"]
-    with LocalJob(2, argv, dict(os.environ), threads=1, output=output) as job:
+    with LocalJob(2, argv, {**os.environ, "PACELINE_LOG": "INFO"}, threads=1, output=output) as job:
         deadline = time.monotonic() + DEADLINE
         while not (found := pids(job)) and job.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -128,36 +134,50 @@ def _read(fd: int, seconds: float) -> bytes:
         return b""
 
 
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode != 0,
-    reason="needs root, or the right to make network namespaces",
-)
+def test_the_first_rank_logs_what_limits_the_job_once(running: int, output: Path) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while "-bound: " not in (said := (output / "rank-0.err").read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert said.count("-bound: ") == 1
+    assert "% of the step " in said and "a rank hands in " in said
+    assert "-bound: " not in (output / "rank-1.err").read_text()
 
 
-@needs_namespaces
-def test_ranks_on_another_host_are_seen_over_ssh(running: int, tmp_path: Path) -> None:
-    """The picture is taken in another network namespace, where no rank listens; the stand-in for ssh enters theirs."""
-    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log", ["nsenter", "--target", str(running), "--net"])
-    env = {**os.environ, "COLUMNS": "150", "PATH": f"{folder}:{os.environ['PATH']}"}
-    argv = ["unshare", "--net", *TOP, "--once", "--json", "--interval", "0.5", "--host", "far", "--host", "gone"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE, env=env)
+def test_ranks_on_another_host_are_seen_over_ssh(running: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in for ssh runs everything on this machine, so that the far ranks are those of the running job."""
+    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (job,) = {name.job for name in live.listening() if name.pid == running}
+    host = FarHost("far", job, 0.2)
+    try:
+        host.look(time.monotonic() + DEADLINE)
+        assert (sorted(host.figures), host.silent, host.job, host.problem) == ([0, 1], {}, job, "")
+        before = host.figures[0].operations
+        host.look(time.monotonic() + DEADLINE)
+        assert host.figures[0].operations > before
+    finally:
+        host.close()
+    done = top("--once", "--json", "--interval", "0.5", "--pid", str(running), "--host", "far", "--host", "gone")
     assert done.returncode == 0, done.stderr
     picture = json.loads(done.stdout)
     assert [row["figures"]["rank"] for row in picture["rows"]] == [0, 1]
-    assert all(row["rates"]["steps"] > 0 for row in picture["rows"])
     assert (picture["elsewhere"], picture["gone"], picture["silent"]) == (0, 0, {})
     assert picture["unreached"] == ["gone: ssh: connect to host gone port 22: No route to host"]
-    assert not streams_left(), "what it started there has ended"
-    done = subprocess.run([*argv[:-4], "--host", "gone"], capture_output=True, text=True, timeout=DEADLINE, env=env)
-    assert (done.returncode, done.stderr) == (
-        2, "paceline top: gone: ssh: connect to host gone port 22: No route to host\n",
-    )  # fmt: skip
+    assert not streams_left(f"{job:x}"), "what it started there has ended"
 
 
-def streams_left() -> list[int]:
+def test_where_no_rank_runs_the_hosts_alone_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(live, "listening", list)
+    with Job(None, ["gone"]) as job, pytest.raises(ValueError, match=r"^gone: ssh: connect to host gone port 22"):
+        job.ask()
+
+
+def streams_left(job: str) -> list[int]:
     end = time.monotonic() + DEADLINE
     while True:  # what runs far away ends when its stdin does
-        found = [one.pid for one in psutil.process_iter() if "paceline.top.stream" in " ".join(_words(one))]
+        found = [one.pid for one in psutil.process_iter() if {"paceline.top.stream", job} <= {*_words(one)}]
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import replace
+from functools import lru_cache
 
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
@@ -45,18 +46,33 @@ def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE
     """
     if not between_machines(topology):
         raise ValueError("what is simulated is the network between machines; give a topology of two machines or more")
+    plain = _plain(topology, algorithm)
+    if codec == NONE:
+        return plain
+    network = Network(topology)
+    choices = choose("all_reduce", topology, algorithm=algorithm)
+
+    def saved(nbytes: float) -> float:
+        if nbytes < ENCODED_FROM:
+            return 1.0
+        choice = serving(choices, int(nbytes))
+        whole, coded = (cost(choice.outline, network, int(nbytes), codec=one).seconds for one in (None, CODECS[codec]))
+        return coded / whole
+
+    return replace(plain, all_reduce=tuple((nbytes, saved(nbytes) * seconds) for nbytes, seconds in plain.all_reduce))
+
+
+@lru_cache(maxsize=8)
+def _plain(topology: Topology, algorithm: str | None) -> Transfer:
+    """What all-reduces take without a codec. Following their messages takes seconds where there are many ranks."""
     network = Network(topology)
     choices = choose("all_reduce", topology, algorithm=algorithm)
 
     def seconds(nbytes: int) -> float:
         choice = serving(choices, nbytes)
-        saved = 1.0
-        if codec != NONE and nbytes >= ENCODED_FROM:
-            plain, coded = (cost(choice.outline, network, nbytes, codec=one).seconds for one in (None, CODECS[codec]))
-            saved = coded / plain
         if topology.world <= FOLLOWED_RANKS:
-            return saved * programs.all_reduce(choice, topology, nbytes).seconds
-        return saved * cost(choice.outline, network, nbytes).seconds
+            return programs.all_reduce(choice, topology, nbytes).seconds
+        return cost(choice.outline, network, nbytes).seconds
 
     most = _FOLLOWED_CHUNKS * choices[-1].chunk if topology.world <= FOLLOWED_RANKS else _SIZES[-1]
     return Transfer(

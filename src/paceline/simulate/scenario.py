@@ -68,12 +68,13 @@ class Advice:
 def advice(scenario: Scenario, counted: int, replicas: int) -> Iterator[Advice]:
     """Try changes that a user could make to a scenario, one at a time, in no order. Raises ValueError as `answer`."""
     now = scenario.answer(counted, replicas)
-    for change, changed in _changes(scenario):
+    for change, changed in changes(scenario):
         then = changed.answer(counted, replicas)
         yield Advice(change, then, now.step.seconds / then.step.seconds - 1)
 
 
-def _changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+def changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    """Yield what a user could change, in words, and the scenario that it would be."""
     workload, topology = scenario.workload, scenario.topology
     if workload.policy != IN_ORDER:
         for policy in POLICIES:

@@ -24,6 +24,8 @@ def main(job: str, seconds: float) -> int:
     """Print lines until the job ends. Returns 0, or 1, with a sentence on stderr, if it does not run here."""
     try:
         found = live.listening()
+        if job == "-" and len({name.job for name in found}) > 1:
+            raise ValueError("several jobs run here; run paceline top on a machine of one of them")
         names = live.choose(found if job == "-" else [name for name in found if name.job == int(job, 16)], None)
     except ValueError as error:
         print(error, file=sys.stderr)

@@ -8,7 +8,7 @@ from statistics import fmean
 from paceline.formats.sizes import show_seconds
 from paceline.plan.codecs import NONE
 from paceline.simulate.calibrate import Measured
-from paceline.simulate.scenario import Scenario, advice
+from paceline.simulate.scenario import Scenario, changes
 from paceline.topology import Topology
 from paceline.verdict.links import communication
 from paceline.verdict.verdict import COST_MODEL, NEGOTIATION, SIMULATOR, TRANSFER, Gain
@@ -16,6 +16,8 @@ from paceline.verdict.verdict import COST_MODEL, NEGOTIATION, SIMULATOR, TRANSFE
 BELIEVED = 0.15
 """The largest error, as a fraction of the measured step, with which the simulator is believed."""
 _STEPS, _RUNS = 10, 3
+_SMALL = 16
+"""Ranks up to which another network is tried: following the messages of 64 ranks takes many seconds."""
 _CODEC = "bf16"
 """The codec that is offered where only the cost model can be asked: the one that needs no care."""
 _AGAINST = {
@@ -42,14 +44,18 @@ def gains(run: Measured, codec: str) -> tuple[list[Gain], str]:
         return [], (
             f"The simulator says {show_seconds(now)} of this run's own step, too far off to say what would help."
         )
-    return [gain for gain in _changes(scenario) if codec == NONE or not gain.change.startswith("codec")], ""
+    return list(_changes(scenario, now, codec)), ""
 
 
-def _changes(scenario: Scenario) -> Iterator[Gain]:
-    for each in advice(scenario, _STEPS, _RUNS):
-        against = next((part for word, part in _AGAINST.items() if each.change.startswith(word)), "")
-        price = next(price for word, price in _PRICES.items() if each.change.startswith(word))
-        yield Gain(each.change, 1 + each.gain, SIMULATOR, against, price)
+def _changes(scenario: Scenario, now: float, codec: str) -> Iterator[Gain]:
+    """Try what a user could change against a wait: the network itself only where following its messages is quick."""
+    for change, changed in changes(scenario):
+        against = next((part for word, part in _AGAINST.items() if change.startswith(word)), "")
+        other = changed.topology != scenario.topology and scenario.topology.world > _SMALL
+        if not against or other or (codec != NONE and change.startswith("codec")):
+            continue
+        price = next(price for word, price in _PRICES.items() if change.startswith(word))
+        yield Gain(change, now / changed.answer(_STEPS, _RUNS).step.seconds, SIMULATOR, against, price)
 
 
 def coded(topology: Topology, sizes: Mapping[int, float], step: float, waited: float, against: str) -> Gain:
