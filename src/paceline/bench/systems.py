@@ -115,7 +115,7 @@ def by_name(prefix: Path) -> list[System]:
 
 
 def in_jax(prefix: Path) -> list[System]:
-    """Return Paceline's raw call and its functions for JAX, and JAX's own psum over Gloo.
+    """Return Paceline's raw call and its functions for JAX, and JAX's own psum over Paceline and over Gloo.
 
     prefix: the environment that holds JAX, and in which Paceline can be imported. Raises Missing.
     """
@@ -125,6 +125,13 @@ def in_jax(prefix: Path) -> list[System]:
     return [
         replace(ours, python=python),
         replace(ours, path="jax", adapter=".jax_arrays:Functions", python=python),
+        replace(
+            ours,
+            path="psum",
+            adapter=".jax_over_paceline:PsumOverPaceline",
+            options={"implementation": "paceline"},
+            python=python,
+        ),
         System("gloo", "psum", ".jax_arrays:Psum", {"implementation": "gloo"}, python=python),
     ]
 

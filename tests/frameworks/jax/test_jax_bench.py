@@ -18,9 +18,9 @@ def test_every_system_gets_a_row_for_each_size(tmp_path: Path) -> None:
     done = bench("-b", "1K", "-e", "4K", "-f", "4", "--rounds", "3", "--seconds", "0", "--json", str(file))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
-    systems = [("paceline", "engine"), ("paceline", "jax"), ("gloo", "psum")]
+    systems = [("paceline", "engine"), ("paceline", "jax"), ("paceline", "psum"), ("gloo", "psum")]
     assert [(row["system"], row["path"]) for row in rows] == 2 * systems
-    assert [row["bytes"] for row in rows] == [1024] * 3 + [4096] * 3
+    assert [row["bytes"] for row in rows] == [1024] * 4 + [4096] * 4
     assert not any(row["wrong"] for row in rows)
     assert all(row["time_us"] > 0 and row["cpu_us"] > 0 and row["ranks"] == 2 for row in rows)
 

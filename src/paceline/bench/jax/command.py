@@ -40,11 +40,12 @@ def command(
     ] = 120.0,
     json_file: JSON = None,
 ) -> None:
-    """Sum a float32 array over all ranks: by the raw call, by paceline.jax.all_reduce, and by JAX's psum over its Gloo.
+    """Sum a float32 array over all ranks: by the raw call, by paceline.jax.all_reduce, and by JAX's psum.
 
     All systems' ranks stay alive and are measured in turn, as in `paceline bench all_reduce`, and results are checked
-    before and after. A call of the paths "jax" and "psum" starts a compiled program and waits for it, so that it costs
-    what JAX needs to start a program, too. The sum gets the memory of the array, as a gradient's in a training step.
+    before and after. psum runs over Paceline and over JAX's Gloo. A call of the paths "jax" and "psum" starts a
+    compiled program and waits for it, so that it costs what JAX needs to start a program, too. The sum gets the memory
+    of the array, as a gradient's in a training step.
 
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when JAX is not installed.
     """

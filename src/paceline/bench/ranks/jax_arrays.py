@@ -93,18 +93,18 @@ class Psum(_Sums):
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         self.rank, self.size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_cpu_collectives_implementation", options["implementation"])
-        jax.distributed.initialize(
-            f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}",
-            self.size,
-            self.rank,
-            initialization_timeout=int(timeout),
-        )
+        self.join(options["implementation"], timeout)
         self.about = f"{options['implementation']} in JAX {jax.__version__}"
         mesh, split = Mesh(np.array(jax.devices()), ("ranks",)), PartitionSpec("ranks")
         psum = _shard_map()(lambda x: jax.lax.psum(x, "ranks"), mesh=mesh, in_specs=split, out_specs=split)
         self.program = jax.jit(psum, donate_argnums=0)
         self._sharding = NamedSharding(mesh, split)
+
+    def join(self, implementation: str, timeout: float) -> None:
+        """Join the job. timeout: seconds."""
+        jax.config.update("jax_cpu_collectives_implementation", implementation)
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        jax.distributed.initialize(address, self.size, self.rank, initialization_timeout=int(timeout))
 
     def given(self, mine: Array) -> Any:
         """Return the program's argument, of which this rank has `mine`."""
