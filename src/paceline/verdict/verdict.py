@@ -37,7 +37,12 @@ class Gain:
     @property
     def sentence(self) -> str:
         """The change and its factor."""
-        return f"{self.change} would give {'up to ' if self.by == MEASURED else ''}{self.factor:.3g}×"
+        return f"{self.change} would give {self.times}"
+
+    @property
+    def times(self) -> str:
+        """The factor in words: "1.5×", or "up to 1.5×" where it is a bound."""
+        return f"{'up to ' if self.by == MEASURED else ''}{self.factor:.3g}×"
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _verdict(report: Report, found: Verdict) -> str:
     if found.evidence is not None:
         content.append(_bar(found.evidence))
     if found.gains:
-        rows = [(gain.change, f"{gain.factor:.3g}×", gain.by, gain.price or DASH) for gain in found.gains]
+        rows = [(gain.change, gain.times, gain.by, gain.price or DASH) for gain in found.gains]
         columns = ("change", "throughput", "by the", "costs")
         content.append(table("What would help", columns, rows, words=("change", "by the", "costs")))
     return section("verdict", "Verdict", *content)
