@@ -82,17 +82,14 @@ def _horovod_face(places: Places, ranks: int) -> System:
     return replace(system, adapter=".approaches.torch_horovod:TorchHorovod", options=options)
 
 
-def _tensorflow(adapter: str, engine: bool = False) -> Callable[[Places, int], System]:
-    """engine: whether the ranks need Paceline in TensorFlow's environment, beside TensorFlow."""
-    needed = ("tensorflow", "numpy", *(("paceline",) if engine else ()))
+def _tensorflow(adapter: str, *beside: str) -> Callable[[Places, int], System]:
+    """beside: the modules that the ranks need in TensorFlow's environment, besides TensorFlow."""
 
     def make(places: Places, ranks: int) -> System:
         python = systems.interpreter(places.tensorflow)
-        if not systems.has(python, *needed):
-            raise Missing(
-                f"{' with '.join(word for word in needed if word != 'numpy')} is not installed in {places.tensorflow};"
-                " --tensorflow names an environment where it is."
-            )
+        if not systems.has(python, "tensorflow", *beside):
+            what = " with ".join(("tensorflow", *beside))
+            raise Missing(f"{what} is not installed in {places.tensorflow}; --tensorflow names where it is.")
         quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
         return System("", "", f".approaches.{adapter}", python=python, environment=quiet)
 
@@ -106,12 +103,16 @@ _ALL = (
         _tensorflow("tf_server:TfServer"),
     ),
     Approach(
+        *("grpc-x", GRPC_X, "tensorflow", "parameter servers, requests over gRPC and tensors over Paceline's engine"),
+        _tensorflow("tf_x:TfX", "paceline", "grpc"),
+    ),
+    Approach(
         *("grpc-ring", GRPC, "tensorflow", "MultiWorkerMirroredStrategy, TensorFlow's ring over gRPC"),
         _tensorflow("tf_ring:TfRing"),
     ),
     Approach(
         *("paceline-tensorflow", NO_GRPC, "tensorflow", "named gradients through Paceline's face of Horovod's API"),
-        _tensorflow("tf_horovod:TfHorovod", engine=True),
+        _tensorflow("tf_horovod:TfHorovod", "paceline"),
     ),
     Approach("none-torch", NONE, "torch", "nothing is exchanged", _torch("none")),
     Approach("baidu-ring", NO_GRPC, "torch", "Baidu's ring by MPI_Sendrecv, for each tensor", _ring),

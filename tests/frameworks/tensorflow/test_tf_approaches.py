@@ -35,7 +35,7 @@ def test_no_server_holds_more_than_an_equal_share_and_one_tensor(sizes: list[int
 
 @pytest.mark.timeout(280)
 def test_steps_of_all_approaches_are_right(tmp_path: Path) -> None:
-    file, every = tmp_path / "rows.json", {"grpc", "grpc-ring", "paceline-tensorflow"}
+    file, every = tmp_path / "rows.json", {"grpc", "grpc-x", "grpc-ring", "paceline-tensorflow"}
     words = ["--models", "MobileNet", "--image-size", "32", "--batches", "2", "--rounds", "3", "--steps", "1"]
     words += ["--approaches", ",".join(every), "--json", str(file)]
     command = [sys.executable, "-m", "paceline", "characterize", *words]
