@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from paceline.horovod.rank_layout import rank_variables
+from paceline.settings.settings import Settings
 
 if importlib.util.find_spec("ray") is None:
     raise ImportError("paceline.horovod.ray needs Ray Train, which is not installed: pip install 'ray[train]'")
@@ -45,6 +46,19 @@ class HorovodConfig(BackendConfig):
     key: str | None = field(default=None, repr=False)
     timeout_s: float = 300
 
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError, which names the setting that a field becomes, for values that make no sense."""
+        Settings.from_environment(self.variables())
+
+    def variables(self) -> dict[str, str]:
+        """Return what all workers find in their environment."""
+        found = {"PACELINE_START_TIMEOUT": str(self.timeout_s)}
+        if self.key is not None:
+            found["PACELINE_SECRET"] = self.key
+        if self.nics:
+            found["PACELINE_INTERFACE"] = ",".join(self.nics)
+        return found
+
     @property
     def backend_cls(self) -> type[HorovodBackend]:
         """The class that sets the workers up."""
@@ -63,11 +77,9 @@ class HorovodBackend(Backend):
         common = {
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),
-            "PACELINE_SECRET": backend_config.key or secrets.token_hex(32),
-            "PACELINE_START_TIMEOUT": str(backend_config.timeout_s),
+            "PACELINE_SECRET": secrets.token_hex(32),
+            **backend_config.variables(),
         }
-        if backend_config.nics:
-            common["PACELINE_INTERFACE"] = ",".join(backend_config.nics)
         told = [
             worker_group.execute_single_async(rank, _set_environment, {**common, **variables})
             for rank, variables in enumerate(rank_variables(nodes))

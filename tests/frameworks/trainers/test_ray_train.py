@@ -10,6 +10,9 @@ import tempfile
 import pytest
 from launched import ROOT, environment, finish
 
+from paceline.errors import ConfigurationError
+from paceline.horovod.ray import HorovodConfig
+
 
 @pytest.mark.timeout(450)
 def test_ray_train_runs_both_of_its_trainers() -> None:
@@ -30,3 +33,9 @@ def test_ray_train_runs_both_of_its_trainers() -> None:
         out
     )
     assert all(float(last) < float(first) / 4 for first, last in losses)
+
+
+def test_a_configuration_that_makes_no_sense_is_refused_before_ray_starts_anything() -> None:
+    with pytest.raises(ConfigurationError, match="PACELINE_START_TIMEOUT"):
+        HorovodConfig(timeout_s=-1)
+    assert "very secret" not in repr(HorovodConfig(key="very secret indeed, and long"))
