@@ -46,6 +46,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, launcher: tuple[str, ...]) -> Non
     code, _, err = finish(run)
     all_gone(running)
     assert code == 130, err
+    assert err.endswith("paceline: SIGINT ended the job; none of its processes is left\n")
     assert "first to fail" not in err
     assert "SignalException" not in err  # of torchrun's, about the signal that everybody has seen
 

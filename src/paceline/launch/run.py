@@ -103,7 +103,7 @@ def watch(
     listener: Listener | None = None,
     interrupt: int = signal.SIGINT,
 ) -> int:
-    """Start the job, supervise it to its end, and print which rank failed first. Returns the exit code to leave with.
+    """Start the job, supervise it to its end, and print who failed first or which signal came. Returns the exit code.
 
     grace: seconds that the job has to end after a signal. by_torchrun: whether the job's only process is torchrun's
     agent. listener: handles output in place of the collector, which it wraps. interrupt: the signal that the job gets
@@ -113,7 +113,9 @@ def watch(
         agent = _listen_to_agent(job, collector) if by_torchrun else None
         code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
     collector.close()
-    if code and not signals.received:
+    if signals.received:
+        say(f"{signal.Signals(signals.received[0]).name} ended the job; none of its processes is left")
+    elif code:
         cause = first_failure(job, collector, agent)
         explain(cause)
         if not by_torchrun and cause.ended is not None:
