@@ -51,6 +51,6 @@ def test_report_and_top_show_it_where_there_are_batches(loads: bool) -> None:
     figures = FIGURES if loads else replace(FIGURES, batches=0, loading_ns=0, batch_wait_ns=0)
     out = StringIO()
     console = Console(file=out, width=200)
-    show(make([figures], {}), console)
+    show(make([figures], {}), "", console)
     console.print(render(Picture(2, (Row(figures, rates(figures), None),), {})))
     assert (out.getvalue().count("95.0 %"), out.getvalue().count("hidden")) == ((2, 2) if loads else (0, 0))
