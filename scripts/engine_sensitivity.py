@@ -29,6 +29,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
 from paceline import topology
 from paceline.formats.sizes import show_bytes
@@ -40,12 +41,17 @@ HERE = Path(__file__).resolve().parent.parent
 RECORD = HERE / "engine" / "calibration" / "constants.hpp"
 BUILD = HERE / "build" / "engine_costs"
 CONSTANT = re.compile(r"^inline constexpr (\S+) (k\w+)", re.MULTILINE)
-FOUND = r"(?:k\w+ )?(?:within noise|[\d.]+ times as long at worst) \([^()]*\)"
+FOUND = r"(?:k\w+ )?(?:within noise|not clearly above the noise|[\d.]+ times as long at worst) \([^()]*\)"
 WRITTEN = re.compile(rf"Off by 2: (?:not measured|{FOUND}(?:, {FOUND})*)")
 KINDS = {"std::size_t": "m", "unsigned": "j", "int": "i", "double": "d", "std::uint64_t": "m"}
 PORTS = range(23000, 29000)
 REFERENCES = 6
 """Turns of the engine as it is in each round of an area: the first few are the reference, the rest the noise."""
+
+_CLEAR = 3.0
+"""Times the noise, which is itself of a few rounds, above which a loss is no accident."""
+_LEAST = 0.01
+"""The least loss that counts."""
 
 Times = dict[str, float]
 Variant = tuple[str, float]
@@ -269,6 +275,14 @@ def one_round(area: Area, engine: Path, ports: Iterator[int]) -> None:
                 area.times.setdefault(variant, []).append(ranks.turn(next(ports), *variant))
 
 
+class Row(NamedTuple):
+    """How many times as long calls take with one constant at half or twice its value, and how much of that is noise."""
+
+    loss: float
+    noise: float
+    where: str
+
+
 def losses(area: Area, variant: Variant) -> list[tuple[float, str]]:
     """How many times as long as with the engine as it is each call takes, by the medians of all rounds."""
     right = [times for (name, _), turns in area.times.items() if not name and variant != (name, _) for times in turns]
@@ -285,7 +299,7 @@ def shown(call: str) -> str:
 def report(found: Sequence[Area]) -> dict[str, str]:
     """Print the rows, and return a sentence for each constant."""
     print(f"{'constant':22} {'factor':>6} {'worst':>7} {'noise':>7} {'mean':>7} {'best':>7}  worst at")
-    worst: dict[str, list[tuple[float, float, str]]] = {}
+    worst: dict[str, list[Row]] = {}
     for area in found:
         references = [variant for variant in area.times if not variant[0]]
         noise = {
@@ -295,21 +309,24 @@ def report(found: Sequence[Area]) -> dict[str, str]:
         for variant in sorted(variant for variant in area.times if variant[0]):
             name, factor = variant
             clear = [(loss - 1 - noise[call], loss, call) for loss, call in losses(area, variant)]
-            above, loss, call = max(clear)
+            _, loss, call = max(clear)
             mean = fmean(loss for _, loss, _ in clear)
             where = f"{shown(call)}, {area.name}"
             best = min(loss for _, loss, _ in clear)
             print(f"{name:22} {factor:6g} {loss:7.3f} {noise[call]:7.3f} {mean:7.3f} {best:7.3f}  {where}")
             word = "half" if factor < 1 else "twice"
-            worst.setdefault(name, []).append((above, loss, f"{word}, {where}"))
+            worst.setdefault(name, []).append(Row(loss, noise[call], f"{word}, {where}"))
     return {name: sentence(rows, found, name) for name, rows in worst.items()}
 
 
-def sentence(rows: list[tuple[float, float, str]], found: Sequence[Area], name: str) -> str:
-    above, loss, where = max(rows)
-    if above > 0.01:
-        return f"{loss:.2f} times as long at worst ({where})"
-    return f"within noise ({'; '.join(area.name for area in found if name in area.constants)})"
+def sentence(rows: Sequence[Row], found: Sequence[Area], name: str) -> str:
+    clear = [row for row in rows if row.loss - 1 > _CLEAR * row.noise + _LEAST]
+    if clear:
+        worst = max(clear)
+        return f"{worst.loss:.2f} times as long at worst ({worst.where})"
+    unclear = any(row.loss - 1 > row.noise + _LEAST for row in rows)
+    noise = "not clearly above the noise" if unclear else "within noise"
+    return f"{noise} ({'; '.join(area.name for area in found if name in area.constants)})"
 
 
 def record(sentences: dict[str, str]) -> None:

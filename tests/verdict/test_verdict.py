@@ -77,11 +77,18 @@ def test_a_job_that_computes_hears_how_little_is_left_to_gain() -> None:
     assert found.headline.endswith("% of the step goes into computation; without any wait it would be 1.02× as fast.")
 
 
-def test_on_one_machine_it_is_the_memory() -> None:
+def test_on_one_machine_there_is_no_link() -> None:
     found = verdict(without_network(report(SIZES, even(0.01))), "run.json")
-    assert found.headline.startswith("memory-bound: ")
+    assert found.headline.startswith("communication-bound: ")
     assert found.evidence is not None and not found.evidence.links
     assert "too far off to say what would help" in found.text, "memory of 10 GB/s does not explain these exchanges"
+
+
+def test_exchanges_that_the_memory_does_not_explain_are_not_put_on_it() -> None:
+    seen = Evidence(ranks=2, machines=1, steps=10, parts={TRANSFER: 0.02, COMPUTATION: 0.01}, nbytes=4096)
+    slow = judge(replace(seen, ideal=1e-4, actual=2e-2)).headline
+    assert slow.startswith("communication-bound: 67 % of the step waits for exchanges that take 200 times as long")
+    assert judge(replace(seen, ideal=1e-2, actual=2e-2)).headline.startswith("memory-bound: ")
 
 
 def test_no_codec_is_offered_to_a_job_that_has_one() -> None:

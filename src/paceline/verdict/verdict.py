@@ -16,6 +16,8 @@ EXPOSED = "exposed"
 SIMULATOR, COST_MODEL, MEASURED = "simulator", "cost model", "measured times"
 _WORTH = 0.02
 """The least part of the throughput that a change must add to be named, and of a step that a wait must take."""
+_ELSEWHERE = 3.0
+"""The ratio of the time of exchanges to that of the memory above which memory is not what makes them slow."""
 _CLEAR = 0.05
 """The share of the step above which a wait that is not the largest part is named, too."""
 
@@ -128,7 +130,7 @@ def judge(evidence: Evidence) -> Verdict:
     bound = max(evidence.parts, key=lambda part: evidence.parts[part])
     gains = tuple(sorted((gain for gain in evidence.gains if gain.factor >= 1 + _WORTH), key=lambda gain: -gain.factor))
     waits = sorted((part for part in evidence.parts if part != COMPUTATION), key=lambda part: -evidence.parts[part])
-    name = _NAMES.get(bound) or ("network-bound" if evidence.machines > 1 else "memory-bound")
+    name = _NAMES.get(bound) or _transfer_name(evidence)
     headline = f"{name}: {_phrase(bound, evidence)}"
     for wait in waits[:1] if bound == COMPUTATION else waits[1:2]:
         if evidence.share(wait) >= _CLEAR:
@@ -159,8 +161,29 @@ def _phrase(part: str, evidence: Evidence, short: bool = False) -> str:
         who = f", mostly rank {late.rank} on {late.host}" if late is not None else ""
         return f"{share} waits for the last rank{who}"
     link = evidence.links[0] if evidence.links else None
-    what = f"the link of {link.name}" if link is not None else "the memory of the machine"
+    what = "the memory of the machine"
+    if link is not None:
+        what = f"the link of {link.name}"
+    elif (times := _beyond_memory(evidence)) is not None:
+        what = f"exchanges that take {times:.0f} times as long as the memory needs"
     return f"{share} waits for {'other ranks or ' if part == EXPOSED else ''}{what}"
+
+
+def _transfer_name(evidence: Evidence) -> str:
+    if evidence.machines > 1:
+        return "network-bound"
+    return "memory-bound" if _beyond_memory(evidence) is None else _NAMES[EXPOSED]
+
+
+def _beyond_memory(evidence: Evidence) -> float | None:
+    """How many times as long as the memory of the only machine needs exchanges take, if something else is slow.
+
+    That may be the ranks themselves, as where they outnumber the cores.
+    """
+    if evidence.machines > 1 or not evidence.ideal or evidence.actual is None:
+        return None
+    times = evidence.actual / evidence.ideal
+    return times if times > _ELSEWHERE else None
 
 
 def _details(evidence: Evidence) -> list[str]:
