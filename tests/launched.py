@@ -121,9 +121,10 @@ def program(folder: Path, text: str) -> Path:
 
 
 def pids(folder: Path, names: list[str]) -> list[int]:
-    """The pids that the files hold, waiting until all are there."""
-    wait_until(lambda: all((folder / name).exists() for name in names), f"{names} in {list(folder.iterdir())}")
-    return [int((folder / name).read_text()) for name in names]
+    """The pids that the files hold, waiting until all are there and written."""
+    files = [folder / name for name in names]
+    wait_until(lambda: all(file.exists() and file.read_text() for file in files), f"{names} in {folder}")
+    return [int(file.read_text()) for file in files]
 
 
 def facts(folder: Path, rank: int) -> dict[str, object]:
