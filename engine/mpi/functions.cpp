@@ -47,8 +47,8 @@ std::size_t message_bytes(int count, Handle datatype, std::string& error) {
   return size && count >= 0 ? static_cast<std::size_t>(count) * *size : 0;
 }
 
-// JAX takes new memory from the kernel for each large result. Huge pages make that faster: in two runs on a busy machine
-// a copy of 64 MiB into new memory took 28 and 57 ms with them, and 97 and 124 ms without.
+// JAX takes new memory from the kernel for each large result. Huge pages make that faster: in two runs on a busy
+// machine a copy of 64 MiB into new memory took 28 and 57 ms with them, and 97 and 124 ms without.
 std::byte* result(void* to, std::size_t bytes) {
   if (bytes >= 2 * kHugePage) {
     const auto begin = (reinterpret_cast<std::uintptr_t>(to) + kPage - 1) / kPage * kPage;
