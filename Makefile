@@ -17,7 +17,7 @@ FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
-CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp')
+CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
 PYTHON_FILES := src tests scripts examples

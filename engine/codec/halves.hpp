@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "codec/vectors.hpp"
-#include "kernel/half.hpp"
+#include "kernel/half_lanes.hpp"
 
 namespace paceline {
 namespace {

@@ -14,7 +14,7 @@
 #include "codec/plain.hpp"
 #include "codec/prefix_code.hpp"
 #include "codec/varying.hpp"
-#include "kernel/half.hpp"
+#include "kernel/half_lanes.hpp"
 
 namespace paceline {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernel/half.hpp"
+#include "kernel/half_lanes.hpp"
 
 #if defined(__AVX2__)
 #include <immintrin.h>

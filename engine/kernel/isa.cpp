@@ -3,7 +3,8 @@
 #include <type_traits>
 
 #include "kernel/divide.hpp"
-#include "kernel/half.hpp"
+#include "kernel/half_lanes.hpp"
+#include "kernel/operators.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/words.hpp"
 
@@ -11,62 +12,6 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kBlock = 512;  // elements per pass; a block stays in the first-level cache
-
-struct Sum {
-  template <typename T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-      using U = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-    } else {
-      return a + b;
-    }
-  }
-};
-struct Product {
-  template <typename T>
-  static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) {
-      // It goes through 64 unsigned bits: narrower types would be promoted to int and overflow.
-      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    } else {
-      return a * b;
-    }
-  }
-};
-// A NaN in any input is a NaN in the result.
-struct Min {
-  template <typename T>
-  static T apply(T a, T b) {
-    return (a < b || a != a) ? a : b;
-  }
-  static Lanes apply(Lanes a, Lanes b) { return ((a < b) | (a != a)) ? a : b; }
-};
-struct Max {
-  template <typename T>
-  static T apply(T a, T b) {
-    return (a > b || a != a) ? a : b;
-  }
-  static Lanes apply(Lanes a, Lanes b) { return ((a > b) | (a != a)) ? a : b; }
-};
-struct And {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a & b);
-  }
-};
-struct Or {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a | b);
-  }
-};
-struct Xor {
-  template <typename T>
-  static T apply(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
 
 using Reduce = void (*)(std::byte* const*, std::size_t, const std::byte* const*, std::size_t, std::size_t, double);
 
