@@ -18,8 +18,9 @@ from torch.utils._pytree import tree_map
 
 import paceline.torch
 from paceline.torch.compat import PIPELINES, torch_version
-from paceline.torch.partitioned import model as partitioned
+from paceline.torch.partitioned import build
 from paceline.torch.partitioned.cut import Chain, Channel, Limits
+from paceline.torch.partitioned.predicted import predict as partitioned
 from paceline.torch.partitioned.random_state import seeds
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
@@ -52,9 +53,9 @@ def serial_step(model: nn.Module, batches: list[tuple[Any, Any]], loss: Any, mic
 
 def some_cuts(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     """Possible cuts, which must not depend on how long the calls take here."""
-    possible = [cut for cut in range(1, len(chain.work)) if math.isfinite(chain.forward[cut])]
-    chosen = random.Random(len(channels) + len(chain.work) + limits.in_flight[0]).sample(possible, len(channels))
-    return [*sorted(chosen), len(chain.work)]
+    possible = [cut for cut in range(1, len(chain.forward)) if math.isfinite(chain.up[cut])]
+    chosen = random.Random(len(channels) + len(chain.forward) + limits.in_flight[0]).sample(possible, len(channels))
+    return [*sorted(chosen), len(chain.forward)]
 
 
 def relative(found: Tensor, expected: Tensor) -> float:
@@ -219,6 +220,42 @@ def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
     cases = [("1F1B", "transformer"), ("ZBVZeroBubble", "resnet"), ("Interleaved1F1B", "two_and_two")]
     some = cases if partitions * replicas <= 4 else cases[:2]
     ranks(check_cases, partitions * replicas, partitions=partitions, cases=some, dtype=torch.float32)
+
+
+def check_choices(rank: int, size: int) -> None:
+    """Every rank chooses the same shape, and trains in it; in little memory another one."""
+    told = []
+    for memory in (1 << 40, 9000):
+        torch.manual_seed(rank)
+        layers = [nn.Linear(8, 8) for _ in range(8)]  # 2304 bytes, which with gradients and states don't fit
+        example, model = torch.randn(16, 8), nn.Sequential(*layers)
+        with patch.object(build, "available_memory", lambda: size * memory):  # noqa: B023
+            hybrid = paceline.torch.hybrid(model, example, nn.functional.mse_loss, partitions="auto")
+        told.append([None] * size)
+        mine = (hybrid.partitions, hybrid.replicas, hybrid.prediction.shape.microbatches, hybrid.cuts, hybrid.reason)
+        torch.distributed.all_gather_object(told[-1], mine)
+        assert all(one == mine for one in told[-1])
+        assert max(hybrid.prediction.memory) <= memory
+        assert mine[4].startswith(f"{hybrid.partitions} × {hybrid.replicas} with {mine[2]} microbatch")
+        part = example.chunk(hybrid.replicas)[hybrid.replica]
+        first = hybrid.step(part, part)
+        optimizer = torch.optim.SGD(hybrid.parameters(), lr=0.1)
+        for _ in range(5):
+            optimizer.step()
+            optimizer.zero_grad()
+            last = hybrid.step(part, part)
+        assert last < first
+        hybrid.close()
+    assert told[0][0][:2] != (2, 1) == told[1][0][:2]
+
+
+def test_auto(ranks: Ranks) -> None:
+    ranks(check_choices, 2)
+
+
+def test_replicas_alone(ranks: Ranks) -> None:
+    cases = [("1F1B", "resnet"), ("1F1B", "two_and_two")]
+    ranks(check_cases, 2, partitions=1, cases=cases, dtype=torch.float64)
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.topology.defaults import LOCAL
 from paceline.topology.file import parse
 from paceline.torch.partitioned.chain import channel
-from paceline.torch.partitioned.cut import CannotCut, Chain, Channel, Limits, cut
+from paceline.torch.partitioned.cut import CannotCut, Chain, Channel, Limits, Weight, cut
 
 numbers = st.integers(0, 9).map(float)
 
@@ -25,8 +25,8 @@ def chains(draw: st.DrawFn) -> Chain:
     crossing = st.lists(numbers | st.just(math.inf), min_size=calls + 1, max_size=calls + 1)
     back = st.lists(numbers, min_size=calls + 1, max_size=calls + 1)
     weights = st.lists(st.lists(st.integers(0, 3), max_size=2, unique=True), min_size=calls, max_size=calls)
-    needed = [[(name, 1.0 + name) for name in names] for names in draw(weights)]
-    return Chain(draw(each), draw(each), draw(crossing), draw(back), needed)
+    needed = [[Weight(name, 1.0 + name) for name in names] for names in draw(weights)]
+    return Chain(draw(each), draw(each), draw(each), draw(each), draw(crossing), draw(back), needed)
 
 
 def stages(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -37,12 +37,12 @@ def slowest(chain: Chain, channels: Sequence[Channel], limits: Limits, ends: Seq
     """The time of the slowest stage; infinite if one does not fit, or can't be."""
     found = []
     for number, (begin, end) in enumerate(stages(ends)):
-        time = sum(chain.work[begin:end])
+        time = sum(chain.forward[begin:end]) + sum(chain.backward[begin:end])
         if number:
-            time += float(channels[number - 1].seconds(chain.forward[begin]))
+            time += float(channels[number - 1].seconds(chain.up[begin]))
         if number < len(channels):
-            time += float(channels[number].seconds(chain.backward[end]))
-        weights = {name: nbytes for call in chain.weights[begin:end] for name, nbytes in call}
+            time += float(channels[number].seconds(chain.down[end]))
+        weights = {one.identity: one.nbytes for call in chain.weights[begin:end] for one in call}
         held = sum(weights.values()) * limits.copies + sum(chain.saved[begin:end]) * limits.in_flight[number]
         found.append(time if held <= limits.memory else math.inf)
     return max(found)
@@ -52,9 +52,9 @@ def slowest(chain: Chain, channels: Sequence[Channel], limits: Limits, ends: Seq
 def test_no_other_cuts_are_better(chain: Chain, count: int, memory: float, speed: int) -> None:
     channels = [Channel(speed * (number + 1), 1.0) for number in range(count - 1)]
     limits = Limits(memory, [count - number for number in range(count)], 2.0)
-    calls = len(chain.work)
+    calls = len(chain.forward)
     choices = [[*inner, calls] for inner in combinations(range(1, calls), count - 1)]
-    possible = [ends for ends in choices if all(math.isfinite(chain.forward[end]) for end in ends[:-1])]
+    possible = [ends for ends in choices if all(math.isfinite(chain.up[end]) for end in ends[:-1])]
     best = min((slowest(chain, channels, limits, ends) for ends in possible), default=math.inf)
     if math.isinf(best):
         with pytest.raises(CannotCut):

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from paceline.torch.fully_sharded import FullyShardedCompression
     from paceline.torch.gradients import GradientBuckets
     from paceline.torch.memory import empty
+    from paceline.torch.partitioned.build import hybrid
     from paceline.torch.partitioned.errors import HybridError
-    from paceline.torch.partitioned.model import Hybrid, hybrid
+    from paceline.torch.partitioned.model import Hybrid
     from paceline.torch.sharded.optimizer import ShardedOptimizer
 
 __all__ = [
@@ -45,7 +46,7 @@ _HOMES = {
     "arena_hook": "comm_hook",
     "compress": "compression",
     "empty": "memory",
-    "hybrid": "partitioned.model",
+    "hybrid": "partitioned.build",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from paceline.topology import Node, Topology
-from paceline.torch.partitioned.cut import Chain, Channel
+from paceline.torch.partitioned.cut import Chain, Channel, Weight
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.values import Value
@@ -14,18 +14,23 @@ from paceline.torch.partitioned.values import Value
 def chain(graph: Graph, profile: Profile) -> Chain:
     """The model's calls as a chain, for microbatches of the profile's size."""
     known = values(graph, profile)
-    forward, backward = [], []
+    up, down = [], []
     for place in range(len(graph.calls) + 1):
         crossing = [known[node.name] for node in graph.crossing(place)]
         possible = all(value.kind != "other" for value in crossing)
-        forward.append(sum(value.nbytes(profile.samples) for value in crossing) if possible else math.inf)
-        backward.append(float(sum(value.nbytes(profile.samples) for value in crossing if value.differentiable)))
+        up.append(sum(value.nbytes(profile.samples) for value in crossing) if possible else math.inf)
+        down.append(float(sum(value.nbytes(profile.samples) for value in crossing if value.differentiable)))
     return Chain(
-        [call.forward + call.backward for call in profile.calls],
+        [call.forward for call in profile.calls],
+        [call.backward for call in profile.calls],
         [call.saved for call in profile.calls],
-        forward,
-        backward,
-        [[(id(tensor), tensor.nbytes) for tensor in graph.tensors(call)] for call in graph.calls],
+        [result.nbytes(profile.samples) if result.kind == "tensor" else 0 for result in profile.results],
+        up,
+        down,
+        [
+            [Weight(id(tensor), tensor.nbytes, tensor.requires_grad) for tensor in graph.tensors(call)]
+            for call in graph.calls
+        ],
     )
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from paceline.formats.sizes import show_bytes
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,21 +31,31 @@ class Channel:
         return np.where(nbytes > 0, nbytes * self.per_byte + self.latency, 0.0)
 
 
+class Weight(NamedTuple):
+    """A parameter or buffer that calls need. trained: whether it gets a gradient."""
+
+    identity: int
+    nbytes: float
+    trained: bool = True
+
+
 @dataclass(frozen=True)
 class Chain:
     """A model as a chain of n calls. There are n + 1 cuts: before call 0, …, after call n - 1.
 
-    work: seconds of each call, forward and backward, for one microbatch. saved: bytes that each keeps for the backward
-    of one microbatch. forward, backward: bytes of a microbatch that cross each cut in each direction; infinite where
-    there can't be a cut. weights: the tensors that each call needs, as (identity, bytes); one that several calls of a
-    stage need counts once.
+    All of it is for one microbatch. forward, backward: seconds of each call. saved: bytes that each keeps for its
+    backward. made: bytes of each call's result. up, down: bytes that cross each cut, forward and backward; infinite
+    where there can't be a cut. weights: the tensors that each call needs; one that several calls of a stage need counts
+    once.
     """
 
-    work: Sequence[float]
-    saved: Sequence[float]
     forward: Sequence[float]
     backward: Sequence[float]
-    weights: Sequence[Sequence[tuple[int, float]]]
+    saved: Sequence[float]
+    made: Sequence[float]
+    up: Sequence[float]
+    down: Sequence[float]
+    weights: Sequence[Sequence[Weight]]
 
 
 @dataclass(frozen=True)
@@ -72,13 +85,15 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     the one behind. Raises CannotCut.
     """
     stages = len(channels) + 1
-    places = np.flatnonzero(np.isfinite(chain.forward))
-    inner = places[(places > 0) & (places < len(chain.work))]
+    calls = len(chain.forward)
+    places = np.flatnonzero(np.isfinite(chain.up))
+    inner = places[(places > 0) & (places < calls)]
     if len(inner) + 1 < stages:
         raise CannotCut(f"it can be cut into {len(inner) + 1} stages at most", len(inner) + 1)
-    cuts = np.array([0, *inner, len(chain.work)])
-    work, saved = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (chain.work, chain.saved))
-    arriving = [np.array(each)[cuts] for each in (chain.forward, chain.backward)]
+    cuts = np.array([0, *inner, calls])
+    work = np.add(chain.forward, chain.backward)
+    work, saved = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (work, chain.saved))
+    arriving = [np.array(each)[cuts] for each in (chain.up, chain.down)]
     arriving[0][0] = 0.0  # the model's inputs come from nowhere
     best = np.full((stages + 1, len(cuts)), math.inf)
     best[0, 0] = -math.inf
@@ -97,7 +112,7 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
             last[stage + 1, end] = np.argmin(slowest)
             best[stage + 1, end] = slowest[last[stage + 1, end]]
     if not math.isfinite(best[stages, -1]):
-        raise CannotCut(f"no cut into {stages} stages fits into {limits.memory / 2**20:.0f} MiB of each rank", 0)
+        raise CannotCut(f"no cut into {stages} stages fits into {show_bytes(round(limits.memory))} of each rank", 0)
     found, end = [], len(cuts) - 1
     for stage in range(stages, 0, -1):
         found.append(int(cuts[end]))
@@ -105,13 +120,13 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     return found[::-1]
 
 
-def _weights(calls: Sequence[Sequence[tuple[int, float]]], cuts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
+def _weights(calls: Sequence[Sequence[Weight]], cuts: npt.NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
     """Yield (index of a cut, bytes of weights between each earlier cut and it), in order."""
     held = np.zeros(len(cuts))
     before: dict[int, int] = {}  # the stretch between cuts in which a tensor was last needed
     for end in range(1, len(cuts)):
         for call in range(cuts[end - 1], cuts[end]):
-            for identity, nbytes in calls[call]:
-                held[before.get(identity, -1) + 1 : end] += nbytes
-                before[identity] = end - 1
+            for weight in calls[call]:
+                held[before.get(weight.identity, -1) + 1 : end] += weight.nbytes
+                before[weight.identity] = end - 1
         yield end, held[:end]

@@ -1,4 +1,4 @@
-"""`hybrid`: a model in partitions on several ranks and replicas of them, trained as if it were one."""
+"""A model in partitions on several ranks and replicas of them, trained as if it were one."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from paceline.torch.backend import PacelineProcessGroup
-from paceline.torch.compat import PIPELINES, torch_version
-from paceline.torch.data.ahead import available_memory
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.partitioned import random_state
-from paceline.torch.partitioned.agree import from_first_rank
-from paceline.torch.partitioned.chain import chain, values
-from paceline.torch.partitioned.cut import CannotCut, Limits, cut
+from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
-from paceline.torch.partitioned.graph import Graph, trace
+from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.groups import Groups
-from paceline.torch.partitioned.layout import Layout, layout
 from paceline.torch.partitioned.ownership import Entry, entries, keep_only
 from paceline.torch.partitioned.partition import StageModule
-from paceline.torch.partitioned.profile import Profile, profile
+from paceline.torch.partitioned.predicted.predict import Prediction
+from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.replicas import StageGradients
-from paceline.torch.partitioned.schedule import Schedule, find_schedule
 from paceline.torch.partitioned.stage import Stage
-from paceline.torch.partitioned.values import batch_size, sample_counts
+from paceline.torch.partitioned.values import batch_size, sample_counts, split, tensors_of
+from paceline.torch.partitioned.whole_state import gathered, take_over
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -36,26 +31,21 @@ Loss = Callable[[Any, Any], Tensor]
 class Hybrid:
     """A model of which this rank trains a partition; `hybrid` makes it.
 
-    cuts: the calls of the model's forward at which each stage ends, as names of the model's modules or functions.
+    prediction: what a step takes, and each partition needs. reason: why this shape was chosen, in one sentence.
+    partitions, replicas: how many there are. partition, replica: those of this rank. cuts: the calls of the model's
+    forward at which each stage ends, as names of the model's modules or functions.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        found: Profile,
-        ends: Sequence[int],
-        batch: int,
-        shape: Layout,
-        plan: Schedule,
-        microbatches: int,
-        loss: Loss,
-    ) -> None:
-        self._model, self._graph, self._layout = graph.root, graph, shape
-        self._microbatches, self._loss = microbatches, loss
-        self.replica, self.partition = shape.place(dist.get_rank())
-        self._stage_ranks = plan.rank_of
-        self._batch = batch
-        self._sizes = sample_counts(batch, microbatches)
+    def __init__(self, graph: Graph, found: Profile, prediction: Prediction, reason: str, loss: Loss) -> None:
+        shape, ends = prediction.shape, prediction.ends
+        self.prediction, self.reason = prediction, reason
+        self._model, self._graph, self._layout = graph.root, graph, shape.layout
+        self._microbatches, self._loss = shape.microbatches, loss
+        self.partitions, self.replicas = self._layout.partitions, self._layout.replicas
+        self.replica, self.partition = self._layout.place(dist.get_rank())
+        self._stage_ranks = shape.schedule.rank_of
+        self._batch = shape.batch
+        self._sizes = sample_counts(self._batch, self._microbatches)
         self._targets: list[Any] = []
         self._known = values(graph, found)
         self._entries = entries(graph, ends)
@@ -63,7 +53,7 @@ class Hybrid:
         for name, tensor in graph.root.state_dict(keep_vars=True).items():
             if name in self._entries:
                 broadcast_values(tensor, None)
-        self._groups = Groups(shape, dist.get_rank(), self._shared())
+        self._groups = Groups(self._layout, dist.get_rank(), self._shared())
         begins = [0, *ends[:-1]]
         self._modules = {
             number: StageModule(graph, found, begins[number], ends[number])
@@ -75,7 +65,7 @@ class Hybrid:
         keep_only(graph.root, own)
         self._tied: list[StageGradients] = []
         self._stages = self._make_stages()
-        self._schedule = plan.make(self._stages, microbatches, self._loss_of)
+        self._schedule = shape.schedule.make(self._stages, self._microbatches, self._loss_of)
 
     # -- training -------------------------------------------------------------------------------------------------
 
@@ -89,8 +79,8 @@ class Hybrid:
 
         Raises HybridError if there are fewer samples than microbatches, and what the model and the collectives raise.
         """
-        inputs = _tensors(batch) if batch is not None else ()
-        given = inputs or (_tensors(target) if target is not None else ())
+        inputs = tensors_of(batch) if batch is not None else ()
+        given = inputs or (tensors_of(target) if target is not None else ())
         self._resize(batch_size(given) if given else self._batch)
         first, last = 0 in self._modules, len(self._stage_ranks) - 1 in self._modules
         for concerned, here, stage, what in ((first, batch, "first", "batch"), (last, target, "last", "target")):
@@ -101,7 +91,7 @@ class Hybrid:
             arguments = (*arguments, random_state.seeds(self._microbatches))
         losses: list[Tensor] = []
         numbers = torch.arange(self._microbatches)
-        self._targets = _split(target, self._microbatches) if last else []
+        self._targets = split(target, self._microbatches) if last else []
         self._schedule.step(*arguments, target=numbers if last else None, losses=losses, return_outputs=False)
         self._targets = []
         return self._finish(losses)
@@ -187,27 +177,11 @@ class Hybrid:
 
         Buffers, such as those of BatchNorm, are the first replica's.
         """
-        own = self._model.state_dict()
-        result = {}
-        for name, entry in self._entries.items():
-            owner = self._layout.rank(0, min(self._partitions(entry)))
-            here = owner == dist.get_rank()
-            tensor = own[name].clone() if here else torch.empty(entry.shape, dtype=entry.dtype)
-            dist.broadcast(tensor, owner)
-            result[name] = tensor
-        return result
+        return gathered(self._model.state_dict(), self._entries, self._owner)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over this rank's part of the whole model's state. Raises HybridError if it is of another model."""
-        if differing := sorted(state.keys() ^ self._entries.keys()):
-            raise HybridError(f"the state is of another model: only one of them has {differing[0]!r}")
-        for name, own in self._model.state_dict().items():
-            if isinstance(own, Tensor) and not own.is_meta:
-                if own.shape != state[name].shape:
-                    raise HybridError(
-                        f"the state has {name} of shape {list(state[name].shape)}, the model of {list(own.shape)}"
-                    )
-                own.copy_(state[name])
+        take_over(state, self._model.state_dict(), self._entries)
 
     def close(self) -> None:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
@@ -216,6 +190,10 @@ class Hybrid:
         self._groups.close()
 
     # -- making it ------------------------------------------------------------------------------------------------
+
+    def _owner(self, entry: Entry) -> int:
+        """The rank of which the whole model's state has this tensor."""
+        return self._layout.rank(0, min(self._partitions(entry)))
 
     def _partitions(self, entry: Entry) -> frozenset[int]:
         return frozenset(self._stage_ranks[stage] for stage in entry.stages)
@@ -247,87 +225,3 @@ class Hybrid:
             )
             for number, module in self._modules.items()
         ]
-
-
-def hybrid(
-    model: nn.Module,
-    example: Tensor | Sequence[Tensor],
-    loss: Loss,
-    *,
-    partitions: int,
-    replicas: int = 1,
-    microbatches: int,
-    schedule: str = "1F1B",
-) -> Hybrid:
-    """Cut `model` into partitions, one for each rank of a replica, and train them by one of torch's pipeline schedules.
-
-        model = paceline.torch.hybrid(Net(), example, loss, partitions=2, replicas=2, microbatches=8)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for batch, target in loader:
-            optimizer.zero_grad()
-            model.step(batch, target)
-            optimizer.step()
-
-    A collective of all ranks, which pass the same; parameters and buffers become rank 0's. Rank 0 measures each call of
-    the model on a microbatch of `example`, and all cut the model there where the slowest stage is fastest, with what it
-    receives at the speed of its links, and where each stage fits into its rank's memory.
-
-    example: the model's input, or several, for one batch of a replica. loss: of the model's output and a target, the
-    mean over the samples. schedule: 1F1B, GPipe, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or
-    DualPipeV. `model` itself becomes part of the result: what other partitions train of it is freed.
-
-    Each microbatch is computed as the whole model would compute it: BatchNorm takes the statistics of a microbatch, and
-    random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
-    draws for it.
-
-    Raises HybridError (a ValueError) if partitions × replicas is not the number of ranks, or the model can't be traced,
-    or not be cut into so many stages.
-    """
-    if torch_version() < PIPELINES:
-        raise HybridError(
-            f"hybrid needs torch {'.'.join(map(str, PIPELINES))} or a newer one, found {torch.__version__}"
-        )
-    world = dist.group.WORLD
-    if not isinstance(world, PacelineProcessGroup):
-        raise HybridError('hybrid needs torch.distributed.init_process_group("paceline") first')
-    inputs = _tensors(example)
-    batch = batch_size(inputs)
-    shape = layout(partitions, replicas, dist.get_world_size())
-    if not 1 <= microbatches <= batch:
-        raise HybridError(f"a batch of {batch} samples can't be divided into {microbatches} microbatches")
-    if elsewhere := next((one.device for one in model.parameters() if not one.is_cpu), None):
-        raise HybridError(f"hybrid is for parameters on the CPU, found one on {elsewhere}")
-    plan = find_schedule(schedule, partitions)
-    plan.check(microbatches)
-    graph = trace(model, len(inputs))
-    samples = sample_counts(batch, microbatches)[0]
-    found = Profile.load(from_first_rank(lambda: profile(graph, inputs, samples).dump()))
-    ends = _cut(graph, found, plan, shape, world, microbatches)
-    return Hybrid(graph, found, ends, batch, shape, plan, microbatches, loss)
-
-
-def _cut(
-    graph: Graph, found: Profile, plan: Schedule, shape: Layout, world: PacelineProcessGroup, microbatches: int
-) -> list[int]:
-    machines = world.machines
-    memory = torch.tensor([available_memory() / machines.count(machines[dist.get_rank()])], dtype=torch.float64)
-    dist.all_reduce(memory, dist.ReduceOp.MIN)
-    limits = Limits(float(memory), plan.in_flight(microbatches))
-    try:
-        return cut(chain(graph, found), shape.channels(plan.rank_of, world.placement), limits)
-    except CannotCut as error:
-        raise HybridError(
-            f"{type(graph.root).__name__} can't be cut into {plan.stages} stages ({plan.name} on {shape.partitions} "
-            f"partitions): {error}"
-        ) from error
-
-
-def _tensors(given: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    return (given,) if isinstance(given, Tensor) else tuple(given)
-
-
-def _split(target: Any, parts: int) -> list[Any]:
-    """The targets of each microbatch, structured as `target`."""
-    if isinstance(target, Tensor):
-        return list(torch.tensor_split(target, parts))
-    return [tuple(some) for some in zip(*(torch.tensor_split(one, parts) for one in target), strict=True)]

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from paceline.torch.partitioned.calls import run, tensors_in
 from paceline.torch.partitioned.graph import Graph, attribute
 from paceline.torch.partitioned.values import Value, value_of
+from paceline.torch.partitioned.whole import whole
 
-_ROUNDS = 3
+_ROUNDS = 2
 """How often each call is timed; the fastest counts, because other processes only add to it."""
 
 
@@ -58,28 +60,42 @@ class Profile:
         return Profile(read["samples"], calls, *(tuple(map(_value, read[key])) for key in ("inputs", "results")))
 
 
-def profile(graph: Graph, example: Sequence[Tensor], samples: int) -> Profile:
+def profile(graph: Graph, example: Sequence[Tensor], samples: int, available: float) -> Profile:
     """Run the model's calls, forward and backward, on the first `samples` samples of `example`.
 
-    One further forward has a sample more and shows which dimensions are those of the batch. Buffers and torch's random
-    numbers are afterwards what they were. Raises what the model raises.
+    available: bytes of memory; if they are enough for the whole model's forward and backward, these are timed too, and
+    the calls' seconds are scaled so that they add up to that. One further forward has a sample more and shows which
+    dimensions are those of the batch. Buffers and torch's random numbers are afterwards what they were. Raises what the
+    model raises.
     """
     batch = example[0].shape[0]
     few, more = ([tensor[torch.arange(count) % batch] for tensor in example] for count in (samples, samples + 1))
     with _unchanged(graph.root):
         runs = [_Run(graph, few) for _ in range(_ROUNDS)]
         other = _Run(graph, more)
-    first = runs[0]
+        first = runs[0]
+        forward = [min(some) for some in zip(*(each.forward for each in runs), strict=True)]
+        backward = [min(some) for some in zip(*(each.backward for each in runs), strict=True)]
+        weights = sum(tensor.nbytes for tensor in graph.root.parameters())
+        if sum(first.facts(index)[0] for index in range(len(graph.calls))) + 2 * weights < available:
+            ahead, back = whole(graph, few)
+            forward, backward = _scaled(forward, ahead), _scaled(backward, back)
     results = tuple(
         value_of(one, two, samples, flag)
         for one, two, flag in zip(first.seen, other.seen, first.differentiable, strict=True)
     )
     calls = tuple(
-        Call(min(run.forward[i] for run in runs), min(run.backward[i] for run in runs), *first.facts(i))
-        for i in range(len(graph.calls))
+        Call(ahead, back, *first.facts(index))
+        for index, (ahead, back) in enumerate(zip(forward, backward, strict=True))
     )
     inputs = tuple(value_of(one, two, samples, False) for one, two in zip(few, more, strict=True))
     return Profile(samples, calls, inputs, results)
+
+
+def _scaled(seconds: Sequence[float], whole: float) -> list[float]:
+    """The same shares of the whole."""
+    found = sum(seconds)
+    return [each * whole / found for each in seconds] if found else list(seconds)
 
 
 class _Run:
@@ -165,23 +181,6 @@ class _Run:
                 if (size := saved.pop(_place(tensor), 0)) and node.op != "get_attr":
                     self._kept[node] = max(size, self._kept.get(node, 0))
         self._inner.append(sum(size for place, size in saved.items() if place not in self._parameters))
-
-
-def run(root: nn.Module, call: fx.Node, args: Any, kwargs: Any) -> Any:
-    """Do one call."""
-    if call.op == "call_module":
-        return root.get_submodule(str(call.target))(*args, **kwargs)
-    if call.op == "call_method":
-        return getattr(args[0], str(call.target))(*args[1:], **kwargs)
-    assert callable(call.target)
-    return call.target(*args, **kwargs)
-
-
-def tensors_in(structure: Any) -> list[Tensor]:
-    """The tensors in tuples, lists and dicts."""
-    found: list[Tensor] = []
-    fx.node.map_aggregate(structure, lambda value: found.append(value) if isinstance(value, Tensor) else None)
-    return found
 
 
 def _detached(value: Any) -> Any:

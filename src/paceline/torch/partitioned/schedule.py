@@ -55,12 +55,6 @@ class Schedule:
         there = list(range(self.ranks))
         return (there + (there[::-1] if self.name in _V_SHAPED else there))[: self.stages]
 
-    def in_flight(self, microbatches: int) -> list[int]:
-        """The microbatches whose activations each stage keeps at most; for some schedules this is a bound."""
-        if self.name == "1F1B":
-            return [min(microbatches, self.stages - stage) for stage in range(self.stages)]
-        return [microbatches] * self.stages
-
     def check(self, microbatches: int) -> None:
         """Raise HybridError unless torch's schedule works with so many microbatches."""
         if self.name in ("1F1B", "DualPipeV") and microbatches < self.stages:

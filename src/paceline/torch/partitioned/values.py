@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -65,3 +65,15 @@ def batch_size(tensors: Sequence[torch.Tensor]) -> int:
         shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors)
         raise ValueError(f"the first dimension of all inputs is the batch, found shapes {shapes}")
     return sizes.pop()
+
+
+def tensors_of(given: torch.Tensor | Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """One tensor, or several, as a tuple."""
+    return (given,) if isinstance(given, torch.Tensor) else tuple(given)
+
+
+def split(target: Any, parts: int) -> list[Any]:
+    """The targets of each microbatch, structured as `target`."""
+    if isinstance(target, torch.Tensor):
+        return list(torch.tensor_split(target, parts))
+    return [tuple(some) for some in zip(*(torch.tensor_split(one, parts) for one in target), strict=True)]

@@ -1,0 +1,140 @@
+"""`hybrid`: from a model and what is asked for to this rank's part of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from paceline.torch.backend import PacelineProcessGroup
+from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.data.ahead import available_memory
+from paceline.torch.partitioned.agree import from_first_rank
+from paceline.torch.partitioned.chain import chain
+from paceline.torch.partitioned.cut import CannotCut
+from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.graph import trace
+from paceline.torch.partitioned.layout import Layout
+from paceline.torch.partitioned.model import Hybrid, Loss
+from paceline.torch.partitioned.predicted.decide import Decision, decide
+from paceline.torch.partitioned.predicted.predict import predict
+from paceline.torch.partitioned.predicted.shape import Shape, Wanted
+from paceline.torch.partitioned.profile import Profile, profile
+from paceline.torch.partitioned.schedule import Schedule
+from paceline.torch.partitioned.values import batch_size, tensors_of
+
+
+def hybrid(
+    model: nn.Module,
+    example: Tensor | Sequence[Tensor],
+    loss: Loss,
+    *,
+    partitions: int | Literal["auto"],
+    replicas: int | None = None,
+    microbatches: int | None = None,
+    schedule: str = "1F1B",
+) -> Hybrid:
+    """Cut `model` into partitions, one for each rank of a replica, and train them by one of torch's pipeline schedules.
+
+        model = paceline.torch.hybrid(Net(), example, loss, partitions=2, replicas=2, microbatches=8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch, target in loader:
+            optimizer.zero_grad()
+            model.step(batch, target)
+            optimizer.step()
+
+    A collective of all ranks, which pass the same; parameters and buffers become rank 0's. Every rank measures each
+    call of the model on a microbatch of `example`, all at the same time as they will train. By rank 0's figures the
+    model is cut there where the slowest stage is fastest, with what it receives at the speed of its links, and where
+    each stage fits into its rank's memory.
+
+    example: the model's input, or several, for one batch of a replica. loss: of the model's output and a target, the
+    mean over the samples. partitions: of a replica; "auto" finds the shape whose step is predicted to be quickest, with
+    `example` as a batch of all replicas together, and `Hybrid.reason` says why. replicas: by default as many as there
+    are ranks for. microbatches: by default as many as are predicted to be best. schedule: 1F1B, GPipe, Interleaved1F1B,
+    LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or DualPipeV. `model` itself becomes part of the result: what other
+    partitions train of it is freed.
+
+    Each microbatch is computed as the whole model would compute it: BatchNorm takes the statistics of a microbatch, and
+    random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
+    draws for it.
+
+    Raises HybridError (a ValueError) if partitions × replicas is not the number of ranks, or the model can't be traced,
+    or not be cut into so many stages.
+    """
+    if torch_version() < PIPELINES:
+        raise HybridError(
+            f"hybrid needs torch {'.'.join(map(str, PIPELINES))} or a newer one, found {torch.__version__}"
+        )
+    world = dist.group.WORLD
+    if not isinstance(world, PacelineProcessGroup):
+        raise HybridError('hybrid needs torch.distributed.init_process_group("paceline") first')
+    if elsewhere := next((one.device for one in model.parameters() if not one.is_cpu), None):
+        raise HybridError(f"hybrid is for parameters on the CPU, found one on {elsewhere}")
+    inputs = tensors_of(example)
+    auto = partitions == "auto"
+    wanted = Wanted(
+        None if isinstance(partitions, str) else partitions, replicas, microbatches, schedule, batch_size(inputs), auto
+    )
+    shapes = wanted.shapes(dist.get_world_size())
+    graph = trace(model, len(inputs))
+    available = _available(world)
+
+    @cache
+    def measured(samples: int) -> Profile:
+        return profile(graph, inputs, samples, available)
+
+    def decided() -> bytes:
+        try:
+            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, available)
+        except CannotCut as error:
+            raise _refusal(model, shapes[-1], error) from error
+        return _dump(decision, measured(decision.best.shape.samples))
+
+    shape, ends, reason, found = _load(
+        from_first_rank(decided, lambda: [measured(samples) for samples in dict.fromkeys(s.samples for s in shapes)])
+    )
+    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends), reason, loss)
+
+
+def _available(world: PacelineProcessGroup) -> float:
+    """The bytes that each rank may use: the least of all."""
+    machines = world.machines
+    memory = torch.tensor([available_memory() / machines.count(machines[dist.get_rank()])], dtype=torch.float64)
+    dist.all_reduce(memory, dist.ReduceOp.MIN)
+    return float(memory)
+
+
+def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:
+    schedule = shape.schedule
+    return HybridError(
+        f"{type(model).__name__} can't be cut into {schedule.stages} stages ({schedule.name} on "
+        f"{shape.layout.partitions} partitions): {error}"
+    )
+
+
+def _dump(decision: Decision, found: Profile) -> bytes:
+    shape = decision.best.shape
+    head = {
+        "layout": [shape.layout.partitions, shape.layout.replicas],
+        "schedule": shape.schedule.name,
+        "microbatches": shape.microbatches,
+        "batch": shape.batch,
+        "ends": decision.best.ends,
+        "reason": decision.reason,
+    }
+    return json.dumps(head).encode() + b"\n" + found.dump()
+
+
+def _load(message: bytes) -> tuple[Shape, list[int], str, Profile]:
+    first, _, rest = message.partition(b"\n")
+    head = json.loads(first)
+    places = Layout(*head["layout"])
+    schedule = Schedule(head["schedule"], places.partitions)
+    shape = Shape(places, schedule, head["microbatches"], head["batch"])
+    return shape, head["ends"], head["reason"], Profile.load(rest)

@@ -1,0 +1,65 @@
+"""The shape with which a step is predicted to be quickest, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from paceline.formats.sizes import show_bytes, show_seconds
+from paceline.topology.discover import Placement
+from paceline.torch.partitioned.cut import CannotCut, Chain
+from paceline.torch.partitioned.predicted.memory import STATES
+from paceline.torch.partitioned.predicted.predict import Prediction, best_ends, predict
+from paceline.torch.partitioned.predicted.shape import Shape
+
+_TIE = 0.01
+"""A fraction of a step's time that does not decide: among ties the first shape wins, with the fewest partitions."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The best shape's prediction, and why it is the best, in one sentence. predictions: of all shapes that fit."""
+
+    best: Prediction
+    reason: str
+    predictions: tuple[Prediction, ...]
+
+
+def decide(
+    shapes: Sequence[Shape],
+    chains: Callable[[int], Chain],
+    placement: Placement,
+    available: float,
+    states: int = STATES,
+) -> Decision:
+    """Return the quickest of these shapes that fits into `available` bytes of each rank.
+
+    chains: the model as a chain for microbatches of so many samples. states: the optimizer's, per weight. Raises
+    CannotCut, as it does for the last shape, if there is none.
+    """
+    found: list[Prediction] = []
+    failed: list[CannotCut] = []
+    for shape in shapes:
+        chain = chains(shape.samples)
+        try:
+            ends = best_ends(chain, shape, placement, available, states)
+        except CannotCut as error:
+            failed.append(error)
+        else:
+            found.append(predict(chain, shape, placement, ends, states))
+    if not found:
+        raise failed[-1]
+    quickest = min(prediction.seconds for prediction in found)
+    best = next(prediction for prediction in found if prediction.seconds <= (1 + _TIE) * quickest)
+    return Decision(best, _reason(best, found, len(failed), available), tuple(found))
+
+
+def _reason(best: Prediction, found: Sequence[Prediction], failed: int, available: float) -> str:
+    takes = f"{best.shape} by {best.shape.schedule.name}: a step is predicted to take {show_seconds(best.seconds)}"
+    needs = f"a rank needs {show_bytes(max(best.memory))} of its {show_bytes(round(available))}"
+    others = [one for one in found if one.shape.layout != best.shape.layout]
+    if others:
+        other = min(others, key=lambda one: one.seconds)
+        takes += f" and {show_seconds(other.seconds)} with {other.shape}"
+    unfit = f", in which {failed} other shape{'s' * (failed > 1)} did not fit" if failed else ""
+    return f"{takes}; {needs}{unfit}"

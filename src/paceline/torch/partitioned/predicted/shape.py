@@ -1,0 +1,74 @@
+"""A shape: how a job's ranks share a model and its batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.layout import Layout, layout
+from paceline.torch.partitioned.schedule import Schedule, find_schedule
+
+_MOST_MICROBATCHES = 64
+"""Microbatches that are considered at most."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Partitions × replicas × microbatches, and the schedule. batch: the samples of a replica's batch."""
+
+    layout: Layout
+    schedule: Schedule
+    microbatches: int
+    batch: int
+
+    @property
+    def samples(self) -> int:
+        """The samples of the largest microbatch."""
+        return -(-self.batch // self.microbatches)
+
+    def __str__(self) -> str:
+        parts = f"{self.layout.partitions} × {self.layout.replicas}"
+        return f"{parts} with {self.microbatches} microbatch{'es' * (self.microbatches > 1)}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for; None where the best is to be found. batch: samples of a replica, or if `together` of all."""
+
+    partitions: int | None
+    replicas: int | None
+    microbatches: int | None
+    schedule: str
+    batch: int
+    together: bool
+
+    def shapes(self, world: int) -> list[Shape]:
+        """Return the shapes that are possible on so many ranks.
+
+        Raises HybridError if there is none, and says why if the partitions are given.
+        """
+        if self.partitions is not None:
+            return list(self._microbatched(self.partitions, self.replicas or max(1, world // self.partitions), world))
+        found: list[Shape] = []
+        for partitions in range(1, world + 1):
+            with suppress(HybridError):
+                found += self._microbatched(partitions, self.replicas or world // partitions, world)
+        if not found:
+            raise HybridError(f"no shape divides a batch of {self.batch} samples among {world} ranks as asked")
+        return found
+
+    def _microbatched(self, partitions: int, replicas: int, world: int) -> Iterator[Shape]:
+        places = layout(partitions, replicas, world)
+        batch = -(-self.batch // replicas) if self.together else self.batch
+        schedule = find_schedule(self.schedule, partitions)
+        number = self.microbatches if self.microbatches is not None else schedule.stages
+        if not 1 <= number <= batch:
+            raise HybridError(f"a batch of {batch} samples can't be divided into {number} microbatches")
+        schedule.check(number)
+        while number <= min(batch, _MOST_MICROBATCHES) or number == self.microbatches:
+            yield Shape(places, schedule, number, batch)
+            if number == self.microbatches:
+                break
+            number *= 2

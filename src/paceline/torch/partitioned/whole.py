@@ -1,0 +1,62 @@
+"""How long a model takes as a whole: its calls one by one find more in the cache, and measuring slows each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from paceline.torch.partitioned.calls import run, tensors_in
+from paceline.torch.partitioned.graph import Graph, attribute
+
+_ROUNDS = 2
+"""How often it is timed, after once that makes the gradients which later rounds add to; the fastest counts."""
+
+
+def whole(graph: Graph, inputs: Sequence[Tensor]) -> tuple[float, float]:
+    """Return the seconds of a forward and of a backward, which adds to gradients as that of a later microbatch does.
+
+    The gradients of the model's parameters are afterwards what they were.
+    """
+    parameters = [parameter for parameter in graph.root.parameters() if parameter.requires_grad]
+    kept = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    try:
+        rounds = [_round(graph, inputs) for _ in range(1 + _ROUNDS)][1:]
+    finally:
+        for parameter, gradient in zip(parameters, kept, strict=True):
+            parameter.grad = gradient
+    return min(forward for forward, _ in rounds), min(backward for _, backward in rounds)
+
+
+def _round(graph: Graph, inputs: Sequence[Tensor]) -> tuple[float, float]:
+    values: dict[fx.Node, Any] = {
+        node: value.clone()
+        for node, value in zip(graph.inputs, inputs, strict=True)  # a call may change them in place
+    }
+    begin = time.perf_counter()
+    for index, call in enumerate(graph.calls):
+        given: dict[fx.Node, Any] = {
+            node: attribute(graph.root, str(node.target)) if node.op == "get_attr" else values[node]
+            for node in call.all_input_nodes
+        }
+        args, kwargs = fx.node.map_arg((call.args, call.kwargs), given.__getitem__)
+        values[call] = run(graph.root, call, args, kwargs)
+        for node in call.all_input_nodes:
+            if node.op != "get_attr" and graph.last_use[node] == index:
+                del values[node]
+        del given, args, kwargs
+    made = time.perf_counter()
+    returned = [one for node in graph.returned if node in values for one in tensors_in(values[node])]
+    outputs = [output for output in returned if output.requires_grad]
+    if not outputs:
+        return made - begin, 0.0
+    gradients = [torch.ones_like(output) for output in outputs]
+    values.clear()
+    middle = time.perf_counter()
+    torch.autograd.backward(outputs, gradients)
+    return made - begin, time.perf_counter() - middle

@@ -1,0 +1,42 @@
+"""The whole model's state from what each rank has of it, and the other way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.ownership import Entry
+
+
+def gathered(
+    own: Mapping[str, Tensor], entries: Mapping[str, Entry], owner: Callable[[Entry], int]
+) -> dict[str, Tensor]:
+    """Every tensor on every rank, in the order of `entries`. A collective of all ranks.
+
+    own: what this rank has. owner: the rank that gives it to the others.
+    """
+    result = {}
+    for name, entry in entries.items():
+        source = owner(entry)
+        here = source == dist.get_rank()
+        tensor = own[name].clone() if here else torch.empty(entry.shape, dtype=entry.dtype)
+        dist.broadcast(tensor, source)
+        result[name] = tensor
+    return result
+
+
+def take_over(state: Mapping[str, Tensor], own: Mapping[str, object], entries: Mapping[str, Entry]) -> None:
+    """Copy this rank's part of `state` into `own`. Raises HybridError if it is of another model."""
+    if differing := sorted(state.keys() ^ entries.keys()):
+        raise HybridError(f"the state is of another model: only one of them has {differing[0]!r}")
+    for name, mine in own.items():
+        if isinstance(mine, Tensor) and not mine.is_meta:
+            if mine.shape != state[name].shape:
+                raise HybridError(
+                    f"the state has {name} of shape {list(state[name].shape)}, the model of {list(mine.shape)}"
+                )
+            mine.copy_(state[name])

@@ -1,0 +1,235 @@
+"""What a step takes and needs, predicted: orders as torch's own, bubbles with a formula, memory, the best shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paceline.topology import Topology
+from paceline.topology.discover import Placement
+from paceline.topology.file import parse
+from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
+from paceline.torch.partitioned.layout import Layout
+from paceline.torch.partitioned.predicted.decide import decide
+from paceline.torch.partitioned.predicted.memory import memory
+from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
+from paceline.torch.partitioned.predicted.predict import predict
+from paceline.torch.partitioned.predicted.shape import Shape, Wanted
+from paceline.torch.partitioned.predicted.timeline import Timeline, timeline
+from paceline.torch.partitioned.schedule import Schedule, find_schedule
+
+pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
+
+SCHEDULES = ("1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
+MIB = 1 << 20
+
+
+def schedules(names: Sequence[str] = SCHEDULES) -> st.SearchStrategy[tuple[Schedule, int]]:
+    """A schedule and microbatches that it allows."""
+
+    def made(name: str, ranks: int, rounds: int) -> tuple[Schedule, int]:
+        schedule = find_schedule(name, ranks)
+        return schedule, schedule.stages * rounds
+
+    return st.builds(made, st.sampled_from(names), st.integers(1, 4), st.integers(1, 3))
+
+
+def network(machines: int, ranks: int, uplink: str = "1 Gbit/s") -> Placement:
+    each = "\n".join(
+        f"  - {{machine: m{number}, ranks: {ranks}, uplink: {uplink}, latency: 50 us}}" for number in range(machines)
+    )
+    topology: Topology = parse(f"name: some\nchildren:\n{each}\n")
+    return Placement(topology, tuple(range(machines * ranks)))
+
+
+def even(calls: int, weight: float = 0.0, crossing: float = 0.0, samples: int = 1) -> Chain:
+    """Calls that are all alike: 1 ms forward and 2 ms backward of each sample, 1 MiB saved."""
+    return Chain(
+        [0.001 * samples] * calls,
+        [0.002 * samples] * calls,
+        [MIB * samples] * calls,
+        [0.0] * calls,
+        [crossing * samples] * (calls + 1),
+        [crossing * samples] * (calls + 1),
+        [[Weight(number, weight)] for number in range(calls)],
+    )
+
+
+@given(schedules())
+@settings(deadline=None)
+def test_orders_do_everything_once(found: tuple[Schedule, int]) -> None:
+    schedule, microbatches = found
+    for rank, order in enumerate(orders(schedule, microbatches)):
+        own = {stage for stage, there in enumerate(schedule.rank_of) if there == rank}
+        forwards = [(action.stage, action.microbatch) for action in order if action.kind == "F"]
+        assert sorted(forwards) == [(stage, number) for stage in sorted(own) for number in range(microbatches)]
+        backwards = [action for action in order if action.kind in ("B", "I")]
+        assert sorted((one.stage, one.microbatch) for one in backwards) == sorted(forwards)
+        halves = [sorted((one.stage, one.microbatch) for one in order if one.kind == kind) for kind in "IW"]
+        assert halves[0] == halves[1]
+        assert all(action.asked <= place for place, action in enumerate(order))
+
+
+class Recording:
+    """A stage without data that notes what torch's schedule does."""
+
+    def __init__(self, stage_index: int, num_stages: int) -> None:
+        self.stage_index, self.num_stages = stage_index, num_stages
+        self.is_last, self.has_backward, self.submod, self.done = False, True, None, []  # type: ignore[var-annotated]
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_, **__: []) if name.endswith("_ops") else (lambda *_, **__: None)
+
+    def forward_one_chunk(self, number: int, *_: Any, **__: Any) -> None:
+        self.done.append(("F", number))
+
+    def backward_one_chunk(self, number: int, *_: Any, **__: Any) -> None:
+        self.done.append(("B", number))
+
+
+@pytest.mark.parametrize("name", ["1F1B", "GPipe"])
+@pytest.mark.parametrize(("stages", "microbatches"), [(1, 3), (2, 2), (3, 7), (4, 8)])
+def test_orders_are_those_that_torch_carries_out(name: str, stages: int, microbatches: int) -> None:
+    schedule = find_schedule(name, stages)
+    for rank, order in enumerate(orders(schedule, microbatches)):
+        stage = Recording(rank, stages)
+        made = cast(Any, schedule.make([cast(Any, stage)], microbatches, cast(Any, None)))
+        with patch.object(made, "_initialize_stage", lambda *_: None):
+            made._step_microbatches([()] * microbatches, [{}] * microbatches)
+        assert [(action.kind, action.microbatch) for action in order] == stage.done
+
+
+def drawn(schedule: Schedule, microbatches: int, takes: Any, arrives: float = 0.0) -> Timeline:
+    return timeline(orders(schedule, microbatches), schedule.rank_of, takes, lambda _: arrives)
+
+
+def equal(action: Action) -> float:
+    return {"F": 1.0, "B": 2.0, "I": 1.0, "W": 1.0}[action.kind]
+
+
+@given(schedules(["1F1B", "GPipe"]))
+def test_the_bubble_of_equal_stages(found: tuple[Schedule, int]) -> None:
+    schedule, microbatches = found
+    steps = drawn(schedule, microbatches, equal)
+    stages = schedule.stages
+    assert steps.seconds == pytest.approx(3 * (microbatches + stages - 1))
+    assert steps.bubble == pytest.approx((stages - 1) / (stages - 1 + microbatches))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_zero_bubble_schedules_have_less_of_it(ranks: int) -> None:
+    usual = drawn(find_schedule("1F1B", ranks), 4 * ranks, equal)
+    split = drawn(find_schedule("ZBVZeroBubble", ranks), 4 * ranks, lambda action: equal(action) / 2)
+    assert split.bubble < usual.bubble / 2
+
+
+@given(schedules(), st.floats(0, 3), st.integers(0, 2**30))
+@settings(deadline=None)
+def test_nothing_begins_before_what_it_needs(found: tuple[Schedule, int], arrives: float, seed: int) -> None:
+    schedule, microbatches = found
+    takes = lambda action: 1.0 + (seed >> (action.stage + action.microbatch) % 30 & 1)  # noqa: E731
+    steps = drawn(schedule, microbatches, takes, arrives)
+    at = {(span.action.kind, span.action.stage, span.action.microbatch): span for all_ in steps.spans for span in all_}
+    for spans in steps.spans:
+        for before, after in pairwise(spans):
+            assert after.begin >= before.end
+    for (kind, stage, number), span in at.items():
+        before = at.get(("F", stage - 1, number)) if kind == "F" else at.get(("F", stage, number))
+        if kind in ("B", "I") and stage + 1 < schedule.stages:
+            before = at.get(("B", stage + 1, number)) or at[("I", stage + 1, number)]
+        apart = before and schedule.rank_of[before.action.stage] != schedule.rank_of[stage]
+        assert before is None or span.begin >= before.end + (arrives if apart else 0)
+
+
+def test_what_1f1b_and_gpipe_keep() -> None:
+    kept = {
+        name: [in_flight(order, stage) for stage, order in enumerate(orders(find_schedule(name, 4), 8))]
+        for name in ("1F1B", "GPipe")
+    }
+    assert kept == {"1F1B": [4, 3, 2, 1], "GPipe": [8, 8, 8, 8]}
+
+
+def shape(partitions: int, replicas: int, microbatches: int, schedule: str = "1F1B", batch: int = 0) -> Shape:
+    places = Layout(partitions, replicas)
+    return Shape(places, find_schedule(schedule, partitions), microbatches, batch or microbatches)
+
+
+def test_memory() -> None:
+    chain = even(4, weight=MIB, crossing=1024)
+    assert memory(chain, [2, 4], shape(2, 1, 8), states=1) == (
+        2 * MIB * 3 + 8 * 1024 + 2 * 2 * MIB,  # weights, gradients from behind, two microbatches
+        2 * MIB * 3 + 8 * 1024 + 2 * MIB,
+    )
+    assert memory(chain, [2, 4], shape(2, 1, 8, "GPipe"), states=1)[1] == 2 * MIB * 3 + 8 * 1024 + 8 * 2 * MIB
+    in_arena = memory(chain, [2, 4], shape(2, 2, 8), states=1)[0] - memory(chain, [2, 4], shape(2, 1, 8), states=1)[0]
+    assert in_arena == 2 * MIB
+    tied = Chain(
+        *(getattr(chain, name) for name in ("forward", "backward", "saved", "made", "up", "down")),
+        [[Weight(0, MIB)]] * 4,
+    )
+    assert memory(tied, [2, 4], shape(2, 1, 8), states=1)[1] == MIB * 3 + 8 * 1024 + 2 * MIB
+
+
+def test_a_step_is_its_bubble_and_what_crosses() -> None:
+    slow = network(2, 1, "8 Mbit/s")  # 1 byte in 1 us
+    chain = even(4, crossing=1000)
+    alone = predict(chain, shape(2, 1, 1), network(1, 2), [2, 4]).seconds
+    apart = predict(chain, shape(2, 1, 1), slow, [2, 4]).seconds
+    assert alone == pytest.approx(4 * 0.003, rel=1e-3)
+    assert apart == pytest.approx(4 * 0.003 + 2 * (0.001 + 0.0001), rel=1e-2)
+
+
+def test_exchanges_hide_behind_backwards() -> None:
+    """Four buckets of 25 MiB, each of which takes longer than the backward before it, over a link that they share."""
+    chain = even(4, weight=25 * MIB)
+    one = predict(chain, shape(1, 2, 1), network(2, 1), [4])
+    (whole,) = one.exchanged
+    bucket = 25 * MIB / 125e6
+    assert whole > one.steps.seconds
+    assert 4 * bucket <= whole - 0.004 - 0.002 < 4 * bucket * 1.1
+    none = predict(even(4), shape(1, 2, 1), network(2, 1), [4])
+    assert none.exchanged == (none.steps.seconds,)
+    assert predict(chain, shape(2, 1, 2), network(2, 1), [2, 4]).exchanged[1] == pytest.approx(
+        0.006 * 2 + 0.002, rel=0.1
+    )
+
+
+def best(placement: Placement, chain: Any, available: float = 1e12, **asked: Any) -> Any:
+    usual = {"partitions": None, "replicas": None, "microbatches": None, "schedule": "1F1B", "batch": 64}
+    wanted = Wanted(**{**usual, "together": True, **asked})
+    return decide(wanted.shapes(placement.topology.world), chain, placement, available)
+
+
+def test_what_is_heavy_stays_inside_a_machine() -> None:
+    """Heavy weights and light activations: partitions. The other way round: replicas."""
+    slow = network(2, 1, "200 Mbit/s")
+    weights = best(slow, lambda samples: even(8, weight=20 * MIB, crossing=1000, samples=samples))
+    assert weights.best.shape.layout == Layout(2, 1)
+    assert weights.best.shape.microbatches > 2
+    activations = best(slow, lambda samples: even(8, weight=1000, crossing=MIB, samples=samples))
+    assert activations.best.shape.layout == Layout(1, 2)
+    assert "1 × 2 with 1 microbatch by 1F1B: a step is predicted to take" in activations.reason
+    assert "with 2 × 1" in activations.reason
+
+
+def test_the_choice_is_the_quickest_that_fits() -> None:
+    placement = network(2, 2)
+    chain = lambda samples: even(8, weight=2 * MIB, crossing=30_000, samples=samples)  # noqa: E731
+    free = best(placement, chain)
+    assert {str(one.shape.layout) for one in free.predictions} == {str(Layout(p, 4 // p)) for p in (1, 2, 4)}
+    assert free.best.seconds <= 1.01 * min(one.seconds for one in free.predictions)
+    needs = sorted(max(one.memory) for one in free.predictions)
+    tight = best(placement, chain, available=needs[2])
+    assert max(tight.best.memory) <= needs[2]
+    assert "did not fit" in tight.reason
+    with pytest.raises(CannotCut):
+        best(placement, chain, available=MIB)
+    some = best(placement, chain, partitions=2, microbatches=4)
+    assert [str(one.shape) for one in some.predictions] == ["2 × 2 with 4 microbatches"]
