@@ -80,8 +80,10 @@ def test_comparison_of_codecs(file: Path, tmp_path: Path, capsys: pytest.Capture
     for row in encoded:
         ratio = CODECS[row["codec"]].ratio
         for machine, carried in plain["bytes_per_link"].items():
-            fewer = ratio if machine in ("alpha", "beta", "gamma") else 1
-            assert row["bytes_per_link"][machine]["up"] == pytest.approx(carried["up"] / fewer, abs=1)
+            if machine in ("alpha", "beta", "gamma"):
+                assert row["bytes_per_link"][machine]["up"] == pytest.approx(carried["up"] / ratio, abs=1)
+            else:  # a rank's link, on which messages inside the machine are as they were
+                assert carried["up"] / ratio - 1 <= row["bytes_per_link"][machine]["up"] <= carried["up"]
         assert row["seconds"] == pytest.approx(plain["seconds"] / ratio, rel=0.05)
     shown = capsys.readouterr().out
     assert "paceline, encoded between machines" in shown and all(name in shown for name in CODECS)

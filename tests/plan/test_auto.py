@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,13 @@ from trees import GBIT, link, machines, on_cpus, trees
 
 from paceline.plan.algorithms import ALGORITHMS, named
 from paceline.plan.auto import CODEC, Encoding, encoding, exact
+from paceline.plan.between import SIZES
+from paceline.plan.choice import serving
+from paceline.plan.choose import choose
 from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
-from paceline.topology import Node, Topology
+from paceline.topology import Node, Topology, read
 
 BYTES = 32 << 20
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -22,12 +26,13 @@ few = settings(max_examples=25)  # each compares all algorithms at all sizes
 sizes = st.lists(st.integers(1, 4), min_size=2, max_size=6)
 
 
-def with_uplinks(topology: Topology, gbits: float) -> Topology:
-    """With links of this speed between all machines and switches."""
+NETWORKS = sorted((Path(__file__).parents[2] / "docs" / "topologies").glob("*.yaml"))
+
+
+def with_links(topology: Topology, gbits: float) -> Topology:
+    """With links of this speed everywhere."""
 
     def changed(node: Node) -> Node:
-        if node.kind not in ("switch", "machine"):
-            return node
         uplink = link(gbits) if node.uplink is not None else None
         return replace(node, uplink=uplink, children=tuple(map(changed, node.children)))
 
@@ -36,19 +41,30 @@ def with_uplinks(topology: Topology, gbits: float) -> Topology:
 
 @few
 @given(trees(most=24), st.sampled_from(sorted(ALGORITHMS)), st.sampled_from(list(CODECS.values())))
-def test_links_between_machines_carry_so_many_bytes_less_and_no_others(
+def test_links_between_machines_carry_so_many_bytes_less_and_others_what_crosses_of_them(
     topology: Topology, algorithm: str, codec: Codec
 ) -> None:
     lines = named(algorithm).lines(topology)
     plain, coded = (cost(lines, topology, BYTES, codec=one) for one in (None, codec))
     assert (plain.codec, coded.codec) == (NONE, codec.name)
     for one, other in zip(plain.links, coded.links, strict=True):
-        fewer = codec.ratio if one.kind in ("switch", "machine") else 1.0
-        assert other.bytes == pytest.approx(one.bytes / fewer)
-        assert other.seconds == pytest.approx(one.seconds / fewer)
+        if one.kind in ("switch", "machine"):
+            assert other.bytes == pytest.approx(one.bytes / codec.ratio)
+            assert other.seconds == pytest.approx(one.seconds / codec.ratio)
+        else:
+            assert one.bytes / codec.ratio <= other.bytes * (1 + 1e-9) <= one.bytes * (1 + 2e-9)
     between = any(one.bytes for one in plain.links if one.kind in ("switch", "machine"))
     assert (coded.coding > 0) == between
     assert plain.coding == 0
+
+
+@every_codec
+def test_what_a_rank_sends_to_another_machine_is_encoded_on_its_own_link_too(codec: Codec) -> None:
+    topology = machines((1, 1), (40, 40), local=10)
+    plain, coded = (cost(named("ring").lines(topology), topology, BYTES, codec=one) for one in (None, codec))
+    assert plain.busiest is not None and plain.busiest.kind == "rank"
+    for one, other in zip(plain.links, coded.links, strict=True):
+        assert other.bytes == pytest.approx(one.bytes / codec.ratio)
 
 
 @every_codec
@@ -70,7 +86,7 @@ def test_nothing_is_encoded_on_one_machine(ranks: int, local: float) -> None:
 @few
 @given(trees(most=24))
 def test_nothing_is_encoded_where_links_are_faster_than_the_codec(topology: Topology) -> None:
-    assert encoding(with_uplinks(topology, 2 / CODEC.seconds / GBIT)).codec == NONE
+    assert encoding(with_links(topology, 2 / CODEC.seconds / GBIT)).codec == NONE
 
 
 @few
@@ -100,6 +116,22 @@ def test_what_is_chosen_saves_time_by_the_model(topology: Topology) -> None:
         for nbytes in (found.least, 16 * found.least):
             plain, coded = (cost(lines, network, nbytes, chunk, codec).seconds for codec in (None, CODEC))
             assert coded < 0.95 * plain
+
+
+@pytest.mark.parametrize("file", NETWORKS, ids=[file.stem for file in NETWORKS])
+@pytest.mark.parametrize("slower", [1, 16], ids=["usual CPUs", "slow CPUs"])
+def test_auto_is_as_quick_as_the_better_of_on_and_off_by_the_model(file: Path, slower: int) -> None:
+    topology = read(file)
+    network, choices = Network(topology), choose("all_reduce", topology)
+    codec = replace(CODEC, seconds=slower * CODEC.seconds)
+    found = encoding(topology, codec=codec)
+    for nbytes in (size for size in SIZES if size >= ENCODED_FROM):
+        choice = serving(choices, nbytes)
+        if choice.one_shot:
+            continue  # it is not encoded
+        off, on = (cost(choice.outline, network, nbytes, choice.chunk, one).seconds for one in (None, codec))
+        auto = on if found.codec == codec.name and nbytes >= found.least else off
+        assert auto <= 1.03 * min(on, off), nbytes
 
 
 def test_broadcasts_of_parameters_are_exact_or_plain() -> None:

@@ -12,9 +12,9 @@ that follow each other never take less than the busiest link needs for all of th
 Where there are more ranks than CPUs that they share (`Network.crowds`), a call never takes less than these CPUs need
 for all of its messages, one chunk after the other.
 
-With a codec, links between machines carry so many bytes less, and every pass takes longer by the time in which its
-busiest rank encodes and decodes, as if no transfer went on meanwhile and every message were encoded for itself. Links
-inside machines count as if nothing were encoded.
+With a codec, messages between machines have so many bytes less on all links of their path, and every pass takes longer
+by the time in which its busiest rank encodes and decodes, as if no transfer went on meanwhile and every message were
+encoded for itself. Messages inside machines are not encoded.
 
 Levels run one after another, on one chunk of the buffer at a time. The levels of successive chunks overlap, also the
 reduce-scatter of one with the all-gather of another: every chunk after the first adds no more than the time that the
@@ -233,13 +233,11 @@ def cost(
         raise ValueError(f"the plan is for {lines.world} ranks, the topology has {network.world}")
     up, down = np.zeros(len(network.up)), np.zeros(len(network.up))
     work, ready, coded = np.zeros((3, network.world))
-    smaller = np.where(network.outside, codec.ratio if codec is not None else 1.0, 1.0)
     coding = nbytes * codec.seconds if codec is not None else 0.0
     crossing = np.zeros(len(network.up))
     levels: list[LevelCost] = []
     for step in lines.steps:
-        load = Load(network, step.level)
-        load.up, load.down = load.up / smaller, load.down / smaller
+        load = Load(network, step.level, codec.ratio if codec is not None else 1.0)
         done = _after(load, step.times, ready)
         if step.one_shot:  # one half of it in either half
             load.up, load.down, load.latency, load.work = load.up / 2, load.down / 2, load.latency / 2, load.work / 2

@@ -18,7 +18,7 @@ _PAIRS = 1 << 22
 class Load:
     """The load of the reduce-scatter half of a level; the all-gather half is the same in the other direction.
 
-    up, down: arrays of (nodes + 1,) float64, the fractions of the buffer that cross the link above every node.
+    up, down: arrays of (nodes + 1,) float64, the fractions of the buffer's bytes that cross the link above every node.
     crossing: array of (nodes + 1,) float64, the messages between machines that cross that link in either direction.
     coded: array of (world,) float64, the fraction of the buffer that every rank sends or receives between machines,
     and has to encode or decode where messages are encoded.
@@ -27,7 +27,8 @@ class Load:
     latency: seconds of the longest path, and of the busiest rank for its messages after the first.
     """
 
-    def __init__(self, network: Network, level: Level) -> None:
+    def __init__(self, network: Network, level: Level, ratio: float = 1.0) -> None:
+        """ratio: bytes of the buffer for each byte of a message between machines, on all links of its path."""
         links = len(network.up)
         self.up, self.down, self.crossing = np.zeros(links), np.zeros(links), np.zeros(links)
         sent, received = np.zeros((2, network.world)), np.zeros((2, network.world))
@@ -39,10 +40,11 @@ class Load:
             self.messages += len(share)
             seconds = np.zeros(len(share))
             far = network.machine[holders] != network.machine[owners]
+            carried = np.where(far, share / ratio, share)
             for above in network.ancestors[1:]:
                 start, end = above[holders], above[owners]
                 apart = start != end
-                part = np.where(apart, share, 0.0)
+                part = np.where(apart, carried, 0.0)
                 self.up += np.bincount(start, part, links)
                 self.down += np.bincount(end, part, links)
                 self.crossing += np.bincount(start[far & apart], minlength=links)

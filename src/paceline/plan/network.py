@@ -83,12 +83,6 @@ class Network:
         return np.array([link.latency if link is not None else 0.0 for link in links] + [0.0])
 
     @cached_property
-    def outside(self) -> npt.NDArray[np.bool_]:
-        """Array of (nodes + 1,) bool: whether nothing but messages between machines crosses the link above a node."""
-        own = set(self.machine.tolist())
-        return np.array([node.kind == "switch" or index in own for index, node in enumerate(self.nodes)] + [False])
-
-    @cached_property
     def burst(self) -> float:
         """Seconds of traffic that every link between machines lets cross at once after a pause."""
         bursts = [
