@@ -22,7 +22,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string all_reduce(std::byte* data, std::size_t count, DType dtype, Op op) = 0;
+  // `source` and `to` are the same, or do not overlap.
+  virtual std::string all_reduce(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) = 0;
   virtual std::string all_gather(const std::byte* source, std::byte* to, std::size_t bytes) = 0;
   virtual std::string reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) = 0;
   virtual Wait send(const std::byte* data, std::size_t bytes, int peer, int tag) = 0;

@@ -105,12 +105,11 @@ std::string all_reduce(Communicator& with, const std::byte* from, std::byte* to,
   if (std::string why = refusal(kind, reduction); !why.empty()) return why;
   if (kind->is_widened()) {
     auto wide = widened(*kind, from, count);
-    std::string error = with.all_reduce(wide.data(), count, kind->dtype, reduction->op);
+    std::string error = with.all_reduce(wide.data(), wide.data(), count, kind->dtype, reduction->op);
     if (error.empty()) narrow(*kind, wide, to);
     return error;
   }
-  if (from != to && count > 0) std::memcpy(to, from, count * kind->bytes);
-  return with.all_reduce(to, count * kind->parts, kind->dtype, reduction->op);
+  return with.all_reduce(from, to, count * kind->parts, kind->dtype, reduction->op);
 }
 
 std::string reduce_scatter(Communicator& with, const std::byte* from, std::byte* to, std::size_t count, Handle datatype,

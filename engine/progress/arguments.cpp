@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernel/reduce.hpp"
+#include "memory/overlap.hpp"
 
 namespace paceline {
 
@@ -20,6 +21,11 @@ void check_rank(const Group& group, int rank, const char* role) {
 
 void check_buffer(const void* data, std::size_t count) {
   if (data == nullptr && count > 0) throw Failure(ErrorKind::invalid, "the buffer is null but holds elements");
+}
+
+void check_apart(const std::byte* one, const std::byte* other, std::size_t bytes) {
+  if (same_or_apart(one, other, bytes)) return;
+  throw Failure(ErrorKind::invalid, "input and output overlap in part; they must be the same buffer, or apart");
 }
 
 }  // namespace paceline

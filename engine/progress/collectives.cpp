@@ -1,5 +1,7 @@
 #include "progress/collectives.hpp"
 
+#include <cstring>
+
 #include "calibration/constants.hpp"
 #include "program/lower.hpp"
 #include "progress/arguments.hpp"
@@ -42,26 +44,26 @@ bool is_led(const Plan& plan, std::size_t bytes) {
   return plan.leader >= 0 && bytes <= kOneShotBytes && plan.chunks(bytes).count == 1;
 }
 
-void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, std::byte* data, std::size_t count,
-          DType dtype, Op op, double factor) {
+void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, const std::byte* source, std::byte* to,
+          std::size_t count, DType dtype, Op op, double factor) {
   const std::size_t bytes = count * size_of(dtype);
   const Op plain = op == Op::avg || op == Op::premul_sum ? Op::sum : op;
   operation.algorithm = plan.algorithm;
   operation.leads = group.rank == plan.leader;
   OneShot& gathering = operation.gathering;
   OneShot& showing = operation.showing;
-  give(gathering, data, bytes, op, factor);
-  give(showing, operation.leads ? data : nullptr, bytes);
+  give(gathering, source, bytes, op, factor);
+  give(showing, operation.leads ? to : nullptr, bytes);
   gathering.root = showing.root = group.segment->place_of(plan.leader);
   gathering.everybody = operation.leads;
   showing.everybody = false;
   if (operation.leads) {
-    combine(group, gathering, data, 0, bytes, dtype, plain);
+    combine(group, gathering, to, 0, bytes, dtype, plain);
     Lowering(operation.between.program, group.rank, group.size())
-        .all_reduce(plan, data, count, dtype, op == Op::premul_sum ? Op::sum : op, 1, 1);
+        .all_reduce(plan, to, count, dtype, op == Op::premul_sum ? Op::sum : op, 1, 1);
   } else {
     showing.take = OneShot::Take::roots;
-    showing.to = data;
+    showing.to = to;
     showing.bytes = bytes;
   }
 }
@@ -98,24 +100,27 @@ std::string cannot_encode(Codec codec, DType dtype, Op op) {
          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]);
 }
 
-Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
-                  Mode mode, const Wanted& wanted) {
+Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::byte* to, std::size_t count, DType dtype,
+                  Op op, double factor, Mode mode, const Wanted& wanted) {
   check_reduction(dtype, op);
-  check_buffer(data, count);
+  check_buffer(source, count);
+  check_buffer(to, count);
   const std::size_t bytes = count * size_of(dtype);
+  check_apart(source, to, bytes);
   const Plan& plan = group.plan_for("all_reduce", bytes);
   const Codec usual = bytes < group.coded_from ? Codec::none : group.codec;
   const Coding coding = coding_of(group, wanted, usual, plan, bytes, dtype, op);
   const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
-      give(operation, data, bytes, op, factor);
-      combine(group, operation, data, 0, bytes, dtype, op);
+      give(operation, source, bytes, op, factor);
+      combine(group, operation, to, 0, bytes, dtype, op);
     });
   }
   if (in_one_pass(group, plan, bytes)) {
     return engine.run<SharedAllReduce>(group, what, bytes, mode, [&](SharedAllReduce& operation) {
-      operation.data = data;
+      operation.source = source;
+      operation.to = to;
       operation.bytes = bytes;
       operation.factor = op == Op::premul_sum ? factor : 1;
       operation.fold = fold_of(group, dtype, op);
@@ -123,12 +128,13 @@ Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t cou
   }
   if (is_led(plan, bytes) && !coding.encodes()) {
     return engine.run<LeaderAllReduce>(group, what, bytes, mode, [&](LeaderAllReduce& operation) {
-      lead(group, plan, operation, data, count, dtype, op, factor);
+      lead(group, plan, operation, source, to, count, dtype, op, factor);
     });
   }
+  if (source != to && count > 0) std::memcpy(to, source, bytes);  // a network is slower than this
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering(operation.program, group.rank, group.size(), coding).all_reduce(plan, data, count, dtype, op, factor);
+    Lowering(operation.program, group.rank, group.size(), coding).all_reduce(plan, to, count, dtype, op, factor);
   });
 }
 

@@ -27,8 +27,13 @@ std::string cannot_encode(Codec codec, DType dtype, Op op);
 
 // Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
 // and in blocking mode if the operation fails. Counts are in elements.
-Handle all_reduce(Engine&, Group&, std::byte* data, std::size_t count, DType, Op, double factor, Mode,
-                  const Wanted& wanted = {});
+// `source` and `to` are the same, or do not overlap.
+Handle all_reduce(Engine&, Group&, const std::byte* source, std::byte* to, std::size_t count, DType, Op, double factor,
+                  Mode, const Wanted& wanted = {});
+inline Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, Op op,
+                         double factor, Mode mode, const Wanted& wanted = {}) {
+  return all_reduce(engine, group, data, data, count, dtype, op, factor, mode, wanted);
+}
 // Returns whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
 bool begins_together(const Group&, std::size_t bytes);
 Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode, const Wanted& wanted = {});

@@ -124,15 +124,15 @@ void bind_group(nb::module_& m) {
       .def("ways", &ways)
       .def(
           "all_reduce",
-          [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int mode, int codec,
-             Address residual) {
+          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode,
+             int codec, Address residual) {
             look_before(self, count * size_of(dtype_of(dtype)));
             return released(self, [&] {
-              return all_reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor,
-                                mode_of(mode), wanted(codec, residual));
+              return all_reduce(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
+                                op_of(op), factor, mode_of(mode), wanted(codec, residual));
             });
           },
-          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = -1, "residual"_a = 0)
+          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = -1, "residual"_a = 0)
       .def(
           "broadcast",
           [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode, int codec) {

@@ -18,7 +18,7 @@ class FailedCommunicator final : public mpi::Communicator {
 
   int rank() const override { return 0; }
   int size() const override { return size_; }
-  std::string all_reduce(std::byte*, std::size_t, DType, Op) override { return why_; }
+  std::string all_reduce(const std::byte*, std::byte*, std::size_t, DType, Op) override { return why_; }
   std::string all_gather(const std::byte*, std::byte*, std::size_t) override { return why_; }
   std::string reduce_scatter(const std::byte*, std::byte*, std::size_t, DType, Op) override { return why_; }
   Wait send(const std::byte*, std::size_t, int, int) override {
@@ -44,9 +44,10 @@ class GroupCommunicator final : public mpi::Communicator {
   int rank() const override { return self_.group->rank; }
   int size() const override { return self_.group->size(); }
 
-  std::string all_reduce(std::byte* data, std::size_t count, DType dtype, Op op) override {
-    return run(count * size_of(dtype),
-               [&] { paceline::all_reduce(*self_.engine, *self_.group, data, count, dtype, op, 1, Mode::blocking); });
+  std::string all_reduce(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) override {
+    return run(count * size_of(dtype), [&] {
+      paceline::all_reduce(*self_.engine, *self_.group, source, to, count, dtype, op, 1, Mode::blocking);
+    });
   }
 
   std::string all_gather(const std::byte* source, std::byte* to, std::size_t bytes) override {

@@ -36,14 +36,15 @@ inline constexpr std::size_t kPipeBytes = std::size_t{4} << 20;
 struct alignas(kCacheLine) Cell {
   std::atomic<std::uint64_t> epoch;
   Fingerprint what;
-  std::uint64_t place;  // the offset of the rank's buffer, or of its slot, in its arena; or kPrivate
+  std::uint64_t place;  // the offset of the rank's buffer, or of its slot, in its arena; or as in SharedAllReduce
   std::uint32_t sequence;
   std::atomic<std::int32_t> cpu;  // the CPU that the rank ran on when it began the epoch
   std::byte small[24];            // data that fits in here needs no slot: one cache line holds everything
 };
 static_assert(sizeof(Cell) == kCacheLine);
 
-inline constexpr std::uint64_t kPrivate = ~std::uint64_t{0};
+// Marks an address in a rank's process, in place of an offset in its arena.
+inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
 
 // Counts how much of an epoch is done. It holds the epoch, too, and so it only grows and never has to be reset.
 struct alignas(kCacheLine) Counter {
@@ -75,7 +76,6 @@ struct Block {
   std::atomic<std::uint64_t> fetched;  // with kFilling: the bytes that this rank has fetched from the other one
 };
 
-inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
 // The data pass through a slot of kLargestSlot, again and again; `staged` tells how much was copied there.
 inline constexpr std::uint64_t kFilling = std::uint64_t{1} << 62;
 

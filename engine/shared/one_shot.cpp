@@ -4,17 +4,9 @@
 
 #include "calibration/constants.hpp"
 #include "kernel/reduce.hpp"
+#include "memory/overlap.hpp"
 
 namespace paceline {
-namespace {
-
-// Returns whether one buffer may be read while the other is written: they are the same, or do not overlap.
-bool apart(const std::byte* one, const std::byte* other, std::size_t bytes) {
-  return one == other || one + bytes <= other || other + bytes <= one;
-}
-
-}  // namespace
-
 void OneShot::clear() {
   SharedOperation::clear();
   given = nullptr;
@@ -56,7 +48,7 @@ OneShot::Result OneShot::work() {
       for (int rank = 0; rank < segment_->size(); ++rank)
         inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
       // The data in the caller's buffer are nearer than those that were just written to the slot.
-      if (factor == 1 && given != nullptr && apart(given + offset, to, bytes))
+      if (factor == 1 && given != nullptr && same_or_apart(given + offset, to, bytes))
         inputs_[static_cast<std::size_t>(segment_->rank())] = given + offset;
       kernels().reduce(fold, to, inputs_.data(), inputs_.size(), bytes / size_of(fold.dtype));
       break;

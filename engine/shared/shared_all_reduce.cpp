@@ -16,7 +16,7 @@ constexpr std::size_t kGrain = 4096;  // bytes, a page: regions and pieces are m
 // What each rank tells the others, and what the first rank tells all: ranks in containers may see caches of different
 // sizes.
 struct Offer {
-  std::uint64_t address;  // of its buffer; 0 if some rank may not read it
+  std::uint64_t source;  // the address of its data; 0 if some rank may not read it
   Method method;
   std::uint32_t first;     // the rounds staged in all epochs before
   std::uint32_t turnover;  // see Caches
@@ -28,6 +28,8 @@ static_assert(sizeof(Offer) <= sizeof(Cell::small));
 void SharedAllReduce::clear() {
   SharedOperation::clear();
   algorithm = "";
+  source = nullptr;
+  to = nullptr;
   factor = 1;
   how_ = How::open;
   measures_ = false;
@@ -35,15 +37,19 @@ void SharedAllReduce::clear() {
 }
 
 void SharedAllReduce::give(Cell& own) {
-  if (factor != 1) kernels().scale(fold.dtype, data, data, bytes / size_of(fold.dtype), factor);
-  own.place = segment_->arena().holds(data, bytes) ? segment_->arena().offset_of(data) : kPrivate;
+  if (factor != 1) {
+    kernels().scale(fold.dtype, to, source, bytes / size_of(fold.dtype), factor);
+    source = to;
+  }
+  const bool shared = source == to && segment_->arena().holds(to, bytes);
+  own.place = shared ? segment_->arena().offset_of(to) : reinterpret_cast<std::uint64_t>(to) | kOutside;
   const bool readable = segment_->all_readable();
-  Offer offer{readable ? reinterpret_cast<std::uint64_t>(data) : 0, {}, 0, 0};
+  Offer offer{readable ? reinterpret_cast<std::uint64_t>(source) : 0, {}, 0, 0};
   const auto ranks = static_cast<std::size_t>(segment_->size());
   if (segment_->rank() == 0) {
     const MethodLimits limits{ranks, readable, caches().block()};
     // If this rank's copy is shared, the others' most often are, too, and no method is chosen.
-    measures_ = own.place == kPrivate;
+    measures_ = !shared;
     offer.method = measures_ ? group->method_tuner.next(bytes, limits) : foreseen_method(bytes, limits);
     offer.first = segment_->rounds_staged;
     offer.turnover = static_cast<std::uint32_t>(caches().turnover());
@@ -60,18 +66,21 @@ void SharedAllReduce::choose() {
   inputs_.resize(ranks);
   outputs_.resize(ranks);
   copies_.resize(ranks);
-  addresses_.resize(ranks);
+  sources_.resize(ranks);
+  results_.resize(ranks);
   bool in_place = true;
   bool readable = true;
   for (int rank = 0; rank < segment_->size(); ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
     const std::uint64_t place = segment_->cell(rank, epoch_).place;
-    std::byte* copy = place == kPrivate ? nullptr : segment_->at(rank, place, bytes);
-    copies_[static_cast<std::size_t>(rank)] = copy;
-    in_place = in_place && copy != nullptr;
+    const bool outside = (place & kOutside) != 0;
+    copies_[i] = outside ? nullptr : segment_->at(rank, place, bytes);
+    in_place = in_place && !outside;
     Offer offer;
     std::memcpy(&offer, segment_->cell(rank, epoch_).small, sizeof offer);
-    addresses_[static_cast<std::size_t>(rank)] = offer.address;
-    readable = readable && offer.address != 0;
+    sources_[i] = offer.source;
+    results_[i] = outside ? place & ~kOutside : offer.source;
+    readable = readable && offer.source != 0;
   }
   Offer first;
   std::memcpy(&first, segment_->cell(0, epoch_).small, sizeof first);
@@ -121,7 +130,7 @@ SharedOperation::Result SharedAllReduce::work() {
 
 // A peer that has not heard of the failure yet may still write to the buffer, so nothing else may ever get that memory.
 void SharedAllReduce::let_go(const Error&) {
-  if (segment_ != nullptr && segment_->arena().holds(data, bytes)) segment_->arena().retire(data);
+  if (segment_ != nullptr && segment_->arena().holds(to, bytes)) segment_->arena().retire(to);
 }
 
 std::vector<int> SharedAllReduce::behind() const {
@@ -216,7 +225,7 @@ void SharedAllReduce::stage() {
   for (int i = 1; i < segment_->size(); ++i) {
     const int rank = (segment_->rank() + i) % segment_->size();
     const Range part = block(rank, staged_);
-    if (part.size() > 0) segment_->hand_over(place(segment_->rank(), rank, staged_), data + part.begin, part.size());
+    if (part.size() > 0) segment_->hand_over(place(segment_->rank(), rank, staged_), source + part.begin, part.size());
   }
   segment_->own().staged.value.store(now(++staged_), std::memory_order_release);
   segment_->wake_others();
@@ -229,9 +238,9 @@ void SharedAllReduce::reduce() {
     const std::size_t size = std::min(pass, part.size() - at);
     for (int rank = 0; rank < segment_->size(); ++rank) {
       inputs_[static_cast<std::size_t>(rank)] =
-          rank == segment_->rank() ? data + part.begin + at : place(rank, segment_->rank(), reduced_) + at;
+          rank == segment_->rank() ? source + part.begin + at : place(rank, segment_->rank(), reduced_) + at;
     }
-    std::byte* const own = data + part.begin + at;
+    std::byte* const own = to + part.begin + at;
     std::byte* const shown = place(segment_->rank(), segment_->rank(), reduced_) + at;
     if (segment_->streams()) {
       kernels().reduce(fold, own, inputs_.data(), inputs_.size(), size / size_of(fold.dtype));
@@ -250,7 +259,7 @@ void SharedAllReduce::take() {
   for (int i = 1; i < segment_->size(); ++i) {
     const int rank = (segment_->rank() + i) % segment_->size();
     const Range part = block(rank, taken_);
-    if (part.size() > 0) kernels().copy(data + part.begin, place(rank, rank, taken_), part.size());
+    if (part.size() > 0) kernels().copy(to + part.begin, place(rank, rank, taken_), part.size());
   }
   segment_->own().taken.value.store(now(++taken_), std::memory_order_release);
   segment_->wake_others();
@@ -276,9 +285,9 @@ SharedOperation::Result SharedAllReduce::work_staged() {
 // --- fetched
 
 // Returns false if the other rank is gone.
-bool SharedAllReduce::fetch(int rank, const Range& part, std::byte* to) {
+bool SharedAllReduce::fetch(int rank, const std::vector<std::uint64_t>& from, const Range& part, std::byte* into) {
   if (part.size() == 0) return true;
-  return read_from(rank, addresses_[static_cast<std::size_t>(rank)] + part.begin, to, part.size());
+  return read_from(rank, from[static_cast<std::size_t>(rank)] + part.begin, into, part.size());
 }
 
 // It does all of this rank's region first, then the others', beginning with that of the next rank.
@@ -287,14 +296,14 @@ SharedOperation::Result SharedAllReduce::work_fetched() {
   const int me = segment_->rank();
   if (reduced_ < rounds_) {
     const Range part = block(me, reduced_);
-    inputs_[static_cast<std::size_t>(me)] = data + part.begin;
+    inputs_[static_cast<std::size_t>(me)] = source + part.begin;
     std::byte* theirs = segment_->own().pipe;
     for (int i = 1; i < size; ++i, theirs += block_bytes_) {
       const int rank = (me + i) % size;
-      if (!fetch(rank, part, theirs)) return Result::moved;
+      if (!fetch(rank, sources_, part, theirs)) return Result::moved;
       inputs_[static_cast<std::size_t>(rank)] = theirs;
     }
-    kernels().reduce(fold, data + part.begin, inputs_.data(), inputs_.size(), part.size() / size_of(fold.dtype));
+    kernels().reduce(fold, to + part.begin, inputs_.data(), inputs_.size(), part.size() / size_of(fold.dtype));
     segment_->own().reduced.value.store(now(++reduced_), std::memory_order_release);
     segment_->wake_others();
     return Result::moved;
@@ -304,7 +313,7 @@ SharedOperation::Result SharedAllReduce::work_fetched() {
     const int rank = (me + 1 + static_cast<int>(taken_ / rounds_)) % size;
     if (segment_->of(rank).reduced.value.load(std::memory_order_acquire) < now(round + 1)) return Result::waits;
     const Range part = block(rank, round);
-    if (!fetch(rank, part, data + part.begin)) return Result::moved;
+    if (!fetch(rank, results_, part, to + part.begin)) return Result::moved;
     segment_->own().taken.value.store(now(++taken_), std::memory_order_release);
     if (taken_ == all_taken()) segment_->wake_others();
     return Result::moved;

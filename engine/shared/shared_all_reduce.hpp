@@ -1,15 +1,16 @@
 // Large all-reduces in memory that ranks share. The i-th part of the buffer is the region of rank i.
 //
-// In place, if every rank's buffer lies in an arena: regions are cut in pieces. A rank that has the time takes a piece,
-// combines all ranks' copies of it in one pass, and writes the result into all of them. Each rank begins with its own
-// region and then helps the others, so that nobody waits for a rank that has no core when the last one arrives.
+// In place, if every rank's buffer lies in an arena and gets the result: regions are cut in pieces. A rank that has the
+// time takes a piece, combines all ranks' copies of it in one pass, and writes the result into all of them. Each rank
+// begins with its own region and then helps the others, so that nobody waits for a rank that has no core when the last
+// one arrives.
 //
-// Staged, if some buffer is private: in rounds, each over one block of every region. A rank copies its blocks of the
-// other regions to its pipe, combines all ranks' copies of its own block into its buffer and its pipe, and takes the
+// Staged otherwise: in rounds, each over one block of every region. A rank copies its blocks of the
+// other regions to its pipe, combines all ranks' copies of its own block into its result and its pipe, and takes the
 // other results from the other pipes. The pipe holds several rounds, so that ranks need not run in step. It goes round,
 // so that memory has left the caches of other ranks before it is written to again.
 //
-// Fetched, if some buffer is private and all ranks may read each other's memory: each rank combines its region, the
+// Fetched, also where it is not in place, if all ranks may read each other's memory: each rank combines its region, the
 // other copies of which it reads where they lie (process_vm_readv), and then reads the results of the others. No rank
 // waits for another one in between, so a rank without a core holds nobody up.
 //
@@ -26,7 +27,8 @@ namespace paceline {
 
 class SharedAllReduce final : public SharedOperation {
  public:
-  std::byte* data = nullptr;
+  const std::byte* source = nullptr;  // the same as `to`, or apart from it
+  std::byte* to = nullptr;
   std::size_t bytes = 0;
   double factor = 1;  // this rank's copy is multiplied by it before it is combined
   Fold fold{DType::uint8, Op::sum};
@@ -67,7 +69,7 @@ class SharedAllReduce final : public SharedOperation {
   void take();
 
   Result work_fetched();
-  bool fetch(int rank, const Range& part, std::byte* to);
+  bool fetch(int rank, const std::vector<std::uint64_t>& from, const Range& part, std::byte* into);
   // How many rounds of results this rank has taken, or, if it fetches, how much of each other rank's region.
   std::size_t all_taken() const {
     return how_ == How::fetched ? rounds_ * static_cast<std::size_t>(segment_->size() - 1) : rounds_;
@@ -78,8 +80,9 @@ class SharedAllReduce final : public SharedOperation {
   Method method_;          // the one that the first rank wants, if not all buffers are shared
   bool measures_ = false;  // this rank is the first one, and measures the method
   Clock::time_point chosen_;
-  std::vector<std::byte*> copies_;        // the buffers of all ranks; null for one that is private
-  std::vector<std::uint64_t> addresses_;  // of these buffers in their processes; 0 for one that nobody may read
+  std::vector<std::byte*> copies_;      // the buffers of all ranks; null for one that is private
+  std::vector<std::uint64_t> sources_;  // addresses in the ranks' processes; 0 for one that nobody may read
+  std::vector<std::uint64_t> results_;
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> outputs_;
   std::size_t piece_bytes_ = 0;

@@ -153,7 +153,8 @@ class Group:
 
     def all_reduce(
         self,
-        data: int,
+        source: int,
+        to: int,
         count: int,
         dtype: int,
         op: int,
@@ -163,7 +164,10 @@ class Group:
         codec: int = -1,
         residual: int = 0,
     ) -> Operation | None:
-        """`codec`: a number in `CODECS`, -1: as the group has it. `residual`: the address of as many float32, or 0."""
+        """source, to: the same address, for a call in place, or those of buffers that do not overlap.
+
+        `codec`: a number in `CODECS`, -1: as the group has it. `residual`: the address of as many float32, or 0.
+        """
 
     def all_reduce_array(self, array: object, op: int, factor: float, /) -> bool:
         """The blocking call on memory that can be used as it is; False if `array` needs a closer look.

@@ -99,7 +99,8 @@ class Rank:
     def abort(self, reason: str) -> None:
         self.aborted.append(reason)
 
-    def all_reduce(self, address: int, count: int, *_: Any) -> Any:
+    def all_reduce(self, address: int, to: int, count: int, *_: Any) -> Any:
+        assert to == address
         values = np.ctypeslib.as_array((ctypes.c_double * count).from_address(address))
         parts = self.job.agreements.setdefault(self.agreed, [])
         parts.append(values.copy())

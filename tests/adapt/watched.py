@@ -68,7 +68,9 @@ with paceline.init() as world:
 
     # Calls by address, which may run beside each other.
     data = [array(LARGE) for _ in range(3)]
-    under_way = [native.all_reduce(each.ctypes.data, LARGE, UINT8, *SUM, _engine.ASYNC) for each in data]
+    under_way = [
+        native.all_reduce(each.ctypes.data, each.ctypes.data, LARGE, UINT8, *SUM, _engine.ASYNC) for each in data
+    ]
     native.finish_large()
     assert all(operation is not None and operation.done() for operation in under_way)
     begun += 3 * [("all_reduce", LARGE)]

@@ -25,6 +25,11 @@ def test_every_collective(machines: str, tmp_path: Path) -> None:
     run(len(machines), PROGRAMS / "every_collective.py", machines, output=tmp_path)
 
 
+@pytest.mark.parametrize("machines", ["00", "000", "0011"])
+def test_from_one_buffer_to_another(machines: str, tmp_path: Path) -> None:
+    run(len(machines), PROGRAMS / "out_of_place.py", machines, output=tmp_path)
+
+
 @pytest.mark.long
 def test_more_than_four_gibibytes(tmp_path: Path) -> None:
     run(2, PROGRAMS / "giant.py", output=tmp_path)

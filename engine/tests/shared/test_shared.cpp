@@ -63,6 +63,30 @@ TEST(all_reduce_of_private_shared_and_mixed_buffers) {
   }
 }
 
+// Rank 1 works in place, in an arena; the others have the result elsewhere, in an arena or not.
+TEST(all_reduce_from_one_buffer_to_another) {
+  for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}}) {
+    World world(size, [wire](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      for (const std::size_t count : {1UL, 5UL, 9'000UL, 131'073UL, 700'001UL}) {
+        std::vector<std::int64_t> own(count);
+        std::vector<std::int64_t> result(count);
+        const Allocated shared(world.arena(r.rank), count * sizeof(std::int64_t));
+        for (std::byte* to : {bytes(result), shared.get()}) {
+          const bool in_place = r.rank == 1;
+          std::byte* const source = in_place ? to : bytes(own);
+          fill(reinterpret_cast<std::int64_t*>(source), count, r.rank);
+          all_reduce(*r.engine, *r.group, source, to, count, DType::int64, Op::sum, 1, Mode::blocking);
+          check_sum(reinterpret_cast<std::int64_t*>(to), count, r.size);
+          if (in_place) continue;
+          fill(result.data(), count, r.rank);
+          CHECK(own == result);  // what it was
+        }
+      }
+    });
+  }
+}
+
 TEST(an_average_in_place_divides_once) {
   World world(3, [](int, int) { return Wire::shm; });
   world.run([&](Rank& r) {

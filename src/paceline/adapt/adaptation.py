@@ -81,7 +81,9 @@ class Adaptation:
             values = np.array([*seconds, -float(ahead)])
             data, least = write(values), _engine.OPS["MIN"]
             self._host.annotations.internal.add(self._native.channel, self._native.sequence)
-            native = self._native.all_reduce(data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC)
+            native = self._native.all_reduce(
+                data.address, data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC
+            )
             assert native is not None
             operation = Operation(self._host, native, [data])
             self._agreement = _Agreement(count - 1 - len(calls), calls, values, operation)

@@ -92,6 +92,7 @@ class Group:
             partial(
                 self._native.all_reduce,
                 data.address,
+                data.address,
                 data.count,
                 data.dtype,
                 number,

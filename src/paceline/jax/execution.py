@@ -49,10 +49,8 @@ class Executor:
             self._calls[collective](option, sources, targets)
 
     def _all_reduce(self, op: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
-        for source, target in zip(sources, targets, strict=True):
-            _copy(source, target)
-        for address, count, dtype in self._buckets.filled(targets):
-            self._native.all_reduce(address, count, dtype, op, 1.0, _engine.BLOCKING)
+        for source, target, count, dtype in self._buckets.filled(sources, targets):
+            self._native.all_reduce(source, target, count, dtype, op, 1.0, _engine.BLOCKING)
 
     def _all_gather(self, _: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         (source,), (target,) = sources, targets

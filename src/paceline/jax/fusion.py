@@ -13,9 +13,12 @@ from paceline.group.buffers import AnyArray
 if TYPE_CHECKING:
     from paceline.jax.execution import Memory
 
+    Pair = tuple[Memory, Memory]
+    """A tensor's source and target."""
+
 
 class Buckets:
-    """Forms buffers of at most `most` bytes; a larger tensor goes by itself, in place.
+    """Forms buffers of at most `most` bytes; a larger tensor goes by itself.
 
     The memory of the buffers grows to what the largest has needed.
     """
@@ -24,41 +27,44 @@ class Buckets:
         self._most = most
         self._buffer: AnyArray = np.empty(0, np.uint8)
 
-    def filled(self, tensors: Sequence[Memory]) -> Iterator[tuple[int, int, int]]:
-        """Give the address, elements and dtype of one buffer after the other, for the caller to reduce in place.
+    def filled(self, sources: Sequence[Memory], targets: Sequence[Memory]) -> Iterator[tuple[int, int, int, int]]:
+        """Give what the caller is to reduce, one buffer after the other: where it is, where the outcome belongs, which
+        may be the same address, the number of elements, and their dtype.
 
-        Tensors hold the outcome once the next buffer is asked for. All ranks get buffers of the same sizes in the same
+        Targets hold the outcome once the next buffer is asked for. All ranks get buffers of the same sizes in the same
         order.
         """
-        for bucket in self._buckets(tensors):
-            count, dtype = sum(tensor.count for tensor in bucket), bucket[0].dtype
+        for bucket in self._buckets(list(zip(sources, targets, strict=True))):
+            count, dtype = sum(source.count for source, _ in bucket), bucket[0][0].dtype
             if len(bucket) == 1:
-                yield bucket[0].address, count, dtype
+                source, target = bucket[0]
+                yield source.address, target.address, count, dtype
                 continue
-            start = self._room(sum(tensor.bytes for tensor in bucket))
+            start = self._room(sum(source.bytes for source, _ in bucket))
             at = start
-            for tensor in bucket:
-                ctypes.memmove(at, tensor.address, tensor.bytes)
-                at += tensor.bytes
-            yield start, count, dtype
+            for source, _ in bucket:
+                ctypes.memmove(at, source.address, source.bytes)
+                at += source.bytes
+            yield start, start, count, dtype
             at = start
-            for tensor in bucket:
-                ctypes.memmove(tensor.address, at, tensor.bytes)
-                at += tensor.bytes
+            for _, target in bucket:
+                ctypes.memmove(target.address, at, target.bytes)
+                at += target.bytes
 
-    def _buckets(self, tensors: Sequence[Memory]) -> Sequence[Sequence[Memory]]:
+    def _buckets(self, tensors: Sequence[Pair]) -> Sequence[Sequence[Pair]]:
         if len(tensors) == 1:
             return [tensors]
-        done: list[list[Memory]] = []
-        filling: dict[int, list[Memory]] = {}
+        done: list[list[Pair]] = []
+        filling: dict[int, list[Pair]] = {}
         room: dict[int, int] = {}
         for tensor in tensors:
-            if room.get(tensor.dtype, -1) < tensor.bytes:
-                filling[tensor.dtype] = []
-                done.append(filling[tensor.dtype])
-                room[tensor.dtype] = self._most
-            filling[tensor.dtype].append(tensor)
-            room[tensor.dtype] -= tensor.bytes
+            source, _ = tensor
+            if room.get(source.dtype, -1) < source.bytes:
+                filling[source.dtype] = []
+                done.append(filling[source.dtype])
+                room[source.dtype] = self._most
+            filling[source.dtype].append(tensor)
+            room[source.dtype] -= source.bytes
         return done
 
     def _room(self, size: int) -> int:

@@ -75,6 +75,6 @@ class Encodings:
                 self._own = [speed(codec).seconds for codec in codecs]
             words = np.array(self._own)
             dtype, most = _engine.DTYPES["float64"], _engine.OPS["MAX"]
-            native.all_reduce(words.ctypes.data, words.size, dtype, most, 1.0, _engine.BLOCKING)
+            native.all_reduce(words.ctypes.data, words.ctypes.data, words.size, dtype, most, 1.0, _engine.BLOCKING)
             self._slowest[native.channel] = float(words[0]), float(words[1])
         return self._slowest[native.channel]

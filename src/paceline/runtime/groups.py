@@ -180,5 +180,5 @@ def _everywhere(native: _engine.Group, mine: bool) -> bool:
     """Whether `mine` is true on all ranks."""
     word = np.array([float(mine)])
     dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
-    native.all_reduce(word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)
+    native.all_reduce(word.ctypes.data, word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)
     return bool(word[0])

@@ -20,15 +20,22 @@ DTYPES = {_engine.DTYPES[name]: np.dtype(name) for name in ("float32", "float64"
 @given(some.lists(some.tuples(some.sampled_from(sorted(DTYPES)), some.integers(0, 100)), max_size=30))
 def test_every_tensor_is_in_one_buffer(tensors: Sequence[tuple[int, int]]) -> None:
     arrays = [np.full(count, i, DTYPES[dtype]) for i, (dtype, count) in enumerate(tensors)]
-    memory = [Memory(array.ctypes.data, array.size, dtype) for array, (dtype, _) in zip(arrays, tensors, strict=True)]
+    results = [np.full_like(array, -1) for array in arrays]
+    codes = [dtype for dtype, _ in tensors]
+    sources, targets = (
+        [Memory(one.ctypes.data, one.size, code) for one, code in zip(each, codes, strict=True)]
+        for each in (arrays, results)
+    )
     sizes = []
-    for address, count, dtype in Buckets(MOST).filled(memory):
+    for source, target, count, dtype in Buckets(MOST).filled(sources, targets):
         size = count * DTYPES[dtype].itemsize
         sizes.append((size, dtype))
         if count:
-            data = np.ctypeslib.as_array((np.ctypeslib.as_ctypes_type(DTYPES[dtype]) * count).from_address(address))
-            data += 1
-    assert all((array == i + 1).all() for i, array in enumerate(arrays))
+            numbers = np.ctypeslib.as_ctypes_type(DTYPES[dtype]) * count
+            given, data = (np.ctypeslib.as_array(numbers.from_address(address)) for address in (source, target))
+            np.add(given, 1, out=data)
+    assert all((array == i).all() for i, array in enumerate(arrays))
+    assert all((result == i + 1).all() for i, result in enumerate(results))
     largest = max((array.nbytes for array in arrays), default=0)
     assert all(size <= max(MOST, largest) for size, _ in sizes)
     fewest = {dtype: sum(array.nbytes for array in arrays if array.dtype == DTYPES[dtype]) for dtype in DTYPES}
