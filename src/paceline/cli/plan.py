@@ -1,8 +1,9 @@
-"""`paceline plan` predicts what an all-reduce does to a network before any job runs it."""
+"""`paceline plan` predicts what an all-reduce does to a network, or how a model is best divided on it."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from paceline.cli.output_file import UsageError, writable, write
+from paceline.cli.plan_model import plan_model
 from paceline.formats.sizes import parse_bytes, show_bytes, show_seconds
 from paceline.plan import show
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
@@ -40,22 +42,53 @@ def command(
         str, typer.Option(help=f"One of {', '.join(ALGORITHMS)}. [default: what Paceline would choose]")
     ] = "",
     compare: Annotated[bool, typer.Option("--compare", help="Compare all algorithms, and all codecs.")] = False,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Divide a model instead: the function returns a torch module and an example of a batch of all ranks.",
+            show_default=False,
+        ),
+    ] = "",
+    schedule: Annotated[str, typer.Option(help="With --model: the pipeline schedule.")] = "1F1B",
+    memory: Annotated[
+        str, typer.Option(help="With --model: what each rank may use, as 3G.", show_default="as much as it needs")
+    ] = "",
     svg: Annotated[
         Path | None,
         typer.Option(
-            "--draw", metavar="FILE", help="Draw it as SVG: the plan, or with --compare the bars.", callback=writable
+            "--draw",
+            metavar="FILE",
+            help="Draw it as SVG: the plan, with --compare the bars, with --model the step.",
+            callback=writable,
         ),
     ] = None,
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write one row for each algorithm, and codec.", callback=writable),
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write one row for each algorithm and codec, or shape of a model.",
+            callback=writable,
+        ),
     ] = None,
 ) -> int:
-    """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*)."""
+    """Predict an all-reduce on a network: what goes over which link, how long it takes, and what none can beat (T*).
+
+    With --model: into how many partitions, replicas and microbatches the model is best divided, as
+    `paceline.torch.hybrid` with partitions="auto" would. It is measured on this machine, with torch's threads.
+    """
     console = Console(highlight=False, markup=False)
     try:
         size = parse_bytes(nbytes)
         topology = read(topology_file)
+        if model:
+            if compare or algorithm:
+                raise ValueError("--model divides a model; leave out --compare and --algorithm")
+            found = plan_model(model, topology, parse_bytes(memory) if memory else math.inf, schedule, console)
+            write(svg, lambda: str(found.picture().as_svg()))
+            write(json_file, lambda: json.dumps(found.rows, indent=1) + "\n")
+            return 0
         if compare:
             if algorithm:
                 raise ValueError("--compare shows all algorithms; leave out --algorithm")

@@ -37,6 +37,11 @@ class Graph:
         return found
 
     @property
+    def names(self) -> list[str]:
+        """The calls' names: of the model's module, or of what else the call does, numbered if there are several."""
+        return [str(call.target) if call.op == "call_module" else call.name for call in self.calls]
+
+    @property
     def returned(self) -> tuple[fx.Node, ...]:
         """The values that the model returns, each once."""
         found: dict[fx.Node, None] = {}

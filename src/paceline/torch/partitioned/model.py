@@ -49,7 +49,7 @@ class Hybrid:
         self._targets: list[Any] = []
         self._known = values(graph, found)
         self._entries = entries(graph, ends)
-        self.cuts = [graph.calls[end - 1].name for end in ends]
+        self.cuts = [graph.names[end - 1] for end in ends]
         for name, tensor in graph.root.state_dict(keep_vars=True).items():
             if name in self._entries:
                 broadcast_values(tensor, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,8 @@ def decide(
 
 def _reason(best: Prediction, found: Sequence[Prediction], failed: int, available: float) -> str:
     takes = f"{best.shape} by {best.shape.schedule.name}: a step is predicted to take {show_seconds(best.seconds)}"
-    needs = f"a rank needs {show_bytes(max(best.memory))} of its {show_bytes(round(available))}"
+    needs = f"a rank needs {show_bytes(max(best.memory))}"
+    needs += f" of its {show_bytes(round(available))}" if math.isfinite(available) else ""
     others = [one for one in found if one.shape.layout != best.shape.layout]
     if others:
         other = min(others, key=lambda one: one.seconds)

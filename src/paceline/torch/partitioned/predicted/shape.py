@@ -51,6 +51,7 @@ class Wanted:
         """
         if self.partitions is not None:
             return list(self._microbatched(self.partitions, self.replicas or max(1, world // self.partitions), world))
+        find_schedule(self.schedule, 1)  # an unknown name is no matter of shapes
         found: list[Shape] = []
         for partitions in range(1, world + 1):
             with suppress(HybridError):
