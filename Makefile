@@ -16,7 +16,8 @@ endif
 FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
 
-ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print)
+ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print) \
+    $(shell find engine/tests/device/double -type f)
 CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
@@ -164,7 +165,7 @@ $(VENV)/release.stamp: requirements/release.lock $(VENV)/demo.stamp
 $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 	@echo "Building the engine"
 	@SKBUILD_BUILD_DIR=build/engine $(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_WORLDS=ON --editable .
+	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_TEST_LIBRARIES=ON --editable .
 	@touch $@
 
 # clang-tidy on what changed; on everything once a header did.

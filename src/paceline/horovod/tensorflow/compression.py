@@ -6,15 +6,33 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from paceline.horovod.compression import (
-    Compressor as Compressor,
-)
-from paceline.horovod.compression import (
-    Int4Compressor,
-    Int8Compressor,
-    NoneCompressor,
-    ThreeInOneCompressor,
-)
+
+class Compressor:
+    """Compresses a tensor before it is sent and restores it afterwards. Users may write subclasses."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor to send, and the context that `decompress` needs."""
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Return the restored tensor. ctx: the context that `compress` returned."""
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    """Sends tensors unchanged."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the tensor itself."""
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Return the tensor itself."""
+        return tensor
 
 
 class _CastCompressor(Compressor):
@@ -51,6 +69,3 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
-    int8 = Int8Compressor
-    int4 = Int4Compressor
-    three_in_one = ThreeInOneCompressor

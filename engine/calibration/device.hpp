@@ -1,0 +1,25 @@
+// The constants of engine/device, in the form of constants.hpp. No device was at hand: none of them was measured yet.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+namespace paceline::calibration {
+
+// Bytes up to which device memory is combined on the host.
+// Found: by hand, the lower end of the 8 to 32 KiB that A. A. Awan et al. found for MPI (CCGRID 2019).
+// Off by 2: not measured.
+inline constexpr std::size_t kReducedOnHost = std::size_t{8} << 10;
+// Bytes up to which every rank combines all data. It is also the size of a rank's scratch memory on the device, which
+// it has twice. Found: by hand, between the limits of vLLM's one-shot all-reduce for 2 and 8 devices (64 MiB and 256
+// KiB). Off by 2: not measured.
+inline constexpr std::size_t kDeviceOneShot = std::size_t{512} << 10;
+// Bytes that pass through pinned memory at once; two such chunks are under way.
+// Found: by hand. Off by 2: not measured.
+inline constexpr std::size_t kStagedChunk = std::size_t{4} << 20;
+// Looks at an event of the device, yielding in between, before a waiting rank sleeps between two looks, and how long.
+// Found: by hand. Off by 2: not measured.
+inline constexpr unsigned kLooksAtDevice = 2000;
+inline constexpr std::chrono::microseconds kDeviceLook{50};
+
+}  // namespace paceline::calibration

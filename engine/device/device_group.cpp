@@ -1,0 +1,357 @@
+#include "device/device_group.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "calibration/device.hpp"
+#include "memory/rounding.hpp"
+#include "progress/arguments.hpp"
+
+namespace paceline::device {
+namespace {
+
+constexpr auto kParting = std::chrono::seconds(1);
+constexpr std::size_t kPart = 256;  // bytes; parts of a buffer begin at multiples of this
+
+std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
+
+}  // namespace
+
+Pending::Pending(std::shared_ptr<Device> device) : device_(std::move(device)) {
+  const Current current(device_->driver(), device_->context());
+  finished_.emplace(device_->driver());
+}
+
+// Without a context the driver would refuse, and frees the event with the context anyway.
+Pending::~Pending() {
+  try {
+    const Current current(device_->driver(), device_->context());
+    finished_.reset();
+  } catch (const DriverError&) {
+  }
+}
+
+bool Pending::done() const {
+  const Current current(device_->driver(), device_->context());
+  return finished_->done();
+}
+
+void Pending::order_before(StreamHandle stream) const {
+  const Current current(device_->driver(), device_->context());
+  wait_for(device_->driver(), stream, *finished_);
+}
+
+DeviceGroup::Local::Local(const Driver& with, PointerCache& known)
+    : driver(with),
+      pointers(known),
+      stream(with),
+      ready{SharedEvent(with), SharedEvent(with)},
+      done{SharedEvent(with), SharedEvent(with)},
+      given(with),
+      written(with),
+      memory(with, [this] { stream.synchronize(); }) {}
+
+DeviceGroup::Local::~Local() {
+  if (scratch == 0 || scratch_kept) return;
+  pointers.forget(scratch);
+  driver.free(scratch);
+}
+
+DeviceGroup::Peer::Peer(const Driver& driver, const Introduction& said, Address scratch_here)
+    : ready{Event(driver, said.ready[0]), Event(driver, said.ready[1])},
+      done{Event(driver, said.done[0]), Event(driver, said.done[1])},
+      given(driver, said.given),
+      written(driver, said.written),
+      scratch(scratch_here) {}
+
+DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
+                         PointerCache& pointers)
+    : engine_(std::move(engine)),
+      group_(std::move(group)),
+      device_(std::move(device)),
+      pointers_(pointers),
+      driver_(device_->driver()) {
+  const Current current(driver_, device_->context());
+  staging_ = std::make_unique<Staging>(*engine_, *group_, driver_);
+  meet();
+}
+
+DeviceGroup::~DeviceGroup() {
+  const bool together = peers_.empty() || leave();
+  try {
+    const Current current(driver_, device_->context());
+    if (local_ != nullptr && together) local_->stream.synchronize();
+    if (local_ != nullptr && !together) local_->scratch_kept = true;
+    staging_.reset();
+    peers_.clear();
+    local_.reset();
+  } catch (const DriverError&) {  // the context is gone, and everything with it
+  }
+}
+
+// Waits a moment until no rank uses this one's scratch memory any more. Returns whether that is so.
+bool DeviceGroup::leave() {
+  const auto deadline = Clock::now() + kParting;
+  const auto comes_true = [&](auto&& condition) {
+    while (!condition()) {
+      if (Clock::now() > deadline) return false;
+      std::this_thread::sleep_for(calibration::kDeviceLook);
+    }
+    return true;
+  };
+  try {
+    const auto goodbye = barrier(*engine_, *group_, Mode::async);  // after it all have recorded their last `done`
+    if (!comes_true([&] { return engine_->is_over(*goodbye); }) || goodbye->state() != Operation::State::done)
+      return false;
+    const Current current(driver_, device_->context());
+    return comes_true([&] {
+      return std::ranges::all_of(
+          peers_, [](const auto& peer) { return peer == nullptr || (peer->done[0].done() && peer->done[1].done()); });
+    });
+  } catch (const Failure&) {
+  } catch (const DriverError&) {
+  }
+  return false;
+}
+
+// Prepares what other ranks need, tells them, and opens what they have. All ranks come to the same `unreachable_`.
+void DeviceGroup::meet() {
+  Introduction mine{};
+  mine.device = device_->uuid();
+  try {
+    introduce(mine);
+  } catch (const DriverError& error) {
+    mine.wrong.set(error.what());
+  }
+  const auto all = exchanged(*engine_, *group_, mine);
+  unreachable_ = obstacle(all);
+  if (!unreachable_.empty()) return;
+  Words wrong;
+  wrong.set(open(all));
+  const auto outcomes = exchanged(*engine_, *group_, wrong);
+  for (std::size_t from = 0; from < size() && unreachable_.empty(); ++from)
+    if (!outcomes[from].get().empty())
+      unreachable_ = group_->name_of(static_cast<int>(from)) + ": " + std::string(outcomes[from].get());
+  if (!unreachable_.empty()) peers_.clear();
+}
+
+void DeviceGroup::introduce(Introduction& mine) {
+  local_ = std::make_unique<Local>(driver_, pointers_);
+  if (!device_->no_kernels().empty()) {
+    mine.wrong.set(device_->no_kernels());
+    return;
+  }
+  const std::size_t bytes = 2 * calibration::kDeviceOneShot;
+  driver_.check(driver_.allocate(&local_->scratch, bytes), "cuMemAlloc");
+  pointers_.add_own({local_->scratch, bytes, Kind::device, device_->ordinal(), 0});
+  mine.scratch = local_->memory.show({local_->scratch, bytes, Kind::device, device_->ordinal(), 0});
+  for (int turn = 0; turn < 2; ++turn) {
+    mine.ready[turn] = local_->ready[turn].handle();
+    mine.done[turn] = local_->done[turn].handle();
+  }
+  mine.given = local_->given.handle();
+  mine.written = local_->written.handle();
+}
+
+std::string DeviceGroup::obstacle(const std::vector<Introduction>& all) const {
+  if (!group_->on_one_machine()) return "the ranks are on several machines";
+  if (all.size() > kMostInputs)
+    return "a kernel combines the data of at most " + std::to_string(kMostInputs) + " ranks, and the group has " +
+           std::to_string(all.size());
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    const std::string name = group_->name_of(static_cast<int>(from));
+    if (!all[from].wrong.get().empty()) return name + ": " + std::string(all[from].wrong.get());
+    if (all[from].device != all[0].device)
+      return name + " has another device than " + group_->name_of(0) + ", and memory is mapped on one device only";
+  }
+  return {};
+}
+
+// Returns what went wrong, in words.
+std::string DeviceGroup::open(const std::vector<Introduction>& all) {
+  try {
+    for (std::size_t from = 0; from < all.size(); ++from) {
+      auto& peer = peers_.emplace_back();
+      if (from == rank()) continue;
+      const Address scratch = local_->memory.open(static_cast<int>(from), all[from].scratch);
+      peer = std::make_unique<Peer>(driver_, all[from], scratch);
+    }
+  } catch (const DriverError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+// Carries out work whose failure the other ranks cannot hear of in a notice any more.
+template <typename Work>
+void DeviceGroup::attempt(const char* what, Work&& work) {
+  try {
+    work();
+  } catch (const DriverError& error) {
+    const std::string reason = std::string(what) + ": " + error.what();
+    engine_->abort(*group_, reason);
+    throw Failure(ErrorKind::aborted, group_->name_of(group_->rank) + ": " + reason);
+  }
+}
+
+Notice DeviceGroup::notice_of(const Call& call) {
+  Notice mine{};
+  mine.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
+  const Memory memory = pointers_.find(call.data);
+  if (!memory.on_device() || memory.device != device_->ordinal())
+    mine.wrong.set("the buffer is no memory of device " + std::to_string(device_->ordinal()) +
+                   ", which this group works on, but " + name_of(memory.kind) + " memory");
+  else if (!memory.holds(call.data, call.bytes()))
+    mine.wrong.set("the buffer ends outside of its memory");
+  if (memory.kind != Kind::device) return mine;
+  mine.shown = local_->memory.show(memory);
+  mine.offset = call.data - memory.base;
+  mine.shows = 1;
+  return mine;
+}
+
+// Returns all notices. Throws the first thing that is wrong in any of them, alike on all ranks.
+std::vector<Notice> DeviceGroup::exchange(const Notice& mine) {
+  auto all = exchanged(*engine_, *group_, mine);
+  const std::uint32_t sequence = group_->sequence() - 1;
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    const std::string name = group_->name_of(static_cast<int>(from));
+    if (!all[from].wrong.get().empty())
+      throw Failure({ErrorKind::aborted,
+                     describe(all[from].what, sequence) + " on the device failed: " + name + ": " +
+                         std::string(all[from].wrong.get()),
+                     group_->members[from].description},
+                    describe(mine.what, sequence));
+    if (all[from].what != all[0].what)
+      throw Failure(
+          {ErrorKind::mismatch, "ranks disagree: " + group_->name_of(0) + " calls " + describe(all[0].what, sequence) +
+                                    " on the device, " + name + " calls " + describe(all[from].what, sequence)},
+          describe(mine.what, sequence));
+  }
+  return all;
+}
+
+std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
+  check_reduction(call.dtype, call.op);
+  const std::lock_guard lock(mutex_);
+  const Current current(driver_, device_->context());
+  Choice chosen = choice(call.bytes());
+  Notice mine{};
+  std::shared_ptr<Pending> pending;
+  try {
+    pending = std::make_shared<Pending>(device_);
+    mine = notice_of(call);
+    if (local_ == nullptr) local_ = std::make_unique<Local>(driver_, pointers_);
+    // The caller's work comes first.
+    pending->record(call.stream);
+    pending->order_before(local_->stream.get());
+    if (mine.wrong.get().empty() && call.count > 0) {
+      if (chosen.path == Path::one_shot) give_one_shot(call);
+      if (chosen.path == Path::two_shot) {
+        if (call.op == Op::premul_sum && mine.shows != 0) scale(call, call.data);
+        local_->given.record(local_->stream.get());
+      }
+    }
+  } catch (const DriverError& error) {
+    mine.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
+    mine.wrong.set(error.what());
+  }
+  const auto all = exchange(mine);
+  const auto hidden = std::ranges::find(all, 0, &Notice::shows);
+  const bool scaled = call.op == Op::premul_sum && chosen.path == Path::two_shot && mine.shows != 0;
+  if (chosen.path == Path::two_shot && hidden != all.end())
+    chosen = {Path::staged, group_->name_of(static_cast<int>(hidden - all.begin())) +
+                                " has its buffer in memory that other processes cannot map"};
+  last_ = chosen;
+  if (call.count == 0) return pending;
+  switch (chosen.path) {
+    case Path::one_shot: attempt("one-shot all-reduce", [&] { one_shot(call); }); break;
+    case Path::two_shot: two_shot(call, all); break;
+    case Path::host:
+    case Path::staged:
+      attempt("staged all-reduce", [&] {
+        Call rest = call;
+        if (scaled) rest.factor = 1;
+        staging_->all_reduce(rest, local_->stream.get());
+      });
+      break;
+  }
+  attempt("all-reduce", [&] { pending->record(local_->stream.get()); });
+  return pending;
+}
+
+void DeviceGroup::give_one_shot(const Call& call) {
+  const auto turn = one_shots_ % 2;
+  const Address scratch = local_->scratch + turn * calibration::kDeviceOneShot;
+  const StreamHandle stream = local_->stream.get();
+  for (const auto& peer : peers_)
+    if (one_shots_ >= 2 && peer != nullptr) local_->stream.wait_for(peer->done[turn]);
+  if (call.op == Op::premul_sum) {
+    scale(call, scratch);
+  } else {
+    driver_.check(driver_.copy(scratch, call.data, call.bytes(), stream), "cuMemcpyDtoDAsync");
+  }
+  local_->ready[turn].record(stream);
+}
+
+void DeviceGroup::one_shot(const Call& call) {
+  const auto turn = one_shots_++ % 2;
+  ReduceParameters parameters{};
+  for (std::size_t from = 0; from < size(); ++from) {
+    const auto& peer = peers_[from];
+    if (peer != nullptr) local_->stream.wait_for(peer->ready[turn]);
+    const Address scratch = peer == nullptr ? local_->scratch : peer->scratch;
+    parameters.in[from] = pointer(scratch + turn * calibration::kDeviceOneShot);
+  }
+  parameters.out[0] = pointer(call.data);
+  parameters.outputs = 1;
+  parameters.count = call.count;
+  reduce(call, parameters);
+  local_->done[turn].record(local_->stream.get());
+}
+
+void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
+  const std::size_t element = size_of(call.dtype);
+  const std::size_t part = rounded_up((call.bytes() + size() - 1) / size(), kPart);
+  const std::size_t begin = std::min(call.bytes(), rank() * part);
+  const std::size_t end = std::min(call.bytes(), begin + part);
+  Notice outcome = all[rank()];
+  try {
+    ReduceParameters parameters{};
+    for (std::size_t from = 0; from < size(); ++from) {
+      Address data = call.data;
+      if (from != rank()) {
+        local_->stream.wait_for(peers_[from]->given);
+        data = local_->memory.open(static_cast<int>(from), all[from].shown) + all[from].offset;
+      }
+      parameters.in[from] = parameters.out[from] = pointer(data + begin);
+    }
+    parameters.outputs = static_cast<std::uint32_t>(size());
+    parameters.count = (end - begin) / element;
+    if (parameters.count > 0) reduce(call, parameters);
+    local_->written.record(local_->stream.get());
+  } catch (const DriverError& error) {
+    outcome.wrong.set(error.what());
+  }
+  exchange(outcome);
+  attempt("two-shot all-reduce", [&] {
+    for (const auto& peer : peers_)
+      if (peer != nullptr) local_->stream.wait_for(peer->written);
+  });
+}
+
+void DeviceGroup::reduce(const Call& call, ReduceParameters& parameters) {
+  parameters.inputs = static_cast<std::uint32_t>(size());
+  parameters.divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
+  const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
+  device_->launch(reduce_launch(call.dtype, op, parameters, device_->multiprocessors()), &parameters,
+                  local_->stream.get());
+}
+
+void DeviceGroup::scale(const Call& call, Address to) {
+  ScaleParameters parameters{pointer(call.data), pointer(to), call.count, call.factor};
+  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, local_->stream.get());
+}
+
+}  // namespace paceline::device

@@ -1,0 +1,19 @@
+// What a test asks of the stand-in, beside what the driver API has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" {
+// The next call but `after` of this function of the driver, as "cuMemAlloc", gives `result`.
+void double_fail(const char* function, int result, unsigned after);
+// How often it was called so far.
+std::uint64_t double_calls(const char* function);
+// Allocates memory of a kind of paceline::device::Kind.
+std::uint64_t double_allocate(std::size_t bytes, int kind);
+// How many allocations, mappings, events and streams there are in this process.
+int double_held();
+// Work that goes to the stream from now on waits until `double_release` is called, as if a kernel ran for long.
+void double_hold(void* stream);
+void double_release();
+}

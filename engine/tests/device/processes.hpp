@@ -1,0 +1,181 @@
+// A job whose ranks are processes, each with an engine and the stand-in for a driver of its own.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/device_group.hpp"
+#include "tests/device/double/wishes.hpp"
+#include "tests/world.hpp"
+
+namespace paceline::test {
+
+// Any image will do for the stand-in.
+inline constexpr std::array kImage = {std::byte{1}};
+
+// A rank, as its process sees it.
+class DeviceRank {
+ public:
+  DeviceRank(int rank, std::vector<std::shared_ptr<Group>> groups, std::shared_ptr<Engine> engine,
+             std::span<const std::byte> image)
+      : rank_(rank), engine_(std::move(engine)), groups_(std::move(groups)), devices_(image) {
+    CHECK(devices_.absent().empty());
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return groups_[0]->size(); }
+  Engine& engine() { return *engine_; }
+  const device::Driver& driver() { return devices_.get(0)->driver(); }
+  device::Devices& devices() { return devices_; }
+  const std::shared_ptr<Group>& group() { return groups_[0]; }
+
+  // Collective for the first time.
+  device::DeviceGroup& on_device() {
+    if (on_device_ == nullptr)
+      on_device_ = std::make_unique<device::DeviceGroup>(engine_, groups_[0], devices_.get(0), devices_.pointers());
+    return *on_device_;
+  }
+  void leave() { on_device_.reset(); }
+
+ private:
+  int rank_;
+  std::shared_ptr<Engine> engine_;
+  std::vector<std::shared_ptr<Group>> groups_;
+  device::Devices devices_;
+  std::unique_ptr<device::DeviceGroup> on_device_;
+};
+
+struct Job {
+  int size = 2;
+  int leaves = -1;      // the rank that may end as it likes
+  double timeout = 60;  // seconds
+  bool kernels = true;
+};
+
+namespace job {
+
+// Tells the process at the other end of the socket of a descriptor here, and opens what it tells of.
+inline Descriptor swap(int socket, const Descriptor& mine, pid_t& peer) {
+  const std::array<int, 2> here{::getpid(), mine.get()};
+  std::array<int, 2> there{};
+  CHECK(::send(socket, here.data(), sizeof here, 0) == sizeof here);
+  CHECK(::recv(socket, there.data(), sizeof there, MSG_WAITALL) == sizeof there);
+  peer = there[0];
+  const std::string path = "/proc/" + std::to_string(there[0]) + "/fd/" + std::to_string(there[1]);
+  Descriptor opened(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  CHECK(opened);
+  // The other process is here too, and keeps its descriptor until both have come so far.
+  char done = 0;
+  CHECK(::send(socket, &done, 1, 0) == 1 && ::recv(socket, &done, 1, MSG_WAITALL) == 1);
+  return opened;
+}
+
+}  // namespace job
+
+// Runs `body` in as many processes. All but one that leaves must come to its end. It must be called before this process
+// has other threads.
+inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
+  const auto size = static_cast<std::size_t>(job.size);
+  struct Pair {
+    std::array<int, 2> sockets;
+    std::shared_ptr<const Descriptor> memory;  // each rank maps it: a forked process does not have the mapping
+  };
+  std::vector<std::vector<Pair>> wires(size, std::vector<Pair>(size));
+  for (std::size_t low = 0; low < size; ++low)
+    for (std::size_t high = low + 1; high < size; ++high) {
+      Pair& wire = wires[low][high];
+      CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wire.sockets.data()) == 0);
+      wire.memory = std::make_shared<const Descriptor>(create_link_memory());
+    }
+  const auto name = [](std::size_t rank) { return "rank " + std::to_string(rank); };
+  std::vector<pid_t> children;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    CHECK(child >= 0);
+    if (child > 0) {
+      children.push_back(child);
+      continue;
+    }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto arena = std::make_shared<Arena>(std::size_t{256} << 20);
+    const auto engine = std::make_shared<Engine>(arena, std::chrono::microseconds(5), name(rank));
+    std::vector<int> peers(size, -1);
+    // What other ranks have of the sockets must close with them, and with nobody else.
+    for (std::size_t low = 0; low < size; ++low)
+      for (std::size_t high = low + 1; high < size; ++high) {
+        if (rank != low) ::close(wires[low][high].sockets[0]);
+        if (rank != high) ::close(wires[low][high].sockets[1]);
+      }
+    for (std::size_t other = 0; other < size; ++other) {
+      if (other == rank) continue;
+      const int side = rank < other ? 0 : 1;
+      const Pair& wire = wires[std::min(rank, other)][std::max(rank, other)];
+      const int socket = wire.sockets[static_cast<std::size_t>(side)];
+      pid_t pid = 0;
+      const Descriptor theirs = job::swap(socket, Descriptor(::dup(arena->descriptor())), pid);
+      ShmPeer reach{Descriptor(socket), map_link_memory(*wire.memory), PeerArena(theirs), side, pid, false};
+      peers[other] = engine->add_shm_peer(std::move(reach), name(other));
+    }
+    auto group = engine->add_group(42, static_cast<int>(rank), peers, std::chrono::duration<double>(job.timeout),
+                                   plans_for(job.size, false));
+    std::thread server([engine] {
+      while (!engine->serve().empty()) {
+      }
+    });
+    {
+      DeviceRank self(static_cast<int>(rank), {std::move(group)}, engine,
+                      job.kernels ? std::span<const std::byte>(kImage) : std::span<const std::byte>());
+      body(self);
+    }
+    failure_of([&] { engine->close(); });
+    server.join();
+    std::_Exit(0);
+  }
+  for (auto& row : wires)
+    for (Pair& wire : row)
+      if (wire.memory != nullptr) {
+        ::close(wire.sockets[0]);
+        ::close(wire.sockets[1]);
+      }
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    int status = 0;
+    CHECK(::waitpid(children[rank], &status, 0) == children[rank]);
+    if (status != 0 && static_cast<int>(rank) != job.leaves)
+      std::fprintf(stderr, "rank %zu ended with status %#x\n", rank, static_cast<unsigned>(status));
+    if (static_cast<int>(rank) != job.leaves) CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+}
+
+// Memory of the device with values, which the stand-in lets the host see as well.
+template <typename T>
+class DeviceValues {
+ public:
+  explicit DeviceValues(std::size_t count, device::Kind kind = device::Kind::device)
+      : address_(double_allocate(std::max<std::size_t>(1, count) * sizeof(T), static_cast<int>(kind))), count_(count) {
+    CHECK(address_ != 0);
+  }
+  device::Address address() const { return address_; }
+  T* data() const { return reinterpret_cast<T*>(address_); }
+  std::size_t count() const { return count_; }
+  device::Call call(DType dtype, Op op = Op::sum, device::StreamHandle stream = nullptr) const {
+    return {.data = address_, .count = count_, .dtype = dtype, .op = op, .factor = 1, .stream = stream};
+  }
+
+ private:
+  device::Address address_;
+  std::size_t count_;
+};
+
+}  // namespace paceline::test
