@@ -63,28 +63,40 @@ void Cycle::begin_cycle(double now) {
   begin_synchronisation();
 }
 
+// Looks for the requests that were handed in since the last cycle, and for all of them if the cache has changed.
+void Cycle::take_queue() {
+  std::size_t known = taken_.size();
+  if (looked_at_ != cache_.changes()) {
+    known = 0;
+    have_.assign(words_for(cache_.bits() + status_bits), 0);
+    looked_at_ = cache_.changes();
+  }
+  std::ranges::move(queue_, std::back_inserter(taken_));
+  queue_.clear();
+  for (Queued& queued : std::span(taken_).subspan(known)) {
+    const bool placed = queued.place != ResponseCache::kNowhere;
+    switch (placed ? cache_.find(*queued.request, queued.place) : cache_.find_next(*queued.request, queued.place)) {
+      case ResponseCache::Found::hit: set(have_, cache_.bit(queued.place) + status_bits); break;
+      case ResponseCache::Found::invalid: invalid_.push_back(cache_.bit(queued.place)); [[fallthrough]];
+      case ResponseCache::Found::miss: uncached_ = true;
+    }
+  }
+}
+
 void Cycle::begin_synchronisation() {
-  taken_.clear();
-  taken_.swap(queue_);
   hits_.clear();
   invalid_.clear();
   joins_before_ = joins_;
   uncached_ = wants_to_join_ || rest_words_;
-  const std::size_t count = words_for(cache_.bits() + status_bits);
-  std::vector<std::uint64_t> words(joins_ > 0 ? 2 * count : count);
-  for (auto& [request, place] : taken_) {
-    const bool known = place != ResponseCache::kNowhere;
-    switch (known ? cache_.find(*request, place) : cache_.find_next(*request, place)) {
-      case ResponseCache::Found::hit: set(words, cache_.bit(place) + status_bits); break;
-      case ResponseCache::Found::invalid: invalid_.push_back(cache_.bit(place)); [[fallthrough]];
-      case ResponseCache::Found::miss: uncached_ = true;
-    }
-  }
+  take_queue();
   if (cache_.capacity() == 0) {
     uncached_ = true;
     return conclude();
   }
+  const std::size_t count = have_.size();
+  std::vector<std::uint64_t> words = have_;
   if (joins_ > 0) {
+    words.resize(2 * count);
     const bool joined = joined_[static_cast<std::size_t>(rank_)];
     for (std::size_t bit = status_bits; bit < cache_.bits() + status_bits; ++bit) {
       if (!has(words, bit)) set(words, count * 64 + bit);
@@ -155,30 +167,34 @@ void Cycle::outcome() {
   conclude();
 }
 
-// Requests that all ranks have are issued. Those that other ranks do not have yet go back into the queue, and the rest
+// Requests that all ranks have are issued. Those that other ranks do not have yet wait for the next cycle, and the rest
 // goes to rank 0.
 void Cycle::conclude() {
-  std::vector<Queued> rest;
   own_.assign(hits_.size(), nullptr);
+  if (!hits_.empty() || uncached_) part_taken();
+  if (uncached_) return gather();
+  const bool anything = !hits_.empty();
+  carry_out_hits();
+  end_cycle(anything);
+}
+
+void Cycle::part_taken() {
+  std::vector<Queued> waiting;
   for (Queued& queued : taken_) {
     if (cache_.find(*queued.request, queued.place) != ResponseCache::Found::hit) {
-      rest.push_back(std::move(queued));
+      unknown_.push_back(std::move(queued.request));
       ++counters_.cache_misses;
       continue;
     }
     const std::uint32_t bit = cache_.bit(queued.place);
     if (const auto hit = std::ranges::lower_bound(hits_, bit); hit == hits_.end() || *hit != bit) {
-      queue_.push_back(std::move(queued));
+      waiting.push_back(std::move(queued));
     } else {
       own_[static_cast<std::size_t>(hit - hits_.begin())] = std::move(queued.request);
       ++counters_.cache_hits;
     }
   }
-  taken_ = std::move(rest);
-  if (uncached_) return gather();
-  const bool anything = !hits_.empty();
-  carry_out_hits();
-  end_cycle(anything);
+  taken_ = std::move(waiting);
 }
 
 void Cycle::carry_out_hits() {
@@ -227,6 +243,7 @@ std::optional<Action> Cycle::next() {
 std::vector<RequestPtr> Cycle::take_back() {
   std::vector<RequestPtr> back = window_.take_back();
   let_in_held();
+  for (Queued& queued : std::exchange(taken_, {})) back.push_back(std::move(queued.request));
   for (Queued& queued : std::exchange(queue_, {})) back.push_back(std::move(queued.request));
   for (auto& [name, request] : sent_) back.push_back(std::move(request));
   sent_.clear();

@@ -77,9 +77,11 @@ class Cycle : public Policy {
 
   void begin_cycle(double now);
   void begin_synchronisation();
+  void take_queue();
   void synchronise(Phase phase, std::vector<std::uint64_t> words);
   void outcome();
   void conclude();
+  void part_taken();
   void gather();
   void take_list(int from, std::span<const std::uint64_t> words);
   void count(int from, const RequestPtr& request, std::int32_t priority);
@@ -104,9 +106,12 @@ class Cycle : public Policy {
   double began_ = 0;  // when the cycle began, after its sleep
   std::uint64_t busy_ = 0;
 
-  std::vector<Queued> queue_;
+  std::vector<Queued> queue_;                    // requests handed in since a cycle has begun
   std::vector<RequestPtr> held_;                 // on rank 0: requests handed in after `rest`, for the next policy
-  std::vector<Queued> taken_;                    // the requests that this cycle has taken from the queue
+  std::vector<Queued> taken_;                    // requests that cycles have taken, and that not all ranks have
+  std::uint64_t looked_at_ = ~std::uint64_t{0};  // the changes of the cache when they were looked for
+  std::vector<std::uint64_t> have_;              // the bits of those
+  std::vector<RequestPtr> unknown_;              // requests that this cycle has not found in the cache
   std::map<std::string_view, RequestPtr> sent_;  // requests that rank 0 has been sent, and that are not issued yet
   std::vector<std::uint32_t> hits_;              // bits that all ranks have
   std::vector<RequestPtr> own_;                  // for each of those bits: the request of this rank

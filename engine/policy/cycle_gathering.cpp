@@ -13,15 +13,14 @@ namespace paceline {
 // A list holds a `define` with its priority for each request, a `join` if the rank joins, and a `cut` at the end.
 void Cycle::gather() {
   Words list;
-  for (Queued& queued : taken_) {
-    const Request& request = *queued.request;
+  for (RequestPtr& own : std::exchange(unknown_, {})) {
+    const Request& request = *own;
     const std::size_t begin = list.size();
     list.push_back(pack({EntryKind::define, 0, 0, static_cast<std::uint32_t>(request.priority)}));
     put_request(list, request);
     close_entry(list, begin);
-    sent_.emplace(request.name, std::move(queued.request));
+    sent_.emplace(request.name, std::move(own));
   }
-  taken_.clear();
   if (wants_to_join_) list.push_back(pack({EntryKind::join, 0, 1, static_cast<std::uint32_t>(rank_)}));
   wants_to_join_ = false;
   list.push_back(pack({EntryKind::cut, 0, 1, 0}));

@@ -40,6 +40,7 @@ void ResponseCache::number() {
 
 void ResponseCache::use(const std::vector<std::uint32_t>& bits) {
   if (bits.empty()) return;
+  ++changes_;
   move_out(bits);
   order_.insert(order_.end(), moved_.begin(), moved_.end());
   number();
@@ -62,9 +63,12 @@ void ResponseCache::put(RequestPtr description, std::int32_t priority) {
   bits_[index] = static_cast<std::uint32_t>(order_.size());
   by_name_[entries_[index].description->name] = index;
   order_.push_back(index);
+  ++changes_;
 }
 
 void ResponseCache::erase(const std::vector<std::uint32_t>& bits) {
+  if (bits.empty()) return;
+  ++changes_;
   move_out(bits);
   for (const std::uint32_t index : moved_) {
     by_name_.erase(entries_[index].description->name);

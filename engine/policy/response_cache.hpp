@@ -29,6 +29,8 @@ class ResponseCache {
   };
 
   std::uint32_t capacity() const { return capacity_; }
+  // How often entries have come, gone or got other bits.
+  std::uint64_t changes() const { return changes_; }
   std::uint32_t bits() const { return static_cast<std::uint32_t>(order_.size()); }
   // Returns whether the request is there as it was, and sets `place` unless it is a miss. A request that still is where
   // `place` says is found at once.
@@ -51,6 +53,7 @@ class ResponseCache {
   void number();
 
   const std::uint32_t capacity_;
+  std::uint64_t changes_ = 0;
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> bits_;   // by place
   std::vector<Place> next_;           // by place: that of the request that came after this one the last time
