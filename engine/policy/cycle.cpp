@@ -66,7 +66,7 @@ void Cycle::begin_cycle(double now) {
 // Looks for the requests that were handed in since the last cycle, and for all of them if the cache has changed.
 void Cycle::take_queue() {
   std::size_t known = taken_.size();
-  if (looked_at_ != cache_.changes()) {
+  if (taken_.empty() || looked_at_ != cache_.changes()) {
     known = 0;
     have_.assign(words_for(cache_.bits() + status_bits), 0);
     looked_at_ = cache_.changes();

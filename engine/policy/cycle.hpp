@@ -109,7 +109,7 @@ class Cycle : public Policy {
   std::vector<Queued> queue_;                    // requests handed in since a cycle has begun
   std::vector<RequestPtr> held_;                 // on rank 0: requests handed in after `rest`, for the next policy
   std::vector<Queued> taken_;                    // requests that cycles have taken, and that not all ranks have
-  std::uint64_t looked_at_ = ~std::uint64_t{0};  // the changes of the cache when they were looked for
+  std::uint64_t looked_at_ = 0;                  // the changes of the cache when they were looked for
   std::vector<std::uint64_t> have_;              // the bits of those
   std::vector<RequestPtr> unknown_;              // requests that this cycle has not found in the cache
   std::map<std::string_view, RequestPtr> sent_;  // requests that rank 0 has been sent, and that are not issued yet
