@@ -87,6 +87,10 @@ constexpr const char* kProcessSet = "process_set_id: int";
 constexpr const char* kReduction = "reduce_op: int";
 constexpr const char* kPrescale = "prescale_factor: float";
 constexpr const char* kPostscale = "postscale_factor: float";
+// codec: how sums and averages of float32 are encoded between machines; "" for none. error_feedback: what that loses of
+// a tensor on this rank is kept by its request's name, and added the next time.
+constexpr const char* kCodec = "codec: string";
+constexpr const char* kErrorFeedback = "error_feedback: bool";
 
 void define(const Op& op) {
   const ScopedStatus status;
@@ -106,7 +110,8 @@ __attribute__((constructor)) void define_all() {
   define({"PacelineAllreduce",
           {"tensors: T"},
           {"combined: T"},
-          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec,
+           kErrorFeedback},
           &same_shapes,
           true});
   define({"PacelineAllgather",
@@ -130,7 +135,7 @@ __attribute__((constructor)) void define_all() {
   define({"PacelineReducescatter",
           {"tensors: T"},
           {"parts: T"},
-          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec},
           &other_rows,
           false});
   define({"PacelineJoin", {}, {"last: int32"}, {}, &scalar, false});

@@ -11,7 +11,9 @@ from benched import bench
 torch = pytest.importorskip("torch")
 
 from paceline.bench.data.draw import chart  # noqa: E402
-from paceline.bench.data.measure import APPROACHES, NETWORKS, Rounds, made  # noqa: E402
+from paceline.bench.data.explain import sentences  # noqa: E402
+from paceline.bench.data.measure import APPROACHES, NETWORKS, Rounds, Row, made  # noqa: E402
+from paceline.bench.data.measure import CATEGORIES as DATA_CATEGORIES  # noqa: E402
 from paceline.bench.ranks import data_networks  # noqa: E402
 from paceline.bench.ranks.data_training import CATEGORIES  # noqa: E402
 from paceline.bench.ranks.images import Images  # noqa: E402
@@ -67,6 +69,27 @@ def test_a_row_is_of_the_slowest_device_and_of_the_masters_categories() -> None:
     assert [one.hidden_share for one in rows] == [0, 0, 0.8]
     svg = chart(rows).as_svg()
     assert svg.count("AlexNet") == 1 and all(f"{one.step_ms:.0f} ms" in svg for one in rows)
+
+
+def row(approach: str, step: float, **parts: float) -> Row:
+    times = {**dict.fromkeys(DATA_CATEGORIES, 1.0), **parts}
+    return Row(
+        approach=approach, model="AlexNet", devices=2, step_ms=step, step_ms_q1=step - 1, step_ms_q3=step + 1,
+        to_master=1.0, batch_bytes=1, hidden_share=0.0, parameter_bytes=1, wrong=0, **times,
+    )  # fmt: skip
+
+
+def test_it_says_which_idea_does_not_shorten_a_step_and_why() -> None:
+    rows = [row("master", 50.0, peer_to_peer_ms=5.0), row("splitting", 46.0, peer_to_peer_ms=0.0)]
+    assert sentences(rows) == ["Each idea makes the step shorter with every network."]
+    rows += [row("pre_loading", 46.5, host_to_device_ms=0.5), row("ddp_gloo", 99.0)]
+    rows += [row("three_in_one", 56.5, host_to_device_ms=0.5, broadcast_ms=0.4, reduce_ms=11.0, compute_ms=1.05)]
+    assert sentences(rows) == [
+        "AlexNet: pre_loading takes 0.5 ms a step longer than splitting, which is within the spread of the rounds. "
+        "HtoD takes 0.5 ms less, but PtoP 1.0 ms more.",
+        "AlexNet: three_in_one takes 10.0 ms a step longer than pre_loading. broadcast takes 0.6 ms less, but reduce "
+        "10.0 ms more.",
+    ]
 
 
 @pytest.mark.requires_root_network

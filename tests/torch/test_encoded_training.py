@@ -9,11 +9,13 @@ import torch
 from harness import Ranks
 from jobs import run
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import paceline.torch
+from paceline.torch.checks import encodable
 from paceline.torch.residuals import Residuals
 
 PROGRAM = Path(__file__).with_name("encoded_training.py")
@@ -36,6 +38,14 @@ def refused(rank: int, size: int) -> None:
         paceline.torch.compress(nn.Linear(3, 3), "bf16")  # type: ignore[call-overload]
 
 
+def on_an_accelerator(rank: int, size: int) -> None:
+    net = DDP(nn.Linear(3, 3))
+    with FakeTensorMode():
+        net.module.weight = nn.Parameter(torch.zeros(3, 3, device="cuda"))
+    with pytest.raises(ValueError, match="codecs encode tensors in the CPU's memory, found a parameter on cuda:0"):
+        paceline.torch.compress(net, "bf16")
+
+
 def elsewhere(rank: int, size: int) -> None:
     net = DDP(nn.Linear(3, 3))
     with pytest.raises(TypeError, match="codecs need a process group of Paceline, found one of gloo"):
@@ -47,7 +57,14 @@ def elsewhere(rank: int, size: int) -> None:
 
 def test_what_cannot_be_is_refused(ranks: Ranks) -> None:
     ranks(refused, 2)
+    ranks(on_an_accelerator, 2)
     ranks(elsewhere, 2, backend="gloo")
+
+
+def test_what_is_not_in_the_cpus_memory_is_refused() -> None:
+    encodable([torch.zeros(1), torch.zeros(1, device="meta")])
+    with FakeTensorMode(), pytest.raises(ValueError, match=r"in the CPU's memory, found a parameter on cuda:0"):
+        encodable([torch.zeros(1, device="cuda")])
 
 
 def test_residuals_follow_their_parameters_from_bucket_to_bucket() -> None:

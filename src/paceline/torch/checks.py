@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeAlias, cast
 
@@ -97,6 +97,16 @@ def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Seque
             f"the split sizes of the {what} must be {ranks} numbers that sum up to {rows}, got {list(sizes)}"
         )
     return sizes
+
+
+def encodable(parameters: Iterable[Tensor]) -> None:
+    """Raise ValueError if a parameter, and so its gradient, is where the engine does not encode.
+
+    Those on the device "meta" may still come to the CPU.
+    """
+    elsewhere = next((one.device for one in parameters if one.device.type not in ("cpu", "meta")), None)
+    if elsewhere is not None:
+        raise ValueError(f"codecs encode tensors in the CPU's memory, found a parameter on {elsewhere}")
 
 
 def reduce_op(options: object) -> Reduction:

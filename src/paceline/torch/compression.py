@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from paceline.group.arguments import encoding
 from paceline.plan.codecs import NONE
 from paceline.torch.backend import paceline_group
+from paceline.torch.checks import encodable
 from paceline.torch.fully_sharded import FullyShardedCompression
 from paceline.torch.residuals import Residuals
 
@@ -83,8 +84,8 @@ def compress(
     with the model.
 
     Raises TypeError if the model's process group is not Paceline's or the model is of neither kind, ValueError if no
-    codec is called so or `parameters` is given for DistributedDataParallel, which sends none, and RuntimeError, as
-    torch does, if the model has a communication hook already.
+    codec is called so, if a parameter is not on the CPU, or if `parameters` is given for DistributedDataParallel, which
+    sends none, and RuntimeError, as torch does, if the model has a communication hook already.
     """
     if isinstance(model, FSDPModule):
         return FullyShardedCompression(model, codec, parameters, error_feedback)
@@ -94,7 +95,9 @@ def compress(
         )
     if parameters != NONE:
         raise ValueError("DistributedDataParallel sends no parameters that could be encoded; leave out `parameters`")
-    kept = _trained(model) if error_feedback else None
+    trained = _trained(model)
+    encodable(trained.values())
+    kept = trained if error_feedback else None
     state = _State(model.process_group, Compression(model.process_group, codec, kept))
     model.register_comm_hook(state, _hook)
     return state.compression

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Shard
 from paceline import _engine
 from paceline.group.arguments import encoding
 from paceline.torch.backend import paceline_group
-from paceline.torch.checks import Reduction
+from paceline.torch.checks import Reduction, encodable
 from paceline.torch.compat import all_gather_single, reduce_scatter_single
 from paceline.torch.tables import DTYPES
 
@@ -27,6 +27,7 @@ class FullyShardedCompression:
         gradients, values = encoding(codec), encoding(parameters)
         units = _units(model)
         for members in units.values():
+            encodable(members)
             for parameter in members:
                 if parameter.is_cpu:
                     paceline_group(_sharding_group(parameter))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from paceline.bench.data.devices import lab
 from paceline.bench.data.draw import chart
+from paceline.bench.data.explain import sentences
 from paceline.bench.data.measure import CATEGORIES, NETWORKS, Row, measure, system
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.option import JSON, some_of
@@ -55,7 +56,8 @@ def command(
     float16, both with batches that the host cuts. The gradients are checked first. A step is split into the paper's six
     categories, those of the first device: the way of a batch to the device that waits for it ("HtoD"), from the master
     to others ("PtoP"), parameters ("broadcast"), computing ("FP+BP"), gradients ("reduce") and the update ("other").
-    DDP and Horovod exchange gradients while they compute. A lab needs root.
+    DDP and Horovod exchange gradients while they compute. Below the table a sentence says which idea did not make the
+    step of which network shorter, and what took longer instead. A lab needs root.
 
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch or a lab.
     """
@@ -75,6 +77,8 @@ def command(
             raise typer.Exit(FAILED)
         found = measure(sessions[0], machines, models.split(","), rounds, steps, status.update)
     show(out, table(found))
+    for sentence in sentences(found):
+        out.print(sentence, markup=False, highlight=False, soft_wrap=True)
     write(svg, lambda: str(chart(found).as_svg()))
     if json_file is not None:
         write_json([asdict(row) for row in found], json_file)

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.horovod import job, ops
+from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
@@ -39,10 +40,11 @@ def allreduce(
     the op, elsewhere `name`; calls without one are matched in their order. All ranks pass the same shape, dtype and
     operation. Of tf.IndexedSlices, which may differ, all rows are gathered. The gradient is combined in the same way.
 
-    op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its older form. prescale_factor,
-    postscale_factor: factors by which every rank's tensor is multiplied before and after. ignore_name_scope: leave out
-    the name scopes around the op. device_dense, device_sparse: accepted for Horovod's sake; the tensor is combined in
-    host memory.
+    compression: what `int8`, `int4` and `three_in_one` lose is lost here; DistributedGradientTape and
+    DistributedOptimizer add it the next time. op: Average (default), Sum, Adasum, Min, Max or Product; `average` is its
+    older form. prescale_factor, postscale_factor: factors by which every rank's tensor is multiplied before and after.
+    ignore_name_scope: leave out the name scopes around the op. device_dense, device_sparse: accepted for Horovod's
+    sake; the tensor is combined in host memory.
 
     Raises ValueError and NotImplementedError for arguments that make no sense. If the ranks' shapes, dtypes or
     operations differ, the op raises tf.errors.FailedPreconditionError, and if a rank is lost tf.errors.UnknownError.
@@ -54,8 +56,9 @@ def allreduce(
         indices = allgather(tensor.indices, process_set=process_set, ignore_name_scope=ignore_name_scope)
         return _slices(values, indices, tensor, chosen, process_set)
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
-    result = _allreduce(
-        compressed, name, chosen, prescale_factor, postscale_factor, ignore_name_scope, process_set=process_set
+    names = attributes("HorovodAllreduce", name, [compressed], ignore_name_scope)
+    (result,) = _combined(
+        [compressed], chosen, prescale_factor, postscale_factor, process_set, False, names, codec_of(compression), False
     )
     return compression.decompress(result, context)
 
@@ -77,6 +80,25 @@ def grouped_allreduce(
     if not tensors:
         return tensors
     chosen = ops.chosen(op, average)
+    factors = prescale_factor, postscale_factor
+    return allreduce_together(tensors, name, chosen, *factors, process_set, ignore_name_scope, compression, False)
+
+
+def allreduce_together(
+    tensors: Sequence[Any],
+    name: str | None,
+    chosen: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    ignore_name_scope: bool,
+    compression: type[Compressor],
+    error_feedback: bool,
+) -> list[Any]:
+    """Combine several tensors over the ranks, together, into new ones.
+
+    error_feedback: whether a codec's loss of each tensor is kept, by `name` and the tensor's number, for the next time.
+    """
     results = list(tensors)
     sparse = [index for index, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
     if sparse:
@@ -92,9 +114,10 @@ def grouped_allreduce(
         compressed, contexts = zip(
             *(compression.compress(tf.convert_to_tensor(tensors[index])) for index in dense), strict=True
         )
-        combined = _grouped_allreduce(
-            compressed, name, chosen, prescale_factor, postscale_factor, ignore_name_scope, process_set
-        )
+        names = attributes("HorovodGroupedAllreduce", name, list(compressed), ignore_name_scope)
+        factors = prescale_factor, postscale_factor
+        codec = codec_of(compression)
+        combined = _combined(compressed, chosen, *factors, process_set, True, names, codec, error_feedback)
         for index, tensor, context in zip(dense, combined, contexts, strict=True):
             results[index] = compression.decompress(tensor, context)
     return results
@@ -108,21 +131,23 @@ def allreduce_each(
     postscale: float,
     process_set: ProcessSet,
     ignore_name_scope: bool,
+    codec: str | None,
 ) -> list[Any]:
     """Combine dense tensors over the ranks, each when all ranks have it. Outside of a graph this is a single op.
 
-    names: a name for each tensor. In a graph, policy `graph` is told the order in which they are computed.
+    names: a name for each tensor. In a graph, policy `graph` is told the order in which they are computed. codec: how
+    float32 is encoded between machines; what that loses is kept by the names for the next time.
     """
     if tf.executing_eagerly():
         own = {**attributes("", None, []), "names": list(names)}
-        return reduction(KERNEL, tensors, op, prescale, postscale, process_set, False, own)
+        return _combined(tensors, op, prescale, postscale, process_set, False, own, codec, True)
     results = []
     for tensor, name in zip(tensors, names, strict=True):
         own = attributes("", name, [], ignore_name_scope)
         # The name of the op in the graph that is traced: functions that inline this one would give it another.
         unique = tf.compat.v1.get_default_graph().unique_name(own["name"], mark_as_used=False)
         own["names"] = [name if ignore_name_scope else unique]
-        results += reduction(KERNEL, [tensor], op, prescale, postscale, process_set, False, own)
+        results += _combined([tensor], op, prescale, postscale, process_set, False, own, codec, True)
     announce_order(tensors, results, process_set)
     return results
 
@@ -138,7 +163,7 @@ def _allreduce(
 ) -> Any:
     """Combine a dense tensor over the ranks; see `allreduce`."""
     names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
-    return reduction(KERNEL, [tensor], op, prescale_factor, postscale_factor, process_set, False, names)[0]
+    return _combined([tensor], op, prescale_factor, postscale_factor, process_set, False, names, None, False)[0]
 
 
 def _grouped_allreduce(
@@ -152,7 +177,22 @@ def _grouped_allreduce(
 ) -> list[Any]:
     """Combine dense tensors over the ranks, together; see `allreduce`."""
     names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
-    return reduction(KERNEL, tensors, op, prescale_factor, postscale_factor, process_set, True, names)
+    return _combined(tensors, op, prescale_factor, postscale_factor, process_set, True, names, None, False)
+
+
+def _combined(
+    tensors: Sequence[Any],
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+    grouped: bool,
+    names: dict[str, Any],
+    codec: str | None,
+    error_feedback: bool,
+) -> list[Any]:
+    encoded = {"codec": codec or "", "error_feedback": error_feedback}
+    return reduction(KERNEL, tensors, op, prescale, postscale, process_set, grouped, names, **encoded)
 
 
 @tf.RegisterGradient("PacelineAllreduce")
@@ -164,7 +204,8 @@ def _gradient(op: Any, *gradients: Any) -> Any:
     own = attributes(kind, None, list(gradients), op.get_attr("ignore_name_scope"))
     if tf.executing_eagerly():
         own["names"] = names
-    return reduction(KERNEL, gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own)
+    codec = op.get_attr("codec").decode()
+    return _combined(gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own, codec, False)
 
 
 def _check_sparse(op: int, prescale: float, postscale: float) -> None:

@@ -6,33 +6,15 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-
-class Compressor:
-    """Compresses a tensor before it is sent and restores it afterwards. Users may write subclasses."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to send, and the context that `decompress` needs."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the restored tensor. ctx: the context that `compress` returned."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends tensors unchanged."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        """Return the tensor itself."""
-        return tensor
+from paceline.horovod.compression import (
+    Compressor as Compressor,
+)
+from paceline.horovod.compression import (
+    Int4Compressor,
+    Int8Compressor,
+    NoneCompressor,
+    ThreeInOneCompressor,
+)
 
 
 class _CastCompressor(Compressor):
@@ -69,3 +51,6 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+    int8 = Int8Compressor
+    int4 = Int4Compressor
+    three_in_one = ThreeInOneCompressor

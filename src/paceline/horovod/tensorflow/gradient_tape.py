@@ -31,6 +31,9 @@ def DistributedGradientTape(
 
     In a `tf.function` each gradient is handed in as soon as it is computed, while others are still being computed.
 
+    compression: with `int8`, `int4` and `three_in_one` each rank keeps what encoding has lost of its gradients, by the
+    names and shapes of their variables, and adds it the next time; models that train in turn need different names.
+
     sparse_as_dense: whether tf.IndexedSlices are combined as dense gradients. op: the reduction.
     gradient_predivide_factor: the part of the average's division that is done before the sum; for Average only. groups:
     a number of groups, or lists of variables, whose gradients are combined together; `num_groups` is its older name.

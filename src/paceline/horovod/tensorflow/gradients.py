@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from paceline.horovod import job, ops
 from paceline.horovod.common.util import split_list
+from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.tensorflow.allreduce import allreduce, allreduce_each, grouped_allreduce, ranks_of
+from paceline.horovod.tensorflow.allreduce import allreduce, allreduce_each, allreduce_together, ranks_of
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.variables import key, names_of
 
@@ -74,15 +75,15 @@ class Gradients:
         factors = (1.0 / self.predivide, self.predivide) if self.op == ops.Average else (1.0, 1.0)
         grouped = [group for group in self._grouped(wanted, variables) if len(group) > 1]
         for group in grouped:
-            combined = grouped_allreduce(
+            combined = allreduce_together(
                 [results[i] for i in group],
-                op=self.op,
-                compression=self.compression,
-                prescale_factor=factors[0],
-                postscale_factor=factors[1],
-                name=names[group[0]],
-                process_set=self.process_set,
+                names[group[0]],
+                self.op,
+                *factors,
+                self.process_set,
                 ignore_name_scope=numbered,
+                compression=self.compression,
+                error_feedback=True,
             )
             for i, result in zip(group, combined, strict=True):
                 results[i] = result
@@ -95,7 +96,13 @@ class Gradients:
             return
         compressed, contexts = zip(*(self.compression.compress(results[i]) for i in dense), strict=True)
         combined = allreduce_each(
-            compressed, [names[i] for i in dense], self.op, *factors, self.process_set, ignore_name_scope=numbered
+            compressed,
+            [names[i] for i in dense],
+            self.op,
+            *factors,
+            self.process_set,
+            ignore_name_scope=numbered,
+            codec=codec_of(self.compression),
         )
         for i, result, context in zip(dense, combined, contexts, strict=True):
             results[i] = self.compression.decompress(result, context)

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.horovod import ops
+from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
@@ -35,7 +36,10 @@ def reducescatter(
     """
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
     names = attributes("HorovodReducescatter", name, [compressed], ignore_name_scope)
-    (part,) = reduction(KERNEL, [compressed], op, prescale_factor, postscale_factor, process_set, False, names)
+    codec = codec_of(compression) or ""
+    (part,) = reduction(
+        KERNEL, [compressed], op, prescale_factor, postscale_factor, process_set, False, names, codec=codec
+    )
     return compression.decompress(part, context)
 
 
@@ -53,7 +57,8 @@ def grouped_reducescatter(
         return tensors
     compressed, contexts = zip(*(compression.compress(tf.convert_to_tensor(one)) for one in tensors), strict=True)
     names = attributes("HorovodGroupedReducescatter", None, list(compressed))
-    parts = reduction(KERNEL, compressed, op, prescale_factor, postscale_factor, process_set, True, names)
+    codec = codec_of(compression) or ""
+    parts = reduction(KERNEL, compressed, op, prescale_factor, postscale_factor, process_set, True, names, codec=codec)
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
 
 

@@ -19,11 +19,13 @@ def reduction(
     process_set: ProcessSet,
     grouped: bool,
     names: dict[str, Any],
+    **encoded: Any,
 ) -> list[Any]:
     """Hand dense tensors to an op that combines them over the ranks, and return its results.
 
     kernel: "paceline_allreduce" or "paceline_reducescatter". op: what combines them, such as Sum. prescale, postscale:
-    factors before and after. names: the attributes that `naming.attributes` makes.
+    factors before and after. names: the attributes that `naming.attributes` makes. encoded: the op's `codec`, and
+    `error_feedback` if it is an allreduce.
     """
     results: list[Any] = getattr(LIBRARY.ops, kernel)(
         tensors,
@@ -33,5 +35,6 @@ def reduction(
         prescale_factor=prescale,
         postscale_factor=postscale,
         **names,
+        **encoded,
     )
     return results

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from paceline.horovod import job, ops
+from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allgather import allgather_async
 from paceline.horovod.torch.allreduce_requests import start
-from paceline.horovod.torch.compression import Compression, Compressor, codec_of
+from paceline.horovod.torch.compression import Compression, Compressor
 from paceline.horovod.torch.waiting import synchronize
 
 
@@ -72,7 +73,8 @@ def allreduce(
     result = _Allreduce.apply(
         compressed, name, chosen, prescale_factor, postscale_factor, process_set, codec_of(compression)
     )
-    return compression.decompress(result, context)
+    restored: Tensor = compression.decompress(result, context)
+    return restored
 
 
 def allreduce_(

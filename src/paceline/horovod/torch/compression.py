@@ -8,34 +8,15 @@ import torch
 from torch import Tensor
 
 from paceline.horovod import ops
-
-
-class Compressor:
-    """Compresses a tensor before it is sent and restores it afterwards. Users may write subclasses."""
-
-    @staticmethod
-    def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor to send, and the context that `decompress` needs."""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Tensor, ctx: Any) -> Tensor:
-        """Return the restored tensor. ctx: the context that `compress` returned."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends tensors unchanged."""
-
-    @staticmethod
-    def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Tensor, ctx: Any) -> Tensor:
-        """Return the tensor itself."""
-        return tensor
+from paceline.horovod.compression import (
+    Compressor as Compressor,
+)
+from paceline.horovod.compression import (
+    Int4Compressor,
+    Int8Compressor,
+    NoneCompressor,
+    ThreeInOneCompressor,
+)
 
 
 class _CastCompressor(Compressor):
@@ -64,45 +45,6 @@ class BF16Compressor(_CastCompressor):
     """Sends floating-point tensors as bfloat16, which has the range of float32 and 8 significant bits."""
 
     sent_as = torch.bfloat16
-
-
-class CodecCompressor(Compressor):
-    """Hands in tensors as they are; float32 is encoded by `codec` where it crosses from one machine to another."""
-
-    codec: ClassVar[str]
-
-    @staticmethod
-    def compress(tensor: Tensor) -> tuple[Tensor, Any]:
-        """Return the tensor itself."""
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Tensor, ctx: Any) -> Tensor:
-        """Return the tensor itself."""
-        return tensor
-
-
-class Int8Compressor(CodecCompressor):
-    """Sends whole multiples, from -127 to 127, of a scale for each 128 elements."""
-
-    codec = "int8"
-
-
-class Int4Compressor(CodecCompressor):
-    """Sends whole multiples, from -7 to 7, of a scale for each 128 elements."""
-
-    codec = "int4"
-
-
-class ThreeInOneCompressor(CodecCompressor):
-    """Sends three elements in 32 bits, each with 6 significant bits."""
-
-    codec = "three_in_one"
-
-
-def codec_of(compression: type[Compressor]) -> str | None:
-    """Return the codec by which the engine encodes what this compression hands in; None if it does not."""
-    return compression.codec if isinstance(compression, type) and issubclass(compression, CodecCompressor) else None
 
 
 def encodes(codec: str | None, dtype: torch.dtype, op: int) -> bool:

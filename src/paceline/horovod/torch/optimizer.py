@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from paceline.horovod import job, ops
+from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.adasum_optimizer import AdasumOptimizer
 from paceline.horovod.torch.allreduce import sparse_allreduce_async
 from paceline.horovod.torch.allreduce_requests import start
-from paceline.horovod.torch.compression import Compression, Compressor, codec_of, encodes
+from paceline.horovod.torch.compression import Compression, Compressor, encodes
 from paceline.horovod.torch.gradient_groups import Groups, check_groups, units
 from paceline.horovod.torch.known_order import announce_order
 from paceline.horovod.torch.naming import parameter_names

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from paceline.horovod import job, ops
+from paceline.horovod.compression import codec_of
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.shares import scattered_rows
 from paceline.horovod.torch.allgather import grouped_allgather
-from paceline.horovod.torch.compression import Compression, Compressor, codec_of, encodes
+from paceline.horovod.torch.compression import Compression, Compressor, encodes
 from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, rows_of, scale, span_of
 from paceline.horovod.torch.waiting import synchronize
 
@@ -57,7 +58,8 @@ def reducescatter(
     (part,) = _Reducescatter.apply(
         False, name, op, process_set, prescale_factor, postscale_factor, codec_of(compression), compressed
     )
-    return compression.decompress(part, context)
+    restored: Tensor = compression.decompress(part, context)
+    return restored
 
 
 def grouped_reducescatter_async(

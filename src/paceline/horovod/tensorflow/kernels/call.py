@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from paceline.errors import CommunicationError, Mismatch
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.tensorflow.kernels.memory import Memory, numpy_dtype
+from paceline.horovod.tensorflow.kernels.residuals import Residuals
 
 Allocate = Callable[[int, int, int, ctypes.Array[ctypes.c_int64], int, int], int | None]
 Finish = Callable[[int, int, bytes], None]
@@ -23,11 +24,19 @@ class Call:
     """An op that TensorFlow waits for. Its inputs are in `tensors`, and it ends once, by `succeed` or `fail`.
 
     op: the type of the op. tensors: its inputs, or for an op that changes them in place its outputs, which hold the
-    inputs' contents.
+    inputs' contents. residuals: what error feedback keeps in this process.
     """
 
-    def __init__(self, op: str, number: int, tensors: Sequence[Memory], allocate: Allocate, finish: Finish) -> None:
-        self.op, self.tensors = op, tensors
+    def __init__(
+        self,
+        op: str,
+        number: int,
+        tensors: Sequence[Memory],
+        residuals: Residuals,
+        allocate: Allocate,
+        finish: Finish,
+    ) -> None:
+        self.op, self.tensors, self.residuals = op, tensors, residuals
         self._number, self._allocate, self._finish = number, allocate, finish
 
     def output(self, index: int, dtype: int, shape: Sequence[int]) -> Memory:

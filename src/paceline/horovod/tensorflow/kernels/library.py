@@ -20,6 +20,7 @@ from paceline.horovod.tensorflow.kernels import exchanges, queries, reductions
 from paceline.horovod.tensorflow.kernels.call import Call
 from paceline.horovod.tensorflow.kernels.memory import INT32, read
 from paceline.horovod.tensorflow.kernels.node import Node
+from paceline.horovod.tensorflow.kernels.residuals import Residuals
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
@@ -66,6 +67,7 @@ class Library:
         self._finish.restype = None
         self._finish.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
         self._nodes: dict[int, Node] = {}
+        self._residuals = Residuals()
         self._numbers = itertools.count()
         self._hooks = (_CREATE(self._create), _COMPUTE(self._compute), _DESTROY(self._destroy))
         self._native.paceline_tensorflow_connect(*self._hooks)
@@ -84,7 +86,7 @@ class Library:
 
     def _compute(self, kernel: int, number: int, description: Any, count: int) -> None:
         node = self._nodes[kernel]
-        call = Call(node.op, number, read(description[:count]), self._allocate, self._finish)
+        call = Call(node.op, number, read(description[:count]), self._residuals, self._allocate, self._finish)
         try:
             if node.op == "Query":
                 call.output(0, INT32, ()).array()[...] = queries.answer(node.question, node.process_set)

@@ -27,6 +27,8 @@ class Node:
     postscale: float
     root: int
     question: str
+    codec: str
+    error_feedback: bool
 
     @classmethod
     def parse(cls, serialised: bytes) -> Node:
@@ -45,6 +47,8 @@ class Node:
             postscale=attributes["postscale_factor"].f if "postscale_factor" in attributes else 1.0,
             root=attributes["root_rank"].i,
             question=attributes["question"].s.decode(),
+            codec=attributes["codec"].s.decode(),
+            error_feedback=attributes["error_feedback"].b,
         )
 
     def requests(self, channel: Channel, count: int) -> Sequence[str]:

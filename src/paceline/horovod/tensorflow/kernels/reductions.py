@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from paceline.coordinate import Span
 from paceline.horovod import adasum_requests, ops
 from paceline.horovod.adasum_exchange import Course
 from paceline.horovod.channel import Channel, bundle_of
 from paceline.horovod.handles import Pending
 from paceline.horovod.shares import scattered_rows
 from paceline.horovod.tensorflow.kernels.call import Call
-from paceline.horovod.tensorflow.kernels.memory import Memory, reducible, scale
+from paceline.horovod.tensorflow.kernels.memory import Memory, numpy_dtype, reducible, scale
 from paceline.horovod.tensorflow.kernels.node import Node
 
 if TYPE_CHECKING:
@@ -30,7 +32,14 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
     names = node.requests(channel, len(call.tensors))
     bundle = bundle_of(names) if node.grouped else None
 
-    def request(name: str, memory: Memory) -> Request | Course:
+    residuals = [
+        call.residuals.of(node.process_set, name, memory.span().count)
+        if node.error_feedback and _codec(node, memory)
+        else None
+        for name, memory in zip(names, call.tensors, strict=True)
+    ]
+
+    def request(name: str, memory: Memory, residual: NDArray[np.float32] | None) -> Request | Course:
         if node.reduction == ops.Adasum:
             return adasum_requests.start(channel.coordinator, name, memory.span(), memory.array)
         prescale, postscale = (node.prescale, node.postscale) if memory.floating() else (1.0, 1.0)
@@ -42,9 +51,11 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
             postscale=postscale,
             bundle=bundle,
             shape=memory.shape,
+            codec=_codec(node, memory),
+            residual=None if residual is None else Span.of(residual),
         )
 
-    requests = channel.start(names, lambda: map(request, names, call.tensors))
+    requests = channel.start(names, lambda: map(request, names, call.tensors, residuals))
 
     def finish() -> None:
         for one, memory in zip(requests, call.tensors, strict=True):
@@ -53,7 +64,13 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
             if not memory.floating() or node.reduction == ops.Adasum:
                 scale(memory.array(), node.postscale)
 
-    return Pending(channel, names, requests, finish)
+    return Pending(channel, names, requests, finish, residuals)
+
+
+def _codec(node: Node, memory: Memory) -> str | None:
+    """How this tensor is encoded between machines; None if it goes as it is."""
+    encoded = numpy_dtype(memory.dtype) == np.float32 and node.reduction in (ops.Average, ops.Sum)
+    return node.codec if node.codec and encoded else None
 
 
 def _take_adasum(request: Request | Course, memory: Memory) -> None:
@@ -90,6 +107,7 @@ def reducescatter(node: Node, channel: Channel, call: Call) -> Pending[None]:
             prescale=prescale,
             postscale=postscale,
             shape=memory.shape,
+            codec=_codec(node, memory),
         )
 
     requests = channel.start(names, lambda: map(request, names, call.tensors, sources, parts, shares))
