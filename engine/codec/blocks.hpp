@@ -12,6 +12,7 @@
 
 #include "codec/codec.hpp"
 #include "codec/kernels.hpp"
+#include "codec/residual.hpp"
 #include "codec/vectors.hpp"
 
 namespace paceline {
@@ -39,12 +40,6 @@ bool decode_range(const std::byte* in, std::size_t bytes, std::byte* out, std::s
     bytes -= read;
   }
   return bytes == 0;
-}
-
-// x - y, or 0 where that is not finite.
-inline float lost(float x, float y) {
-  const float difference = x - y;
-  return difference - difference == 0 ? difference : 0;
 }
 
 template <typename C>

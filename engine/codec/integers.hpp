@@ -12,29 +12,11 @@
 #include <cstring>
 
 #include "codec/layout.hpp"
+#include "codec/scale.hpp"
 #include "codec/vectors.hpp"
 
 namespace paceline {
 namespace {
-
-struct Scale {
-  float value;
-  float inverse;  // 0 where all multiples are 0
-};
-
-// `most`: the bits of the largest magnitude in a group.
-template <int kMost>
-Scale scale_of(std::int32_t most) {
-  constexpr std::int32_t kInfinite = 0x7f800000;
-  constexpr float kLeast = 0x1p-119F;  // below, the scale would not be a normal number
-  constexpr float kLargest = kMost == 127 ? 0x1.0204p+121F : 0x1.2492p+125F;  // of 16 bits; kMost of it are finite
-  if (most >= kInfinite) return {__builtin_nanf(""), 0};
-  const float magnitude = as_float(static_cast<std::uint32_t>(most));
-  if (magnitude < kLeast) return {0, 0};
-  const float scale = as_float((as_bits(magnitude / kMost) + 0xffU) & ~0xffU);
-  const float kept = scale < kLargest ? scale : kLargest;
-  return {kept, 1 / kept};
-}
 
 template <Codec kCodec, int kBits>
 struct Integers {
@@ -90,7 +72,6 @@ struct Integers {
   }
 
   static std::size_t encode_group(const std::byte* in, std::byte* out) {
-    constexpr float kRound = 0x1.8p23F;  // added to a small number, it leaves the nearest integer in the lowest bits
     LaneInts most = LaneInts(load(in)) & 0x7fffffff;
     for (std::size_t i = kLanes; i < kGroup; i += kLanes) {
       const LaneInts magnitude = LaneInts(load(in + i * sizeof(float))) & 0x7fffffff;

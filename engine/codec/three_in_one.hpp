@@ -1,12 +1,8 @@
 // Three values in a 32-bit word (ScaleDNN, section on parameter compression), for what lies between -2 and 2.
 // Everything is in an anonymous namespace: each instruction set must keep its own copy.
 //
-// A value is a sign, the lower 4 bits of its exponent and 5 bits of mantissa. The three values of a word share the
-// upper 4 bits of the exponent: 0111, for magnitudes in [2^-15, 2), as soon as one of them is that large; else 0110,
-// for [2^-31, 2^-15). The smallest value of each range stands for zero. Each value is rounded to the nearest that the
-// word can hold, so that small neighbours of larger ones may become zero. The paper's own rule decodes such words
-// wrongly, and says nothing of zero, of 2 and above, of infinities and of NaN: here the word's spare bit says that the
-// three values follow, as they were, in a list behind all words of the block.
+// three_values.hpp says what a word holds. Escaped words are followed, behind all words of the block, by their values
+// as they were.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +10,14 @@
 #include <cstring>
 
 #include "codec/plain.hpp"
+#include "codec/three_values.hpp"
 #include "codec/varying.hpp"
 #include "codec/vectors.hpp"
 
 namespace paceline {
 namespace {
 
-struct ThreeInOne {
+struct ThreeInOne : ThreeValues {
   using Element = float;
 
   static std::size_t encode_block(const std::byte* in, std::size_t elements, std::byte* out) {
@@ -97,25 +94,6 @@ struct ThreeInOne {
   }
 
  private:
-  // A tile is three rows of elements; the word in each column holds what stands there. The last tile of a block may
-  // be narrower.
-  static constexpr std::size_t kRows = 3;
-  static constexpr std::size_t kWidth = 16;
-  static constexpr std::size_t kTile = kRows * kWidth;
-  static constexpr std::size_t kWord = sizeof(std::uint32_t);
-  static constexpr std::uint32_t kEscape = 1U << 31;
-  static constexpr int kUpper = 30;  // the bit that says 0111
-  static constexpr int kValueBits = 10;
-  static constexpr int kSign = 9;  // the bit of a value
-  static constexpr std::uint32_t kEscaped =
-      kEscape | 1U << kSign | 1U << (kSign + kValueBits) | 1U << (kSign + 2 * kValueBits);
-  static constexpr int kDropped = 18;  // the bits of a float32's mantissa that go
-  // Exponent and mantissa, with 5 bits, of the smallest value of each range, and of what is too large.
-  static constexpr std::int32_t kLower0110 = 0b01100000 << 5;
-  static constexpr std::int32_t kLower0111 = 0b01110000 << 5;
-  static constexpr std::int32_t kTooLarge = 0b10000000 << 5;
-  static constexpr std::int32_t kExponentOne = 1 << 5;
-
   static std::uint32_t word_at(const std::byte* words, std::size_t index) {
     std::uint32_t word;
     std::memcpy(&word, words + index * kWord, sizeof word);
@@ -128,37 +106,12 @@ struct ThreeInOne {
     return (all & kEscape) != 0;
   }
 
-  // The element of a block that stands in this row of this word.
-  static std::size_t place_of(std::size_t word, std::size_t row, std::size_t elements) {
-    const std::size_t tile = word / kWidth;
-    const std::size_t left = elements - tile * kTile;
-    const std::size_t width = left < kTile ? (left + kRows - 1) / kRows : kWidth;
-    return tile * kTile + row * width + word % kWidth;
-  }
-
   static LaneBits encode_tile(const std::byte* in, std::byte* words) {
     LaneBits any = {};
     for (std::size_t i = 0; i < kWidth; i += kLanes) {
       LaneBits bits[kRows];
-      LaneInts rounded[kRows];
-      for (std::size_t row = 0; row < kRows; ++row) {
-        bits[row] = LaneBits(load(in + (row * kWidth + i) * sizeof(float)));
-        const LaneBits magnitude = bits[row] & 0x7fffffffU;
-        rounded[row] = LaneInts((magnitude + 0x1ffffU + ((magnitude >> kDropped) & 1U)) >> kDropped);
-      }
-      LaneInts most = rounded[0] > rounded[1] ? rounded[0] : rounded[1];
-      most = rounded[2] > most ? rounded[2] : most;
-      const LaneInts none = most - most;
-      const LaneInts lower = most >= kLower0111 ? none + kLower0111 : none + kLower0110;
-      const LaneInts half = (lower - kExponentOne + 1) << kDropped;  // of the smallest value that is not zero
-      LaneInts word = most >= kLower0111 ? none + (1 << kUpper) : none;
-      for (std::size_t row = 0; row < kRows; ++row) {
-        const LaneInts smallest = LaneInts(bits[row] & 0x7fffffffU) > half ? none + 1 : none;
-        const LaneInts above = rounded[row] - lower;
-        const LaneInts value = above > smallest ? above : smallest;
-        word |= (value | LaneInts(bits[row] >> 31 << kSign)) << static_cast<int>(row * kValueBits);
-      }
-      const LaneBits result = most >= kTooLarge ? LaneBits(none) + kEscaped : LaneBits(word);
+      for (std::size_t row = 0; row < kRows; ++row) bits[row] = LaneBits(load(in + (row * kWidth + i) * sizeof(float)));
+      const LaneBits result = word_of<LaneInts>(bits[0], bits[1], bits[2]);
       any |= result;
       std::memcpy(words + i * kWord, &result, sizeof result);
     }
@@ -172,15 +125,8 @@ struct ThreeInOne {
       LaneBits word;
       std::memcpy(&word, words + i * kWord, sizeof word);
       any |= word;
-      const LaneBits none = word - word;
-      const LaneBits lower = (word >> kUpper & 1U) * static_cast<std::uint32_t>(kLower0111 - kLower0110) +
-                             static_cast<std::uint32_t>(kLower0110);
-      for (std::size_t row = 0; row < kRows; ++row) {
-        const LaneBits value = word >> static_cast<int>(row * kValueBits);
-        const LaneBits above = value & ((1U << kSign) - 1);
-        const LaneBits magnitude = above == 0U ? none : (above + lower) << kDropped;
-        Sink::put(out + (row * kWidth + i) * sizeof(float), Lanes(magnitude | (value >> kSign & 1U) << 31));
-      }
+      for (std::size_t row = 0; row < kRows; ++row)
+        Sink::put(out + (row * kWidth + i) * sizeof(float), Lanes(value_of(word, row)));
     }
     return any;
   }

@@ -6,11 +6,13 @@
 // Any grid of any blocks is right: threads share the work in strides. `launch_of` says which is quick.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "codec/codec.hpp"
 #include "kernel/types.hpp"
 
 namespace paceline::device {
@@ -46,6 +48,30 @@ struct CopyParameters {
   std::uint32_t parts;
 };
 
+// Encodes `elements` float32 at `in` to `out`, which has room for `encoded_bound` bytes: the bytes of `encode` and,
+// with a residual, of `encode_with_residual`. `offsets` has `codec_offsets` words for three_in_one, whose kernels leave
+// there where each block begins and, last, how many bytes there are in all; elsewhere it is null.
+struct EncodeParameters {
+  const std::byte* in;
+  std::byte* residual;  // null where what is lost is not kept
+  std::byte* out;
+  std::uint64_t elements;
+  std::uint64_t* offsets;
+};
+
+// Decodes `elements` from all of `in`, or adds them to what is at `out`. For other codecs than three_in_one `bytes`
+// must be `encoded_bound`. For three_in_one `offsets` has `codec_offsets` words, and `refused` is one word that was 0:
+// it becomes 1 where `in` cannot be the encoding of so many elements. Then `out` holds anything, as after `decode`;
+// nothing beyond `elements` is written and nothing beyond `bytes` is read. Elsewhere both are null.
+struct DecodeParameters {
+  const std::byte* in;
+  std::uint64_t bytes;
+  std::byte* out;
+  std::uint64_t elements;
+  std::uint64_t* offsets;
+  std::uint32_t* refused;
+};
+
 struct Dimensions {
   unsigned x = 1;
   unsigned y = 1;
@@ -65,6 +91,20 @@ struct Launch {
 Launch reduce_launch(DType dtype, Op op, const ReduceParameters& parameters, unsigned multiprocessors);
 Launch scale_launch(DType dtype, const ScaleParameters& parameters, unsigned multiprocessors);
 Launch copy_launch(const CopyParameters& parameters, unsigned multiprocessors);
+
+// The launches of a codec, one after the other, all with the same parameters. There are none for a codec without
+// kernels and none for no elements.
+struct Launches {
+  std::array<Launch, 3> each;
+  std::size_t count = 0;
+
+  const Launch* begin() const { return each.data(); }
+  const Launch* end() const { return each.data() + count; }
+};
+Launches encode_launches(Codec codec, const EncodeParameters& parameters, unsigned multiprocessors);
+Launches decode_launches(Codec codec, const DecodeParameters& parameters, unsigned multiprocessors);
+Launches decode_and_add_launches(Codec codec, const DecodeParameters& parameters, unsigned multiprocessors);
+std::size_t codec_offsets(Codec codec, std::size_t elements);
 
 // The names of all kernels.
 std::span<const std::string_view> kernel_names();

@@ -1,5 +1,8 @@
 // All kernels by their names. nvcc compiles this file for GPUs, and on_host/run.cpp includes it for the host.
+#include "device/kernels/code/halves.hpp"
+#include "device/kernels/code/integers.hpp"
 #include "device/kernels/code/reduce.hpp"
+#include "device/kernels/code/three_in_one.hpp"
 #include "device/kernels/list.hpp"
 
 namespace paceline::device {
@@ -19,5 +22,10 @@ PACELINE_SCALES(PACELINE_DEFINE)
 #undef PACELINE_DEFINE
 
 extern "C" PACELINE_KERNEL void paceline_copy(PACELINE_PARAMETERS CopyParameters given) { copy(given); }
+
+#define PACELINE_DEFINE(name, code, parameters, together) \
+  extern "C" PACELINE_KERNEL void paceline_##name(PACELINE_PARAMETERS parameters given) { code(given); }
+PACELINE_CODEC_KERNELS(PACELINE_DEFINE)
+#undef PACELINE_DEFINE
 
 }  // namespace paceline::device

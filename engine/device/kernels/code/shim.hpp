@@ -20,8 +20,19 @@ PACELINE_DEVICE unsigned threads_in_block() { return blockDim.x; }
 PACELINE_DEVICE unsigned block_in_grid() { return blockIdx.x; }
 PACELINE_DEVICE unsigned blocks_in_grid() { return gridDim.x; }
 
+inline constexpr unsigned kMostThreads = 1024;  // in a block
+
 // Waits for all threads of the block.
 PACELINE_DEVICE void block_barrier() { __syncthreads(); }
+
+// The largest value, and the votes as bits, of all threads of the warp, which call this together.
+PACELINE_DEVICE std::uint32_t warp_max(std::uint32_t value) { return __reduce_max_sync(0xffffffffU, value); }
+PACELINE_DEVICE std::uint32_t warp_ballot(bool vote) { return __ballot_sync(0xffffffffU, vote); }
+
+PACELINE_DEVICE unsigned population(std::uint32_t bits) { return static_cast<unsigned>(__popc(bits)); }
+
+// How many threads of the block voted. It is a barrier too.
+PACELINE_DEVICE std::uint32_t block_count(bool vote) { return static_cast<std::uint32_t>(__syncthreads_count(vote)); }
 
 }  // namespace paceline::device
 
@@ -41,5 +52,8 @@ PACELINE_DEVICE void block_barrier() { __syncthreads(); }
 namespace paceline::device {
 
 inline constexpr unsigned kWarp = 32;  // threads
+
+PACELINE_DEVICE unsigned lane() { return thread_in_block() % kWarp; }
+PACELINE_DEVICE unsigned warp_in_block() { return thread_in_block() / kWarp; }
 
 }  // namespace paceline::device
