@@ -11,7 +11,8 @@ from paceline.bench.coordination.command import command as coordination
 from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
-from paceline.bench.jax.command import command as jax
+from paceline.bench.in_jax.command import command as jax
+from paceline.bench.in_tensorflow.command import command as tensorflow
 from paceline.bench.kernels.command import command as reductions
 from paceline.bench.loading.command import command as loading
 from paceline.bench.named.command import command as named
@@ -35,4 +36,7 @@ command.command("coordination", short_help="Measure what agreeing on an order co
 command.command("jax", short_help="Measure sums of JAX arrays, by Paceline and by JAX itself.")(jax)
 command.command("named", short_help="Measure named gradients through Horovod's API, in Paceline and in Horovod.")(named)
 command.command("simulate", short_help="Measure how well a run predicts other runs.")(simulate)
+command.command("tensorflow", short_help="Measure gradients and Keras steps in TensorFlow, and its own strategy.")(
+    tensorflow
+)
 command.command("tune", short_help="Measure how well the search of `paceline tune` does.")(tune)

@@ -24,8 +24,9 @@ class System:
     """One system to measure.
 
     path: "engine" (Paceline's raw call), "torch" (through torch.distributed), "named" (through Horovod's API), "jax"
-    (through paceline.jax), "psum" (JAX's own collective) or "mpi4py" (MPI's raw call from Python). adapter:
-    "module:class"; a module that begins with a dot is in `paceline.bench.ranks`. options: passed to the adapter.
+    (through paceline.jax), "psum" (JAX's own collective), "tensorflow" (from a `tf.function`) or "mpi4py" (MPI's raw
+    call from Python). adapter: "module:class"; a module that begins with a dot is in `paceline.bench.ranks`. options:
+    passed to the adapter.
     launcher: "local" (ranks are started directly), "openmpi", "mpich" or "intelmpi" (by their own launchers). python:
     the interpreter whose environment holds the system.
     environment: variables added to those that the ranks inherit. variant: distinguishes systems that differ only in a
@@ -105,10 +106,7 @@ def by_name(prefix: Path) -> list[System]:
 
     Both still need the option `gradients`: names and numbers of elements, as JSON. Raises Missing.
     """
-    ours = replace(
-        paceline("torch"), path="named", adapter=".by_name:ByName", options={"module": "paceline.horovod.torch"}
-    )
-    python = interpreter(prefix)
+    ours, python = _named(), interpreter(prefix)
     if not has(python, "horovod", "torch", "numpy"):
         raise Missing(f"horovod is not installed in {prefix} with torch and NumPy; --peers names where it is.")
     return [ours, replace(ours, name="horovod", options={"module": "horovod.torch"}, python=python, restless=True)]
@@ -134,6 +132,27 @@ def in_jax(prefix: Path) -> list[System]:
         ),
         System("gloo", "psum", ".jax_arrays:Psum", {"implementation": "gloo"}, python=python),
     ]
+
+
+def in_tensorflow(prefix: Path) -> list[System]:
+    """Return Paceline's faces for torch and for TensorFlow, and TensorFlow's own MultiWorkerMirroredStrategy.
+
+    prefix: the environment that holds TensorFlow, and in which Paceline can be imported.
+
+    All still need the option `gradients`: names and numbers of elements, as JSON. Raises Missing.
+    """
+    named, python = _named(), interpreter(prefix)
+    if not has(python, "tensorflow", "paceline"):
+        raise Missing(f"TensorFlow and Paceline are not installed in {prefix}; --peers names where they are.")
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
+    ours = replace(named, path="tensorflow", adapter=".tf_gradients:Tape", options={}, python=python, environment=quiet)
+    return [named, ours, replace(ours, name="mirrored", adapter=".tf_gradients:Mirrored")]
+
+
+def _named() -> System:
+    return replace(
+        paceline("torch"), path="named", adapter=".by_name:ByName", options={"module": "paceline.horovod.torch"}
+    )
 
 
 def _mpi(name: str, python: Path, settings: dict[str, str]) -> System:

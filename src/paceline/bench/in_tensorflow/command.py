@@ -1,0 +1,88 @@
+"""`paceline bench tensorflow` sums a model's gradients in a `tf.function`, and trains a Keras model."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from paceline.bench import report, systems
+from paceline.bench.coordination.command import MODELS, gradients
+from paceline.bench.ddp.measure import measure
+from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.in_tensorflow import keras_steps
+from paceline.bench.interleave import Effort, Interleaved, Work
+from paceline.bench.option import JSON, one_of
+from paceline.bench.row import records, write_json
+from paceline.bench.run import BenchRequest, started
+from paceline.cli.option_checks import finite, ranks_here
+from paceline.formats.terminal import show
+
+_BURST_SECONDS = 0.5
+"""Seconds of a burst: several steps in a row, as in a training."""
+BATCH = 16
+"""Images per rank and step of the Keras model."""
+
+
+def command(
+    ranks: Annotated[int, typer.Option("-n", "--ranks", callback=ranks_here, min=1, help="Ranks of each system.")] = 2,
+    model: Annotated[
+        str, typer.Option(help=f"Whose gradients, of {', '.join(MODELS)}.", callback=one_of(MODELS))
+    ] = MODELS[0],
+    peers: Annotated[
+        Path, typer.Option(help="The environment that holds TensorFlow, and sees Paceline.", show_default="this one")
+    ] = Path(sys.prefix),
+    rounds: Annotated[int, typer.Option(min=3, help="Most turns of each system.")] = Effort.rounds,
+    seconds: Annotated[
+        float, typer.Option(callback=finite, min=0, help="Time for the gradients; at least 3 rounds run.")
+    ] = 30.0,
+    steps: Annotated[int, typer.Option(min=1, help="Timed Keras steps per turn, after one that isn't.")] = 5,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
+    ] = 300.0,
+    json_file: JSON = None,
+) -> None:
+    """Sum a model's gradients by name over all ranks, and make training steps of a small Keras model.
+
+    The gradients go through Horovod's API for torch, in place, all submitted at once and then waited for; through a
+    DistributedGradientTape in a `tf.function`; and through the all-reduce of TensorFlow's MultiWorkerMirroredStrategy
+    ("mirrored"), by its ring over gRPC. TensorFlow's results have memory of their own. The Keras model has Paceline's
+    DistributedOptimizer, or the strategy. All ranks stay alive and are measured in turn, and results are checked
+    before they are timed.
+
+    Exit code: 0, 1 when a result was wrong or a system failed, 2 when TensorFlow or torch is not installed.
+    """
+    out, err = Console(), Console(stderr=True)
+    try:
+        chosen = systems.in_tensorflow(peers)
+    except systems.Missing as reason:
+        err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(REFUSED) from None
+    named = json.dumps(list(gradients(model).gradients))
+    chosen = [replace(one, options={**one.options, "gradients": named, "batch": str(BATCH)}) for one in chosen]
+    work = Work("all_reduce", "float32", "sum", sum(elements for _, elements in json.loads(named)))
+    request = BenchRequest(chosen, ranks, timeout=timeout)
+    with (
+        ending(err) as complain,
+        err.status("starting") as status,
+        started(request, os.environ, complain) as sessions,
+    ):
+        interleaved = Interleaved(sessions, Effort(rounds, seconds, _BURST_SECONDS), complain)
+        interleaved.failed = len(sessions) < len(chosen)
+        measured = interleaved.measure(work, lambda done: status.update(f"{model}'s gradients, round {done}"))
+        summed = [report.figures(one, work) for one in measured]
+        show(out, report.table(summed, root=0))
+        trainers = [session for session in sessions if session in interleaved.sessions]
+        trainers = [session for session in trainers if session.system.path == "tensorflow"]
+        trained = keras_steps.rows(measure(trainers, rounds, steps, status.update), BATCH, steps)
+    show(out, keras_steps.table(trained))
+    if json_file is not None:
+        write_json(records(summed, model=model) + records(trained), json_file)
+    if interleaved.failed or any(row.wrong for row in (*summed, *trained)):
+        raise typer.Exit(FAILED)
