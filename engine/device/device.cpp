@@ -1,5 +1,7 @@
 #include "device/device.hpp"
 
+#include <array>
+
 namespace paceline::device {
 
 Device::Device(std::shared_ptr<const Driver> driver, Ordinal ordinal, std::span<const std::byte> image)
@@ -54,6 +56,21 @@ std::string Devices::absent() {
   const std::lock_guard lock(mutex_);
   open();
   return found_.why;
+}
+
+std::vector<std::string> Devices::names() {
+  const Driver& driver = *found_.driver;
+  int count = 0;
+  driver.check(driver.device_count(&count), "cuDeviceGetCount");
+  std::vector<std::string> names;
+  for (int index = 0; index < count; ++index) {
+    Ordinal ordinal = 0;
+    driver.check(driver.device_get(&ordinal, index), "cuDeviceGet");
+    std::array<char, 256> name{};
+    driver.check(driver.device_name(name.data(), static_cast<int>(name.size()), ordinal), "cuDeviceGetName");
+    names.emplace_back(name.data());
+  }
+  return names;
 }
 
 std::shared_ptr<Device> Devices::get(Ordinal ordinal) {

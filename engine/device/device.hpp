@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/kernels/launch.hpp"
 #include "device/pointers.hpp"
@@ -55,7 +56,8 @@ class Devices {
 
   // Why there is no driver or no device; empty if there is.
   std::string absent();
-  // Throws DriverError; absent() must be empty.
+  // What the following need: absent() is empty. They throw DriverError.
+  std::vector<std::string> names();  // of all devices
   std::shared_ptr<Device> get(Ordinal ordinal);
   PointerCache& pointers();
 

@@ -92,6 +92,7 @@ void bind_arena(nb::module_& m);
 void bind_at_once(nb::class_<PyGroup>& group);
 void bind_codec(nb::module_& m);
 void bind_coordinator(nb::module_& m);
+void bind_device(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);

@@ -1,4 +1,5 @@
-// The part of the DLPack standard that a look at a tensor needs: its C exchange API, version 1.
+// The part of the DLPack standard that a look at a tensor needs: its C exchange API, and what its capsules hold,
+// version 1.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,25 @@ struct Tensor {
   const std::int64_t* shape;
   const std::int64_t* strides;  // in elements; null if the tensor is contiguous
   std::uint64_t byte_offset;
+};
+
+inline constexpr const char* kManaged = "dltensor";  // names of capsules that nobody has taken yet
+inline constexpr const char* kVersioned = "dltensor_versioned";
+inline constexpr std::uint64_t kReadOnly = 1;
+
+struct Managed {
+  Tensor tensor;
+  void* context;
+  void* deleter;
+};
+
+struct Versioned {
+  std::uint32_t major;
+  std::uint32_t minor;
+  void* context;
+  void* deleter;
+  std::uint64_t flags;
+  Tensor tensor;
 };
 
 struct ExchangeApi {

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "python/dlpack.hpp"
-
 namespace paceline {
 namespace {
 
@@ -85,8 +83,22 @@ Tensor::Tensor(nanobind::handle object, bool) {
     return;
   }
   if (seen.device != dlpack::cpu || !contiguous(seen)) return;
+  take(seen);
+  if (count_ == 1 && negated(object.ptr())) dtype_.reset();
+}
+
+Tensor::Tensor(PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, dlpack::kManaged)) {
+    take(static_cast<const dlpack::Managed*>(PyCapsule_GetPointer(capsule, dlpack::kManaged))->tensor);
+  } else if (PyCapsule_IsValid(capsule, dlpack::kVersioned)) {
+    const auto* managed = static_cast<const dlpack::Versioned*>(PyCapsule_GetPointer(capsule, dlpack::kVersioned));
+    if (managed->major == dlpack::kMajor && (managed->flags & dlpack::kReadOnly) == 0) take(managed->tensor);
+  }
+}
+
+void Tensor::take(const dlpack::Tensor& seen) {
+  if (!contiguous(seen)) return;
   for (int i = 0; i < seen.dimensions; ++i) count_ *= static_cast<std::size_t>(seen.shape[i]);
-  if (count_ == 1 && negated(object.ptr())) return;
   if (seen.dimensions > 0) rows_ = static_cast<std::size_t>(seen.shape[0]);
   if (seen.data == nullptr && count_ > 0) return;  // no memory is behind it
   data_ = static_cast<std::byte*>(seen.data) + seen.byte_offset;

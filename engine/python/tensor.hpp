@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernel/types.hpp"
+#include "python/dlpack.hpp"
 
 namespace paceline {
 
@@ -17,6 +18,9 @@ class Tensor {
   // element type. Its memory may always be written to.
   Tensor(nanobind::handle object, bool writable);
 
+  // The memory of whatever device the capsule shows that an object's __dlpack__ has returned.
+  explicit Tensor(PyObject* capsule);
+
   explicit operator bool() const { return dtype_.has_value(); }
   std::byte* data() const { return data_; }
   std::size_t count() const { return count_; }
@@ -25,6 +29,8 @@ class Tensor {
   bool divides_by(std::size_t blocks) const { return rows_ % blocks == 0; }
 
  private:
+  void take(const dlpack::Tensor& seen);
+
   std::byte* data_ = nullptr;
   std::size_t count_ = 1;
   std::size_t rows_ = 1;

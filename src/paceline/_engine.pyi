@@ -55,6 +55,9 @@ def isa() -> str: ...
 def look(array: object, writable: bool, /) -> tuple[int, int, int] | None:
     """Address, count and dtype of contiguous memory; None if `array` does not show any of a known type."""
 
+def look_in_capsule(capsule: object, /) -> tuple[int, int, int] | None:
+    """The same for what `__dlpack__` has returned, of whatever device; it stays in the capsule's hands."""
+
 def supports(dtype: int, op: int) -> bool: ...
 def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
     """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
@@ -99,6 +102,48 @@ class Operation:
     def done(self) -> bool: ...
     def wait(self, timeout: float = -1.0) -> None: ...
     def error(self) -> str: ...
+
+class Devices:
+    """The CUDA devices of this process; the driver is opened when they are first asked for.
+
+    image: the kernels; the engine's own if it is empty.
+    """
+
+    def __init__(self, image: bytes = b"") -> None: ...
+    def absent(self) -> str:
+        """Why there is no driver or no device; empty if there is one. The rest needs one."""
+
+    def names(self) -> list[str]: ...
+    def no_kernels(self, ordinal: int) -> str:
+        """Why kernels cannot be started on a device; empty if they can."""
+
+    @staticmethod
+    def limits() -> tuple[int, int]:
+        """The most bytes that are combined on the host, and in one shot."""
+
+class DeviceGroup:
+    """Collectives of a group on the device that has the memory at `address`.
+
+    Making one is collective. Every path is called host, one_shot, two_shot or staged, and comes with a reason.
+    """
+
+    def __init__(self, devices: Devices, group: Group, address: int) -> None: ...
+    @property
+    def last(self) -> tuple[str, str]:
+        """The path of the last operation."""
+
+    def choice(self, bytes: int) -> tuple[str, str]:
+        """The path of an operation on so many bytes."""
+
+    def all_reduce(self, data: int, count: int, dtype: int, op: int, factor: float, stream: int) -> DeviceOperation: ...
+    def close(self) -> None: ...
+
+class DeviceOperation:
+    @property
+    def source(self) -> int: ...
+    def done(self) -> bool: ...
+    def wait(self, timeout: float = -1.0) -> None:
+        """Let the stream wait for it, not the host."""
 
 def communicator(group: Group, divide: Callable[[int, int], Group], /) -> int:
     """The address of a communicator for `engine/mpi`, which lives as long as the process.

@@ -18,7 +18,7 @@ from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
 EXPECTED = (
     "machine|Python|torch|engine|CPUs|waiting|sessions|threads|cores|memory|within this machine|cross-process reads|"
-    "blocks|large arrays|/dev/shm|huge pages|locked memory|codecs|interfaces|between machines|ports|secret"
+    "blocks|large arrays|/dev/shm|huge pages|locked memory|codecs|devices|interfaces|between machines|ports|secret"
 ).split("|")
 HERE = Environment({}, Settings())
 
@@ -111,3 +111,22 @@ def test_the_table_and_the_json_say_the_same() -> None:
     show(findings, Console(file=page, width=100))
     for finding in json.loads(to_json(findings)):
         assert all(text in page.getvalue() for text in finding.values())
+
+
+def test_a_driver_that_is_there_is_found(tmp_path: Path) -> None:
+    program = (
+        "from paceline.doctor.devices import devices; found = devices(None); print(found.value, found.reason, sep='|')"
+    )
+
+    def devices(folder: Path) -> list[str]:
+        here = environment(LD_LIBRARY_PATH=str(folder))
+        done = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip().split("|")
+
+    value, reason = devices(Path(__file__).parents[2] / "build" / "engine" / "double")
+    assert value == "0: Paceline's stand-in for a device"
+    assert "all-reduce" in reason
+    (tmp_path / "libcuda.so.1").write_text("no library")
+    value, reason = devices(tmp_path)
+    assert value == "none" and "there is no driver" in reason

@@ -26,6 +26,7 @@ _CHECKS = (
     ("huge pages", "memory", "huge_pages"),
     ("locked memory", "memory", "locked_memory"),
     ("codecs", "coding", "codecs"),
+    ("devices", "devices", "devices"),
     ("interfaces", "network", "interfaces"),
     ("between machines", "network", "between_machines"),
     ("ports", "network", "ports"),

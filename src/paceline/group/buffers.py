@@ -26,7 +26,7 @@ class SupportsBuffer(Protocol):
 class SupportsDLPack(Protocol):
     """Anything that hands out its memory as DLPack describes it."""
 
-    def __dlpack__(self, /, *, stream: None = None) -> CapsuleType: ...
+    def __dlpack__(self, /, *, stream: int | None = None) -> CapsuleType: ...
 
 
 _OLD_DLPACK = "; NumPy takes as read-only whatever was exported by DLPack before 1.0"
@@ -76,6 +76,8 @@ def as_array(value: Array) -> AnyArray:
     try:
         return np.asarray(memoryview(value))
     except TypeError:
+        if hasattr(value, "__cuda_array_interface__"):
+            raise TypeError("this array lies in the memory of a device, of which only all_reduce is served") from None
         raise TypeError(f"expected an array (buffer protocol or DLPack), got {type(value).__name__}") from None
 
 

@@ -13,6 +13,7 @@ from paceline import _engine
 from paceline.group.arguments import CODECS, OPS, blocks, encoding, feedback, matched, needed, reduction, refuse, whole
 from paceline.group.buffers import DTYPES, Array, Buffer, read, write
 from paceline.group.host import Host
+from paceline.group.on_device import DeviceArray, on_device
 from paceline.group.operation import Operation
 from paceline.plan.codecs import AUTO, NONE
 
@@ -38,6 +39,7 @@ class Group:
         self.rank: int = native.rank
         self.size: int = native.size
         self.channel: int = native.channel
+        self._device: _engine.DeviceGroup | None = None  # from the first collective on device memory on
 
     @property
     def runtime(self) -> Host:
@@ -75,6 +77,10 @@ class Group:
 
         residual: as many float32 as `array` has, zero before the first call: what encoding has lost on this rank, which
         the next call with the same residual adds to its values (error feedback).
+
+        `array` may lie in the memory of a CUDA device on all ranks, if it is contiguous (CuPy's arrays, CUDA tensors).
+        The call then returns when all ranks have called it; the work is done on the stream that
+        `__cuda_array_interface__` names, else on the default one, and `wait` makes that stream wait, not the host.
         """
         number = reduction(op)
         if codec is None and residual is None:
@@ -84,6 +90,10 @@ class Group:
             except TypeError:
                 refuse(factor=factor)
                 raise
+        if (there := on_device(array)) is not None:
+            if codec not in (None, NONE) or residual is not None:
+                raise ValueError("arrays of a device are not encoded: leave out codec and residual")
+            return self._reduce_on_device(there, number, factor, async_op)
         data = write(array)
         lost = feedback(residual, data)
         coded = encoding(codec) if codec != AUTO else self._pays(data, number)
@@ -336,6 +346,8 @@ class Group:
         same one. Raises Mismatch if they did not.
         """
         try:
+            if self._device is not None:
+                self._device.close()
             self._native.close()
         finally:
             self._runtime.forget(self._native.channel)
@@ -347,6 +359,16 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _reduce_on_device(self, array: DeviceArray, op: int, factor: float, async_op: bool) -> Operation | None:
+        if self._device is None:
+            self._device = _engine.DeviceGroup(self._runtime.devices, self._native, array.address)
+        native = self._device.all_reduce(array.address, array.count, array.dtype, op, float(factor), array.stream)
+        operation = Operation(self._runtime, native, [], array)
+        if async_op:
+            return operation
+        operation.wait()
+        return None
 
     def _pays(self, data: Buffer, op: int) -> int:
         """The codec of an all-reduce with `auto`."""

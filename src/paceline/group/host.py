@@ -78,6 +78,11 @@ class Host(Protocol):
         ...
 
     @property
+    def devices(self) -> _engine.Devices:
+        """The CUDA devices of this process; the driver is opened when they are first asked for."""
+        ...
+
+    @property
     def usable(self) -> bool:
         """Whether groups can be made: not closed, and not inherited by a fork."""
         ...

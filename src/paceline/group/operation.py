@@ -16,10 +16,17 @@ class Operation:
     Do not touch its arrays until it is done. They stay alive even if you drop this object.
     """
 
-    def __init__(self, runtime: Host, native: _engine.Operation, buffers: Sequence[Buffer]) -> None:
+    def __init__(
+        self,
+        runtime: Host,
+        native: _engine.Operation | _engine.DeviceOperation,
+        buffers: Sequence[Buffer],
+        memory: object = None,
+    ) -> None:
         self._runtime = runtime
         self._native = native
         self._buffers = buffers
+        self._memory = memory
         self._given_back = False
 
     def __del__(self) -> None:
@@ -31,6 +38,8 @@ class Operation:
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is over, `timeout` seconds at most (default: the group's).
+
+        On a device nothing is waited for: what the stream of the array does from now on comes after it.
 
         Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
         """

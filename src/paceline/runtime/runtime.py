@@ -64,6 +64,8 @@ class Runtime:
         self._monitor: Monitor | None = None
         self._in_flight = InFlight()
         self._closed = False
+        self.devices = _engine.Devices()
+        """The CUDA devices of this process; the driver is opened when they are first asked for."""
         self.annotations = Annotations(self._engine.exposed_ns)
         """What others see of this process beside what the engine knows."""
 

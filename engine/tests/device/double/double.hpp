@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "device/cuda.hpp"
 #include "device/pointers.hpp"
@@ -105,6 +106,9 @@ struct CUstream_st {
 };
 
 namespace paceline::device::fake {
+
+// The size of the struct that a kernel takes; 0 if it is not one of those that the engine starts so far.
+std::size_t parameter_bytes(std::string_view kernel);
 
 // The stream that a handle stands for: null, 1 and 2 are default streams.
 CUstream_st& stream_of(StreamHandle handle);

@@ -90,6 +90,7 @@ Result cuModuleUnload(ModuleHandle) { return called("cuModuleUnload"); }
 
 Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle, const char* name) {
   if (const Result wanted = called("cuModuleGetFunction"); wanted != Result::success) return wanted;
+  if (parameter_bytes(name) == 0) return Result::not_found;
   static std::mutex mutex;
   static auto* const functions = new std::map<std::string, CUfunc_st>;
   const std::lock_guard lock(mutex);

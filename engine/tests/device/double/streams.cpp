@@ -65,12 +65,6 @@ CUstream_st* make_stream() {
   return stream;
 }
 
-std::size_t parameter_bytes(const std::string& kernel) {
-  if (kernel.starts_with("paceline_reduce_")) return sizeof(ReduceParameters);
-  if (kernel.starts_with("paceline_scale_")) return sizeof(ScaleParameters);
-  return sizeof(CopyParameters);
-}
-
 void copy_later(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
   stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
 }
@@ -96,6 +90,12 @@ void CUstream_st::drain() {
 }
 
 namespace paceline::device::fake {
+
+std::size_t parameter_bytes(std::string_view kernel) {
+  if (kernel.starts_with("paceline_reduce_")) return sizeof(ReduceParameters);
+  if (kernel.starts_with("paceline_scale_")) return sizeof(ScaleParameters);
+  return kernel == "paceline_copy" ? sizeof(CopyParameters) : 0;
+}
 
 CUstream_st& stream_of(StreamHandle handle) {
   static CUstream_st* const usual = make_stream();

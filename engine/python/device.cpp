@@ -1,0 +1,115 @@
+// Shows the devices of this process, and collectives on their memory, to Python.
+#include "calibration/device.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "device/device_group.hpp"
+#include "python/bindings.hpp"
+#include "python/tensor.hpp"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+struct PyDevices {
+  std::string image;  // empty: the one in the engine
+  device::Devices devices{image.empty() ? device::fatbin() : std::as_bytes(std::span(image))};
+
+  explicit PyDevices(std::string given) : image(std::move(given)) {}
+};
+
+struct PyDeviceGroup {
+  std::shared_ptr<PyDevices> devices;
+  PyGroup group;
+  nb::object failed;
+  std::unique_ptr<device::DeviceGroup> on_device;
+};
+
+struct PyDeviceOperation {
+  std::shared_ptr<device::Pending> pending;
+  device::StreamHandle stream;
+};
+
+device::StreamHandle stream_of(Address number) { return reinterpret_cast<device::StreamHandle>(number); }
+
+std::pair<std::string, std::string> told(const device::Choice& choice) {
+  return {device::name_of(choice.path), choice.why};
+}
+
+void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const PyGroup& group, Address address) {
+  device::Devices& all = devices->devices;
+  if (const std::string why = all.absent(); !why.empty())
+    throw Failure(ErrorKind::invalid, "this array says that its memory is a device's, but " + why);
+  const device::Memory memory = all.pointers().find(address);
+  if (!memory.on_device())
+    throw Failure(ErrorKind::invalid, std::string("this array says that its memory is a device's, but it is ") +
+                                          device::name_of(memory.kind) + " memory of the host");
+  auto on_device = without_gil(group, [&] {
+    return std::make_unique<device::DeviceGroup>(group.engine, group.group, all.get(memory.device), all.pointers());
+  });
+  new (self) PyDeviceGroup{std::move(devices), group, group.failed, std::move(on_device)};
+}
+
+device::DeviceGroup& open(const PyDeviceGroup& self) {
+  if (self.on_device == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
+  return *self.on_device;
+}
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+  auto devices = nb::class_<PyDevices>(m, "Devices");
+  devices
+      .def(
+          "__init__",
+          [](PyDevices* self, nb::bytes image) { new (self) PyDevices(std::string(image.c_str(), image.size())); },
+          "image"_a = nb::bytes("", 0))
+      .def(
+          "absent", [](PyDevices& self) { return self.devices.absent(); }, Release())
+      .def(
+          "names", [](PyDevices& self) { return self.devices.names(); }, Release())
+      .def(
+          "no_kernels", [](PyDevices& self, int ordinal) { return self.devices.get(ordinal)->no_kernels(); },
+          "ordinal"_a, Release());
+
+  devices.def_static("limits", [] { return std::pair(calibration::kReducedOnHost, calibration::kDeviceOneShot); });
+
+  nb::class_<PyDeviceGroup>(m, "DeviceGroup")
+      .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a)
+      .def(
+          "all_reduce",
+          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream) {
+            const device::Call call{data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream)};
+            auto pending = without_gil(self, [&] { return open(self).all_reduce(call); });
+            return PyDeviceOperation{std::move(pending), call.stream};
+          },
+          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a)
+      .def_prop_ro("last", [](const PyDeviceGroup& self) { return told(open(self).last()); })
+      .def(
+          "choice", [](const PyDeviceGroup& self, std::size_t bytes) { return told(open(self).choice(bytes)); },
+          "bytes"_a)
+      .def("close", [](PyDeviceGroup& self) { self.on_device.reset(); }, Release());
+
+  nb::class_<PyDeviceOperation>(m, "DeviceOperation")
+      .def_prop_ro("source", [](const PyDeviceOperation&) { return -1; })
+      .def(
+          "done", [](const PyDeviceOperation& self) { return self.pending->done(); }, Release())
+      .def(
+          "wait", [](const PyDeviceOperation& self, double) { self.pending->order_before(self.stream); },
+          "timeout"_a = -1.0, Release());
+
+  m.def("look_in_capsule", [](nb::handle capsule) -> std::optional<std::tuple<Address, std::size_t, int>> {
+    const Tensor tensor(capsule.ptr());
+    if (!tensor) return std::nullopt;
+    return std::tuple(reinterpret_cast<Address>(tensor.data()), tensor.count(), static_cast<int>(tensor.dtype()));
+  });
+}
+
+}  // namespace paceline

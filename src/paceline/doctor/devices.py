@@ -1,0 +1,23 @@
+"""CUDA devices: whether this process finds a driver, and how collectives on their memory would go."""
+
+from paceline.doctor.finding import Environment, Finding
+
+
+def devices(here: Environment) -> Finding:
+    """Report the driver and the devices, and the path of an all-reduce of their memory."""
+    from paceline import _engine
+
+    found = _engine.Devices()
+    if why := found.absent():
+        return Finding("devices", "none", f"{why}; arrays of the host are not affected")
+    names = found.names()
+    value = ", ".join(f"{number}: {name}" for number, name in enumerate(names))
+    missing = found.no_kernels(0)
+    if missing:
+        return Finding("devices", value, f"all-reduces of their memory go through the host: {missing}")
+    small, one_shot = found.limits()
+    reason = (
+        f"ranks that share a device all-reduce up to {small >> 10} KiB on the host, up to {one_shot >> 10} KiB by "
+        "kernels in one shot and more in two; other ranks, and memory that has no IPC handle, through the host"
+    )
+    return Finding("devices", value, reason)

@@ -1,0 +1,36 @@
+"""The raw face takes arrays in device memory. No device is needed: a library of the driver's name stands for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import PROGRAMS, run
+
+from paceline.group.on_device import on_device
+
+STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
+"""The folder of the stand-in for NVIDIA's driver, which is built beside the engine for tests."""
+
+
+@pytest.mark.parametrize(("ranks", "kernels"), [(2, True), (4, True), (2, False)])
+def test_all_reduce(ranks: int, kernels: bool, tmp_path: Path) -> None:
+    assert (STAND_IN / "libcuda.so.1").exists()
+    words = ["kernels"] if kernels else []
+    run(ranks, PROGRAMS / "on_device.py", *words, output=tmp_path, env={"LD_LIBRARY_PATH": str(STAND_IN)})
+
+
+def test_other_arrays_are_not_of_a_device() -> None:
+    for value in (3, "words", [1.0], memoryview(b"x")):
+        assert on_device(value) is None
+
+
+def test_zero_stands_for_no_stream() -> None:
+    class Array:
+        @property
+        def __cuda_array_interface__(self) -> dict[str, object]:
+            return {"shape": (2, 3), "typestr": "<f4", "data": (4096, False), "version": 2}
+
+    seen = on_device(Array())
+    assert seen is not None
+    assert (seen.address, seen.count, seen.stream) == (4096, 6, 1)
