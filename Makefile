@@ -40,7 +40,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -78,6 +78,12 @@ cpp-test: $(VENV)/test.stamp $(VENV)/engine.stamp ## C++ tests of the engine
 sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, then under ThreadSanitizer
 	$(WITH_TOOLS) scripts/cpp-tests asan address,undefined
 	$(WITH_TOOLS) scripts/cpp-tests tsan thread
+
+gpu-test: ## the kernels on a GPU against the engine's own reductions and codecs; skips where there is none
+	$(PYTHON) scripts/gpu.py test
+
+gpu-bench: ## the kernels on a GPU beside the driver's copy; skips where there is none
+	$(PYTHON) scripts/gpu.py bench
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)

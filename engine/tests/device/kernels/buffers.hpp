@@ -6,20 +6,21 @@
 #include <cstdint>
 #include <vector>
 
-#include "device/kernels/on_host/run.hpp"
+#include "device/kernels/launch.hpp"
 #include "tests/check.hpp"
+#include "tests/device/kernels/runner.hpp"
 
 namespace paceline::test {
 
 inline constexpr std::byte kGuard{0xA5};
-inline constexpr std::size_t kGuarded = 64;  // bytes before and after what a kernel may write
-inline constexpr unsigned kMultiprocessors = 2;
+inline constexpr std::size_t kGuarded = 64;      // bytes before and after what a kernel may write
+inline constexpr unsigned kMultiprocessors = 2;  // so that threads have more than one vector each
 
 using Bytes = std::vector<std::byte>;
 
 // Memory that lies `offset` bytes after a multiple of 64, between guards.
 struct Buffer {
-  Bytes all;
+  KernelVector<std::byte> all;
   std::size_t begin;
   std::size_t bytes;
 
@@ -38,9 +39,6 @@ struct Buffer {
   }
 };
 
-inline void run(const device::Launch& launch, auto& parameters) {
-  void* all[] = {&parameters};
-  CHECK(device::run_on_host(launch.kernel, launch.grid, launch.block, launch.shared_bytes, all));
-}
+inline void run(const device::Launch& launch, auto& parameters) { run_kernel(launch, &parameters); }
 
 }  // namespace paceline::test

@@ -1,8 +1,7 @@
-// The codecs' kernels, in their host build, against engine/codec: the same bytes at any size and alignment.
+// The codecs' kernels against engine/codec: the same bytes at any size and alignment.
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <random>
 
 #include "codec/codec.hpp"
@@ -72,18 +71,18 @@ struct Decoded {
 
 Decoded decoded_by_kernels(Codec codec, const Bytes& bytes, std::size_t count, std::size_t offset, const Bytes* onto) {
   // The bytes end where their memory does, so that AddressSanitizer sees a read beyond.
-  const auto in = std::make_unique<std::byte[]>(bytes.size() + offset);
-  std::copy(bytes.begin(), bytes.end(), in.get() + offset);
+  KernelVector<std::byte> in(bytes.size() + offset);
+  std::copy(bytes.begin(), bytes.end(), in.data() + offset);
   Buffer out(count * sizeof(float), offset);
   if (onto != nullptr) std::copy(onto->begin(), onto->end(), out.data());
-  std::vector<std::uint64_t> offsets(codec_offsets(codec, count));
-  std::uint32_t refused = 0;
-  DecodeParameters parameters{in.get() + offset, bytes.size(), out.data(), count, offsets.data(), &refused};
+  KernelVector<std::uint64_t> offsets(codec_offsets(codec, count));
+  KernelVector<std::uint32_t> refused(1);
+  DecodeParameters parameters{in.data() + offset, bytes.size(), out.data(), count, offsets.data(), refused.data()};
   run_all(onto == nullptr ? decode_launches(codec, parameters, kMultiprocessors)
                           : decode_and_add_launches(codec, parameters, kMultiprocessors),
           parameters);
   CHECK(out.guarded());
-  return {out.copy(), refused != 0};
+  return {out.copy(), refused[0] != 0};
 }
 
 }  // namespace
@@ -94,7 +93,7 @@ TEST(encoded_bytes_are_those_of_the_cpu) {
     fill(in, values, random);
     const Bytes expected = encoded_by_cpu(codec, in, count);
     Buffer out(encoded_bound(codec, DType::float32, count), offset);
-    std::vector<std::uint64_t> offsets(codec_offsets(codec, count));
+    KernelVector<std::uint64_t> offsets(codec_offsets(codec, count));
     EncodeParameters parameters{in.data(), nullptr, out.data(), count, offsets.data()};
     run_all(encode_launches(codec, parameters, kMultiprocessors), parameters);
     CHECK(out.guarded() && in.guarded());
@@ -119,7 +118,7 @@ TEST(a_residual_is_that_of_the_cpu) {
     expected.resize(encode_with_residual(codec, in.data(), left.data(), count, expected.data()));
 
     Buffer out(encoded_bound(codec, DType::float32, count), offset);
-    std::vector<std::uint64_t> offsets(codec_offsets(codec, count));
+    KernelVector<std::uint64_t> offsets(codec_offsets(codec, count));
     EncodeParameters parameters{in.data(), residual.data(), out.data(), count, offsets.data()};
     run_all(encode_launches(codec, parameters, kMultiprocessors), parameters);
     CHECK(std::equal(expected.begin(), expected.end(), out.data()));

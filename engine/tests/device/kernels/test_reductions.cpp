@@ -1,4 +1,4 @@
-// The kernels' host build against the CPU's reductions: every dtype, op and number of ranks, at any size and alignment.
+// The kernels of reductions against the CPU's: every dtype, op and number of ranks, at any size and alignment.
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -160,21 +160,4 @@ TEST(copies_are_exact_at_any_alignment) {
     run(copy_launch(parameters, kMultiprocessors), parameters);
     for (std::uint32_t k = 0; k < parts; ++k) CHECK(to[k].copy() == from[k].copy() && to[k].guarded());
   }
-}
-
-TEST(every_name_is_a_kernel_of_the_host) {
-  constexpr Dimensions kBlock{32};
-  for (const std::string_view name : kernel_names()) {
-    CHECK(name.data()[name.size()] == '\0');  // cuModuleGetFunction reads on to a 0
-    // Whatever the kernel's parameters are, they ask for nothing; codecs write how little that is.
-    alignas(16) std::byte nothing[1024] = {};
-    std::uint64_t offset = 0;
-    std::uint32_t refused = 0;
-    const DecodeParameters no_elements{nullptr, 0, nullptr, 0, &offset, &refused};
-    if (name.ends_with("three_in_one")) std::memcpy(nothing, &no_elements, sizeof no_elements);
-    void* parameters[] = {nothing};
-    CHECK(run_on_host(name, {}, kBlock, 0, parameters));
-  }
-  void* none[] = {nullptr};
-  CHECK(!run_on_host("paceline_reduce_float32_mean", {}, kBlock, 0, none));
 }

@@ -1,7 +1,10 @@
-// Threads of a block on the host: they meet at barriers, and only those of a warp where it is the warp's.
-#include <numeric>
+// Kernels on the host: all have their names there, and threads of a block meet at barriers, only those of a warp where
+// it is the warp's.
+#include <algorithm>
+#include <cstring>
 
 #include "device/kernels/on_host/fibers.hpp"
+#include "device/kernels/on_host/run.hpp"
 #include "device/kernels/on_host/thread.hpp"
 #include "tests/check.hpp"
 
@@ -57,4 +60,21 @@ TEST(a_block_may_run_again) {
   auto body = [&] { sum += thread_in_block(); };
   for (int i = 0; i < 3; ++i) in_block(body);
   CHECK(sum == 3 * kThreads * (kThreads - 1) / 2);
+}
+
+TEST(every_name_is_a_kernel_of_the_host) {
+  constexpr Dimensions kBlock{32};
+  for (const std::string_view name : kernel_names()) {
+    CHECK(name.data()[name.size()] == '\0');  // cuModuleGetFunction reads on to a 0
+    // Whatever the kernel's parameters are, they ask for nothing; codecs write how little that is.
+    alignas(16) std::byte nothing[1024] = {};
+    std::uint64_t offset = 0;
+    std::uint32_t refused = 0;
+    const DecodeParameters no_elements{nullptr, 0, nullptr, 0, &offset, &refused};
+    if (name.ends_with("three_in_one")) std::memcpy(nothing, &no_elements, sizeof no_elements);
+    void* parameters[] = {nothing};
+    CHECK(run_on_host(name, {}, kBlock, 0, parameters));
+  }
+  void* none[] = {nullptr};
+  CHECK(!run_on_host("paceline_reduce_float32_mean", {}, kBlock, 0, none));
 }
