@@ -40,7 +40,7 @@ class Reductions(Starting):
         if memory.nbytes >= Returning.LEAST:
             self._returning.note(memory.data_ptr(), memory.nbytes)
         copies = [(tensor, memory)] if memory is not tensor else []
-        arguments = _reduce_arguments(memory, reduce_op)
+        arguments = _in_place(memory, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
 
     def allreduce_encoded(
@@ -54,7 +54,7 @@ class Reductions(Starting):
         copies = [(tensor, memory)] if memory is not tensor else []
         keep = [memory] if residual is None else [memory, residual]
         more = codec, residual.data_ptr() if residual is not None else 0
-        return self._start("all_reduce", _reduce_arguments(memory, reduce_op), None, [tensor], copies, keep, more)
+        return self._start("all_reduce", _in_place(memory, reduce_op), None, [tensor], copies, keep, more)
 
     allreduce_sparse = allreduce
 
@@ -152,6 +152,12 @@ class Reductions(Starting):
             results = [output] if root == self._rank else []
             works.append(self._start("reduce", arguments, opts, results, copies, [scratch]))
         return self._together(works)
+
+
+def _in_place(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, int, float]:
+    """What the engine's all_reduce takes, whose result lies where its input lay."""
+    arguments = _reduce_arguments(tensor, reduce_op)
+    return arguments[0], *arguments
 
 
 def _reduce_arguments(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, float]:
