@@ -5,9 +5,7 @@
 
 namespace paceline::tensorflow {
 
-Call::~Call() {
-  for (Tensor* tensor : tensors_) api().DeleteTensor(tensor);
-}
+Call::~Call() { let_go(); }
 
 bool Call::take_inputs(Status* status) {
   const int count = api().NumInputs(context_);
@@ -21,8 +19,7 @@ bool Call::take_inputs(Status* status) {
   return true;
 }
 
-bool Call::take_inputs_as_outputs(Status* status) {
-  const int count = api().NumInputs(context_);
+bool Call::take_inputs_as_outputs(int count, Status* status) {
   description_.push_back(count);
   std::vector<std::int64_t> shape;
   for (int input = 0; input < count; ++input) {
@@ -60,6 +57,23 @@ void Call::finish(int code, const char* message) {
   const Done done = std::move(done_);
   delete this;  // releases the tensors first: the op that follows may then reuse their memory
   done();
+}
+
+void Call::go_on() {
+  const Done done = std::move(done_);
+  done();
+}
+
+void Call::finish_with_inputs() {
+  let_go();  // or the inputs would count as used by somebody else
+  const ScopedStatus status;
+  take_inputs_as_outputs(api().NumOutputs(context_), status);
+  finish(api().GetCode(status), api().Message(status));
+}
+
+void Call::let_go() {
+  for (Tensor* tensor : tensors_) api().DeleteTensor(tensor);
+  tensors_.clear();
 }
 
 void Call::describe(Tensor* tensor) {

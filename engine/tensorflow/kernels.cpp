@@ -45,7 +45,8 @@ void compute(void* kernel, ContextPointer* context, Done* done) {
   const auto& self = *static_cast<Kernel*>(kernel);
   auto* call = std::make_unique<Call>(context, *done).release();
   const ScopedStatus status;
-  if (!(self.in_place ? call->take_inputs_as_outputs(status) : call->take_inputs(status)))
+  const int inputs = api().NumInputs(context);
+  if (!(self.in_place ? call->take_inputs_as_outputs(inputs, status) : call->take_inputs(status)))
     call->finish(api().GetCode(status), api().Message(status));
   else
     hooks.compute(self.number, call, call->description().data(), call->description().size());
@@ -84,6 +85,14 @@ PACELINE_EXPORT void* paceline_tensorflow_allocate(Call* call, int output, int d
   const paceline::tensorflow::ScopedStatus status;
   return call->allocate(output, dtype, shape, rank, bytes, status);
 }
+
+// Ends a call whose tensors are needed further; `paceline_tensorflow_release` gives them back.
+PACELINE_EXPORT void paceline_tensorflow_go_on(Call* call) { call->go_on(); }
+
+PACELINE_EXPORT void paceline_tensorflow_release(Call* call) { const std::unique_ptr<Call> released(call); }
+
+// Ends a call whose outputs are its first inputs.
+PACELINE_EXPORT void paceline_tensorflow_finish_with_inputs(Call* call) { call->finish_with_inputs(); }
 
 // Ends a call. Code 0 is success, others are of TF_Code and come with a message.
 PACELINE_EXPORT void paceline_tensorflow_finish(Call* call, int code, const char* message) {

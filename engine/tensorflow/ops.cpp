@@ -27,12 +27,28 @@ class ScopedShape {
 
 bool failed(const Status* status) { return api().GetCode(status) != 0; }
 
-void same_shapes(ShapeContext* context, Status* status) {
-  for (int i = 0; i < api().ShapeInferenceContextNumInputs(context) && !failed(status); ++i) {
+void first_shapes(ShapeContext* context, std::int64_t count, Status* status) {
+  for (int i = 0; i < count && !failed(status); ++i) {
     const ScopedShape shape;
     api().ShapeInferenceContextGetInput(context, i, shape, status);
     if (!failed(status)) api().ShapeInferenceContextSetOutput(context, i, shape, status);
   }
+}
+
+void same_shapes(ShapeContext* context, Status* status) {
+  first_shapes(context, api().ShapeInferenceContextNumInputs(context), status);
+}
+
+void same_shapes_and_number(ShapeContext* context, Status* status) {
+  const std::int64_t inputs = api().ShapeInferenceContextNumInputs(context);
+  first_shapes(context, inputs, status);
+  if (failed(status)) return;
+  const ScopedShape number(api().ShapeInferenceContextScalar(context));
+  api().ShapeInferenceContextSetOutput(context, static_cast<int>(inputs), number, status);
+}
+
+void same_shapes_without_number(ShapeContext* context, Status* status) {
+  first_shapes(context, api().ShapeInferenceContextNumInputs(context) - 1, status);
 }
 
 void other_rows_of(ShapeContext* context, int i, Status* status) {
@@ -114,6 +130,21 @@ __attribute__((constructor)) void define_all() {
            kErrorFeedback},
           &same_shapes,
           true});
+  // An all-reduce in two ops, as in XLA: one hands the tensors in, and is over then; the other waits for the result.
+  // number: stands for what was handed in.
+  define({"PacelineAllreduceStart",
+          {"tensors: T"},
+          {"started: T", "number: int64"},
+          {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec,
+           kErrorFeedback},
+          &same_shapes_and_number,
+          true});
+  define({"PacelineAllreduceDone",
+          {"started: T", "number: int64"},
+          {"combined: T"},
+          {kTypes},
+          &same_shapes_without_number,
+          false});
   define({"PacelineAllgather",
           {"tensors: T"},
           {"gathered: T"},

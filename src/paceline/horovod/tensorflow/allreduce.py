@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -12,11 +13,10 @@ from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
-from paceline.horovod.tensorflow.known_order import announce_order
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
 from paceline.horovod.tensorflow.queries import size_op
-from paceline.horovod.tensorflow.reduction import reduction
+from paceline.horovod.tensorflow.reduction import reduction, started_allreduce
 
 KERNEL = "paceline_allreduce"
 
@@ -135,8 +135,8 @@ def allreduce_each(
 ) -> list[Any]:
     """Combine dense tensors over the ranks, each when all ranks have it. Outside of a graph this is a single op.
 
-    names: a name for each tensor. In a graph, policy `graph` is told the order in which they are computed. codec: how
-    float32 is encoded between machines; what that loses is kept by the names for the next time.
+    names: a name for each tensor. codec: how float32 is encoded between machines; what that loses is kept by the names
+    for the next time.
     """
     if tf.executing_eagerly():
         own = {**attributes("", None, []), "names": list(names)}
@@ -148,7 +148,6 @@ def allreduce_each(
         unique = tf.compat.v1.get_default_graph().unique_name(own["name"], mark_as_used=False)
         own["names"] = [name if ignore_name_scope else unique]
         results += _combined([tensor], op, prescale, postscale, process_set, False, own, codec, True)
-    announce_order(tensors, results, process_set)
     return results
 
 
@@ -192,7 +191,8 @@ def _combined(
     error_feedback: bool,
 ) -> list[Any]:
     encoded = {"codec": codec or "", "error_feedback": error_feedback}
-    return reduction(KERNEL, tensors, op, prescale, postscale, process_set, grouped, names, **encoded)
+    call = partial(reduction, KERNEL) if tf.executing_eagerly() else started_allreduce
+    return call(tensors, op, prescale, postscale, process_set, grouped, names, **encoded)
 
 
 @tf.RegisterGradient("PacelineAllreduce")
@@ -206,6 +206,16 @@ def _gradient(op: Any, *gradients: Any) -> Any:
         own["names"] = names
     codec = op.get_attr("codec").decode()
     return _combined(gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own, codec, False)
+
+
+@tf.RegisterGradient("PacelineAllreduceStart")
+def _gradient_of_start(op: Any, *gradients: Any) -> Any:
+    return _gradient(op, *gradients[:-1])  # the last is that of `number`
+
+
+@tf.RegisterGradient("PacelineAllreduceDone")
+def _gradient_of_done(op: Any, *gradients: Any) -> Any:
+    return [*gradients, None]
 
 
 def _check_sparse(op: int, prescale: float, postscale: float) -> None:

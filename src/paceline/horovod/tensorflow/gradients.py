@@ -15,6 +15,8 @@ from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allreduce import allreduce, allreduce_each, allreduce_together, ranks_of
 from paceline.horovod.tensorflow.compression import Compression, Compressor
+from paceline.horovod.tensorflow.hand_in_order import hand_in_in_order, operations
+from paceline.horovod.tensorflow.known_order import announce_order
 from paceline.horovod.tensorflow.variables import key, names_of
 
 Groups = int | Sequence[Sequence[Any]] | None
@@ -72,6 +74,7 @@ class Gradients:
         if self.sparse_as_dense:
             for i in wanted:
                 results[i] = tf.convert_to_tensor(results[i])
+        before = len(operations())
         factors = (1.0 / self.predivide, self.predivide) if self.op == ops.Average else (1.0, 1.0)
         grouped = [group for group in self._grouped(wanted, variables) if len(group) > 1]
         for group in grouped:
@@ -93,6 +96,7 @@ class Gradients:
                 results[i] = allreduce(results[i], op=self.op, process_set=self.process_set)
         dense = [i for i in alone if not isinstance(results[i], tf.IndexedSlices)]
         if not dense:
+            hand_in_in_order(before)
             return
         compressed, contexts = zip(*(self.compression.compress(results[i]) for i in dense), strict=True)
         combined = allreduce_each(
@@ -104,6 +108,9 @@ class Gradients:
             ignore_name_scope=numbered,
             codec=codec_of(self.compression),
         )
+        hand_in_in_order(before)
+        if not tf.executing_eagerly():
+            announce_order(compressed, combined, self.process_set)
         for i, result, context in zip(dense, combined, contexts, strict=True):
             results[i] = self.compression.decompress(result, context)
 

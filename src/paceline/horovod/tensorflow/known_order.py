@@ -15,7 +15,7 @@ from paceline.order.adapters.tensorflow import graph
 def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: ProcessSet) -> None:
     """Announce the order in which the graph of a function computes the gradients. Collective: every rank traces alike.
 
-    tensors: the gradients that are handed in. results: the outputs of the ops that combine them, each of one tensor.
+    tensors: the gradients that are handed in. results: what `allreduce_each` made of them in a graph.
 
     Does nothing with another policy, and in an elastic job, whose ranks do not trace at the same time.
     """
@@ -24,9 +24,10 @@ def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: 
         return
     if not all(tensor.shape.is_fully_defined() for tensor in tensors):
         return  # nobody knows yet what fits into a buffer
+    # A collective is over with the second of its ops. Later gradients wait for the first, which only hands it in.
     collectives = {
         result.op.name: Collective(
-            f"allreduce.{result.op.get_attr('names')[0].decode()}",
+            f"allreduce.{result.op.inputs[-1].op.get_attr('names')[0].decode()}",
             tensor.shape.num_elements() * tensor.dtype.size,
             tensor.dtype.name,
         )

@@ -12,7 +12,11 @@ from typing import Any
 from tensorflow.python.framework import auto_control_deps
 
 _SIDE_BY_SIDE = frozenset(
-    f"Paceline{op}" for op in ("Allgather", "Allreduce", "Alltoall", "Broadcast", "Query", "Reducescatter")
+    f"Paceline{op}"
+    for op in (
+        *("Allgather", "Allreduce", "AllreduceDone", "AllreduceStart", "Alltoall", "Broadcast", "Query"),
+        "Reducescatter",
+    )
 )
 
 

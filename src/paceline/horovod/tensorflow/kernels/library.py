@@ -17,10 +17,11 @@ from paceline.horovod.adasum_exchange import Course
 from paceline.horovod.handles import Pending
 from paceline.horovod.tensorflow.kernels import control as control  # registers itself
 from paceline.horovod.tensorflow.kernels import exchanges, queries, reductions
-from paceline.horovod.tensorflow.kernels.call import Call
-from paceline.horovod.tensorflow.kernels.memory import INT32, read
+from paceline.horovod.tensorflow.kernels.call import Call, Functions
+from paceline.horovod.tensorflow.kernels.memory import INT32, INT64, read
 from paceline.horovod.tensorflow.kernels.node import Node
 from paceline.horovod.tensorflow.kernels.residuals import Residuals
+from paceline.horovod.tensorflow.kernels.started import Started
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _KERNELS = {
     "Allgather": exchanges.allgather,
     "Allreduce": reductions.allreduce,
+    "AllreduceStart": reductions.allreduce,
     "Alltoall": exchanges.alltoall,
     "Broadcast": exchanges.broadcast,
     "Reducescatter": reductions.reducescatter,
@@ -53,22 +55,11 @@ class Library:
         missing = self._native.paceline_tensorflow_missing()
         if missing:
             raise RuntimeError(f"TensorFlow {tf.__version__} has no {missing.decode()}, which Paceline's ops need")
-        self._allocate = self._native.paceline_tensorflow_allocate
-        self._allocate.restype = ctypes.c_void_p
-        self._allocate.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_size_t,
-        ]
-        self._finish = self._native.paceline_tensorflow_finish
-        self._finish.restype = None
-        self._finish.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p]
+        self._functions = _functions(self._native)
         self._nodes: dict[int, Node] = {}
         self._residuals = Residuals()
         self._numbers = itertools.count()
+        self._started: dict[int, Started] = {}
         self._hooks = (_CREATE(self._create), _COMPUTE(self._compute), _DESTROY(self._destroy))
         self._native.paceline_tensorflow_connect(*self._hooks)
         self.last_failure: CommunicationError | None = None
@@ -86,18 +77,31 @@ class Library:
 
     def _compute(self, kernel: int, number: int, description: Any, count: int) -> None:
         node = self._nodes[kernel]
-        call = Call(node.op, number, read(description[:count]), self._residuals, self._allocate, self._finish)
+        call = Call(node.op, number, read(description[:count]), self._residuals, self._functions)
         try:
-            if node.op == "Query":
-                call.output(0, INT32, ()).array()[...] = queries.answer(node.question, node.process_set)
-                call.succeed()
-                return
-            channel = job.current().channel(node.process_set, node.op)
-            pending = queries.join(channel, call) if node.op == "Join" else _KERNELS[node.op](node, channel, call)
+            self._carry_out(node, call)
         except BaseException as error:
             self._fail(call, error)
+
+    def _carry_out(self, node: Node, call: Call) -> None:
+        """Begin a call, which ends later if this raises nothing."""
+        if node.op == "Query":
+            call.output(0, INT32, ()).array()[...] = queries.answer(node.question, node.process_set)
+            call.succeed()
             return
-        _when_over(pending, lambda: self._conclude(call, pending))
+        if node.op == "AllreduceDone":
+            self._started.pop(int(call.tensors[-1].array())).take(call)
+            return
+        number = call.output(len(call.tensors), INT64, ()) if node.op == "AllreduceStart" else None
+        channel = job.current().channel(node.process_set, node.op)
+        pending = queries.join(channel, call) if node.op == "Join" else _KERNELS[node.op](node, channel, call)
+        if number is None:
+            _when_over(pending, lambda: self._conclude(call, pending))
+            return
+        number.array()[...] = place = next(self._numbers)
+        started = self._started[place] = Started(call, pending, self._fail)  # stays, empty, if the function fails
+        call.go_on()
+        _when_over(pending, started.over)  # only now, because it releases the call
 
     def _conclude(self, call: Call, pending: Pending[None]) -> None:
         try:
@@ -111,6 +115,22 @@ class Library:
         if isinstance(error.__cause__, CommunicationError):
             self.last_failure = error.__cause__
         call.fail(error)
+
+
+def _functions(native: ctypes.CDLL) -> Functions:
+    def function(name: str, result: type | None, *arguments: type) -> Any:
+        found = native[f"paceline_tensorflow_{name}"]
+        found.restype, found.argtypes = result, (ctypes.c_void_p, *arguments)
+        return found
+
+    number = ctypes.c_int
+    return Functions(
+        allocate=function("allocate", ctypes.c_void_p, number, number, ctypes.c_void_p, number, ctypes.c_size_t),
+        finish=function("finish", None, number, ctypes.c_char_p),
+        finish_with_inputs=function("finish_with_inputs", None),
+        go_on=function("go_on", None),
+        release=function("release", None),
+    )
 
 
 def _path() -> Path:

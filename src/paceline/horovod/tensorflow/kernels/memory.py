@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from paceline import _engine
 from paceline.coordinate import Span
 
-INT32 = int(tf.int32.as_datatype_enum)
-"""TensorFlow's number of int32."""
+INT32, INT64 = int(tf.int32.as_datatype_enum), int(tf.int64.as_datatype_enum)
+"""TensorFlow's numbers of int32 and int64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Node:
 
     def requests(self, channel: Channel, count: int) -> Sequence[str]:
         """Return the names of the requests of one execution, one for each of `count` tensors."""
-        kind = self.op.lower()
+        kind = self.op.removesuffix("Start").lower()
         if self.grouped:
             return channel.names(kind, self.name or next(iter(self.names), None), count)
         if self.names:
