@@ -257,6 +257,27 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
     mine.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
     mine.wrong.set(error.what());
   }
+  try {
+    carry_out(call, std::move(chosen), mine);
+    attempt("all-reduce", [&] { pending->record(local_->stream.get()); });
+  } catch (const Failure&) {
+    // What the device has to do may still use the buffer.
+    settle(pending.get(), call.stream);
+    throw;
+  }
+  return pending;
+}
+
+void DeviceGroup::settle(Pending* pending, StreamHandle stream) noexcept {
+  if (pending == nullptr || local_ == nullptr) return;
+  try {
+    pending->record(local_->stream.get());
+    pending->order_before(stream);
+  } catch (const DriverError&) {  // the failure that led here is what the caller hears of
+  }
+}
+
+void DeviceGroup::carry_out(const Call& call, Choice chosen, const Notice& mine) {
   const auto all = exchange(mine);
   const auto hidden = std::ranges::find(all, 0, &Notice::shows);
   const bool scaled = call.op == Op::premul_sum && chosen.path == Path::two_shot && mine.shows != 0;
@@ -264,7 +285,7 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
     chosen = {Path::staged, group_->name_of(static_cast<int>(hidden - all.begin())) +
                                 " has its buffer in memory that other processes cannot map"};
   last_ = chosen;
-  if (call.count == 0) return pending;
+  if (call.count == 0) return;
   switch (chosen.path) {
     case Path::one_shot: attempt("one-shot all-reduce", [&] { one_shot(call); }); break;
     case Path::two_shot: two_shot(call, all); break;
@@ -277,8 +298,6 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
       });
       break;
   }
-  attempt("all-reduce", [&] { pending->record(local_->stream.get()); });
-  return pending;
 }
 
 void DeviceGroup::give_one_shot(const Call& call) {
@@ -323,7 +342,7 @@ void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
       Address data = call.data;
       if (from != rank()) {
         local_->stream.wait_for(peers_[from]->given);
-        data = local_->memory.open(static_cast<int>(from), all[from].shown) + all[from].offset;
+        data = open_buffer(from, all[from], call.bytes());
       }
       parameters.in[from] = parameters.out[from] = pointer(data + begin);
     }
@@ -339,6 +358,14 @@ void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
     for (const auto& peer : peers_)
       if (peer != nullptr) local_->stream.wait_for(peer->written);
   });
+}
+
+// Returns where the buffer of another rank lies here.
+Address DeviceGroup::open_buffer(std::size_t from, const Notice& said, std::size_t bytes) {
+  const Memory memory{.base = 0, .length = said.shown.length};
+  if (!memory.holds(said.offset, bytes))
+    throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
+  return local_->memory.open(static_cast<int>(from), said.shown) + said.offset;
 }
 
 void DeviceGroup::reduce(const Call& call, ReduceParameters& parameters) {

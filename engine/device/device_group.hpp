@@ -102,9 +102,12 @@ class DeviceGroup {
 
   Notice notice_of(const Call& call);
   std::vector<Notice> exchange(const Notice& mine);
+  void carry_out(const Call& call, Choice chosen, const Notice& mine);
+  void settle(Pending* pending, StreamHandle stream) noexcept;
   void give_one_shot(const Call& call);
   void one_shot(const Call& call);
   void two_shot(const Call& call, const std::vector<Notice>& all);
+  Address open_buffer(std::size_t from, const Notice& said, std::size_t bytes);
   void reduce(const Call& call, ReduceParameters& parameters);
   void scale(const Call& call, Address to);
   template <typename Work>

@@ -51,7 +51,8 @@ TEST(every_function_that_may_fail_before_the_notices) {
       const Error error = failed(self, values.call(DType::float32));
       CHECK(error.kind == ErrorKind::aborted);
       CHECK(contains(error.message, std::string("rank 1: ") + function + " failed with CUDA_ERROR_OUT_OF_MEMORY"));
-      // The group goes on.
+      // The group goes on. What had begun uses the buffer no more, in the order of the stream.
+      finish(self);
       std::fill_n(values.data(), kSmall, 3.0F);
       self.on_device().all_reduce(values.call(DType::float32))->order_before(nullptr);
       finish(self);
