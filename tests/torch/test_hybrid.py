@@ -6,6 +6,7 @@ import copy
 import math
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -225,7 +226,7 @@ def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
 def check_choices(rank: int, size: int) -> None:
     """Every rank chooses the same shape, and trains in it; in little memory another one."""
     told = []
-    for memory in (1 << 40, 9000):
+    for memory in (1 << 40, 9800):
         torch.manual_seed(rank)
         layers = [nn.Linear(8, 8) for _ in range(8)]  # 2304 bytes, which with gradients and states don't fit
         example, model = torch.randn(16, 8), nn.Sequential(*layers)
@@ -247,6 +248,97 @@ def check_choices(rank: int, size: int) -> None:
         assert last < first
         hybrid.close()
     assert told[0][0][:2] != (2, 1) == told[1][0][:2]
+
+
+def check_accumulation(rank: int, size: int, replicas: int) -> None:
+    """Steps whose gradients add up, some of them without the replicas, and weights that two partitions share."""
+    torch.manual_seed(0)
+    model, *_ = MODELS["transformer"]()
+    torch.manual_seed(0)
+    reference, example, target, loss = MODELS["transformer"]()
+    model, reference = model.double().eval(), reference.double().eval()
+    with patch.object(partitioned, "cut", some_cuts):
+        hybrid = paceline.torch.hybrid(
+            model, example, loss, partitions=size // replicas, replicas=replicas, microbatches=4
+        )
+    batches = [(example.roll(seed, 0), target.roll(2 * seed, 0)) for seed in range(4 * replicas)]
+    for number in range(4):
+        with hybrid.no_sync() if number in (0, 2) else nullcontext():
+            hybrid.step(*batches[number * replicas + hybrid.replica])
+    for batch, aim in batches:
+        (loss(reference(batch), aim) / replicas).backward()
+    whole = dict(reference.named_parameters())
+    for name, parameter in hybrid.named_parameters():
+        expected = whole[name].grad
+        assert parameter.grad is not None and expected is not None
+        assert relative(parameter.grad, expected) <= 1e-12, name
+    hybrid.close()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_gradients_of_several_steps_add_up(ranks: Ranks, replicas: int) -> None:
+    ranks(check_accumulation, 2 * replicas, replicas=replicas)
+
+
+def check_optimizer_states(rank: int, size: int, name: str, kind: Any, options: dict[str, float]) -> None:
+    """Two steps in a pipeline, and a third one in replicas from its checkpoint: as three serial ones."""
+
+    def made(partitions: int) -> tuple[Any, torch.optim.Optimizer]:
+        torch.manual_seed(0)
+        model, _, _, loss = MODELS[name]()
+        with patch.object(partitioned, "cut", some_cuts):
+            found = paceline.torch.hybrid(model.double().eval(), example, loss, partitions=partitions, microbatches=4)
+        return found, kind(found.parameters(), **options)
+
+    torch.manual_seed(0)
+    cast = lambda one: one.double() if one.is_floating_point() else one  # noqa: E731
+    reference, given, aim, loss = MODELS[name]()
+    example = tree_map(cast, given if isinstance(given, tuple) else (given,))
+    target = tree_map(cast, aim)
+    reference = reference.double().eval()
+    serial = kind(reference.parameters(), **options)
+
+    def steps(model: Any, optimizer: torch.optim.Optimizer, number: int) -> None:
+        for _ in range(number):
+            optimizer.zero_grad()
+            if isinstance(model, nn.Module):
+                loss(model(*example), target).backward()
+            else:
+                model.step(example, target)
+            optimizer.step()
+
+    first, optimizer = made(2)
+    steps(first, optimizer, 2)
+    weights, states = first.state_dict(), first.optimizer_state_dict(optimizer)
+    first.close()
+    steps(reference, serial, 3)
+    again, optimizer = made(1)
+    again.load_state_dict(weights)
+    again.load_optimizer_state_dict(optimizer, states)
+    steps(again, optimizer, 1)
+    for key, value in again.state_dict().items():
+        assert relative(value, reference.state_dict()[key]) <= 1e-12, key
+    back = again.optimizer_state_dict(optimizer)
+    for index, parts in serial.state_dict()["state"].items():
+        for key, value in parts.items():
+            assert relative(back["state"][index][key], value) <= 1e-12, (index, key)
+    assert back["param_groups"] == serial.state_dict()["param_groups"]
+    with pytest.raises(paceline.torch.HybridError, match="the optimizer's state is of 1 parameters, the model has"):
+        again.load_optimizer_state_dict(optimizer, {"state": {}, "param_groups": [{"params": [0]}]})
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "options"),
+    [
+        ("transformer", torch.optim.SGD, {"lr": 0.01, "momentum": 0.9}),
+        ("two_and_two", torch.optim.AdamW, {"lr": 0.01}),
+    ],
+)
+def test_optimizer_states_load_on_another_partitioning(
+    ranks: Ranks, name: str, kind: Any, options: dict[str, float]
+) -> None:
+    ranks(check_optimizer_states, 2, name=name, kind=kind, options=options)
 
 
 def test_auto(ranks: Ranks) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline.calibration.torch import KEPT_FREE
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
@@ -163,18 +164,19 @@ def shape(partitions: int, replicas: int, microbatches: int, schedule: str = "1F
 
 def test_memory() -> None:
     chain = even(4, weight=MIB, crossing=1024)
-    assert memory(chain, [2, 4], shape(2, 1, 8), states=1) == (
-        2 * MIB * 3 + 8 * 1024 + 2 * 2 * MIB,  # weights, gradients from behind, two microbatches
-        2 * MIB * 3 + 8 * 1024 + 2 * MIB,
-    )
-    assert memory(chain, [2, 4], shape(2, 1, 8, "GPipe"), states=1)[1] == 2 * MIB * 3 + 8 * 1024 + 8 * 2 * MIB
+    lasting = 2 * MIB * 3 + 8 * 1024  # weights, and what comes from the other stage
+    passing = (MIB + 2 * 2 * MIB, MIB + 2 * MIB)  # a weight's gradient, and two microbatches' activations or one's
+    expected = tuple(lasting + KEPT_FREE * each for each in passing)
+    assert memory(chain, [2, 4], shape(2, 1, 8), states=1) == expected
+    all_of_them = lasting + KEPT_FREE * (MIB + 8 * 2 * MIB)
+    assert memory(chain, [2, 4], shape(2, 1, 8, "GPipe"), states=1)[1] == all_of_them
     in_arena = memory(chain, [2, 4], shape(2, 2, 8), states=1)[0] - memory(chain, [2, 4], shape(2, 1, 8), states=1)[0]
     assert in_arena == 2 * MIB
     tied = Chain(
         *(getattr(chain, name) for name in ("forward", "backward", "saved", "made", "up", "down")),
         [[Weight(0, MIB)]] * 4,
     )
-    assert memory(tied, [2, 4], shape(2, 1, 8), states=1)[1] == MIB * 3 + 8 * 1024 + 2 * MIB
+    assert memory(tied, [2, 4], shape(2, 1, 8), states=1)[1] == expected[1] - MIB * 3
 
 
 def test_a_step_is_its_bubble_and_what_crosses() -> None:

@@ -11,6 +11,7 @@ from paceline.bench.coordination.command import command as coordination
 from paceline.bench.data.command import command as data
 from paceline.bench.ddp.command import command as ddp
 from paceline.bench.graphs.command import command as order
+from paceline.bench.hybrid.command import command as hybrid
 from paceline.bench.in_jax.command import command as jax
 from paceline.bench.in_tensorflow.command import command as tensorflow
 from paceline.bench.kernels.command import command as reductions
@@ -28,6 +29,7 @@ command.command("reductions", short_help="Measure the kernels that combine data,
 command.command("codecs", short_help="Measure the codecs, and a copy beside them.")(codecs)
 command.command("waiting", short_help="Measure what waiting ranks cost others, and others them.")(waiting)
 command.command("ddp", short_help="Measure what the exchange costs a training, end to end.")(ddp)
+command.command("hybrid", short_help="Measure models in partitions, and how well they are predicted.")(hybrid)
 command.command("data", short_help="Measure what it costs a training to get its batches to the ranks.")(data)
 command.command("loading", short_help="Measure a reading pipeline that ranks share, and one for each.")(loading)
 command.command("convergence", short_help="Show what encoding gradients and parameters does to trainings.")(convergence)

@@ -60,13 +60,13 @@ class Chain:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a rank's memory holds, in bytes. in_flight: of each stage, the microbatches whose activations it keeps.
+    """What a rank's memory holds, in bytes. in_flight: of each stage, how often it keeps a microbatch's activations.
 
     copies: how often each weight is held: itself, its gradient, the optimizer's states.
     """
 
     memory: float = math.inf
-    in_flight: Sequence[int] = field(default=())
+    in_flight: Sequence[float] = field(default=())
     copies: float = 4.0
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.partitioned import random_state
@@ -16,6 +18,7 @@ from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.groups import Groups
+from paceline.torch.partitioned.optimizer_state import gathered_optimizer, own_optimizer_state
 from paceline.torch.partitioned.ownership import Entry, entries, keep_only
 from paceline.torch.partitioned.partition import StageModule
 from paceline.torch.partitioned.predicted.predict import Prediction
@@ -89,6 +92,8 @@ class Hybrid:
         arguments = inputs if first else ()
         if self._random:
             arguments = (*arguments, random_state.seeds(self._microbatches))
+        for gradients in self._tied:
+            gradients.begin()
         losses: list[Tensor] = []
         numbers = torch.arange(self._microbatches)
         self._targets = split(target, self._microbatches) if last else []
@@ -96,12 +101,27 @@ class Hybrid:
         self._targets = []
         return self._finish(losses)
 
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Steps in this context add this replica's gradients alone; the next step outside exchanges all of them."""
+        for gradients in self._gradients:
+            gradients.exchanged = False
+        try:
+            yield
+        finally:
+            for gradients in self._gradients:
+                gradients.exchanged = True
+
     def _resize(self, batch: int) -> None:
         if batch < self._microbatches:
             raise HybridError(f"a batch of {batch} samples can't be divided into {self._microbatches} microbatches")
         self._sizes = sample_counts(batch, self._microbatches)
         for stage in self._stages:
             stage.resize(self._sizes)
+
+    @property
+    def _gradients(self) -> list[StageGradients]:
+        return [*(stage.gradients for stage in self._stages), *self._tied]
 
     def _finish(self, losses: Sequence[Tensor]) -> float:
         for gradients in self._tied:
@@ -111,9 +131,7 @@ class Hybrid:
         for loss in losses:
             total += loss.detach()
         dist.broadcast(total, group=self._groups.pipeline, group_src=self._stage_ranks[-1])
-        for stage in self._stages:
-            stage.gradients.wait()
-        for gradients in self._tied:
+        for gradients in self._gradients:
             gradients.wait()
         return float(total)
 
@@ -183,11 +201,34 @@ class Hybrid:
         """Take over this rank's part of the whole model's state. Raises HybridError if it is of another model."""
         take_over(state, self._model.state_dict(), self._entries)
 
+    def optimizer_state_dict(self, optimizer: Optimizer | None) -> dict[str, Any]:
+        """The state of all ranks' optimizers, as `state_dict` of one for the whole model's parameters, on every rank.
+
+        A collective of all ranks. optimizer: of this rank's `parameters()`, in one group; None if there are none.
+        Raises HybridError for several groups, TypeError for a state that is neither a number nor of its parameter's
+        shape.
+        """
+        own = dict(self.named_parameters())
+        return gathered_optimizer(optimizer, self._names, own, self._entries, self._owner)
+
+    def load_optimizer_state_dict(self, optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+        """Take over this rank's part of such a state, which may be from other partitions or none.
+
+        Raises HybridError if it is of another number of parameters.
+        """
+        own = [name for name, _ in self.named_parameters()]
+        optimizer.load_state_dict(own_optimizer_state(state, self._names, own, optimizer))
+
     def close(self) -> None:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
-        for gradients in (*(stage.gradients for stage in self._stages), *self._tied):
+        for gradients in self._gradients:
             gradients.close()
         self._groups.close()
+
+    @property
+    def _names(self) -> list[str]:
+        """Of the whole model's parameters."""
+        return [name for name, _ in self._model.named_parameters()]
 
     # -- making it ------------------------------------------------------------------------------------------------
 
@@ -212,7 +253,11 @@ class Hybrid:
                 else:
                     tied.setdefault(self._partitions(entry), []).append(parameter)
         for partitions, parameters in sorted(tied.items(), key=lambda item: sorted(item[0])):
-            self._tied.append(StageGradients(parameters, self._groups.sharing(partitions), len(partitions)))
+            self._tied.append(
+                StageGradients(
+                    parameters, self._groups.sharing(partitions), len(partitions), self.partition == min(partitions)
+                )
+            )
         alone = self._groups.sharing(frozenset([self.partition]))
         return [
             Stage(

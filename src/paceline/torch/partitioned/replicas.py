@@ -16,12 +16,18 @@ class StageGradients:
     """The gradients of `parameters`, in buckets that begin with the last ones.
 
     group: the ranks that have the same parameters; None if there is no other. copies: in how many partitions they are;
-    the gradients of those add up, and their sums' mean over the replicas is taken.
+    the gradients of those add up, and their sums' mean over the replicas is taken. first: whether this is the first of
+    these partitions. exchanged: whether gradients are exchanged at the end of a step.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], group: dist.ProcessGroup | None, copies: int = 1) -> None:
+    def __init__(
+        self, parameters: Sequence[Tensor], group: dist.ProcessGroup | None, copies: int = 1, first: bool = True
+    ) -> None:
+        self.exchanged = True
         self._group = group
         self._copies = copies
+        self._first = first
+        self._whole = False
         self._buckets = [MeanBucket(some) for some in assign(reversed(parameters), BUCKET_BYTES)] if group else []
         self._works: list[dist.Work] = []
         self._last = False
@@ -31,8 +37,22 @@ class StageGradients:
             for slot, parameter in enumerate(bucket.parameters)
         ]
 
+    def begin(self) -> None:
+        """A step begins, whose gradients add to those of the steps before.
+
+        Sums over the partitions are on each of them, and would be added up again: only the first one keeps them.
+        """
+        if self._whole and not self._first:
+            for bucket in self._buckets:
+                for parameter in bucket.parameters:
+                    if parameter.grad is not None:
+                        parameter.grad.zero_()
+        self._whole = False
+
     def begin_last(self) -> None:
         """The last backward of a step begins: each gradient that comes now is whole."""
+        if not self.exchanged:
+            return
         for bucket in self._buckets:
             bucket.begin()
         self._works = []
@@ -40,18 +60,23 @@ class StageGradients:
 
     def end_last(self) -> None:
         """The last backward is over: start to exchange all that has not been started."""
+        if not self.exchanged:
+            return
         self._last = False
         for bucket in self._buckets[len(self._works) :]:
             bucket.close()
             self._works.append(bucket.start(self._group))
 
     def wait(self) -> None:
-        """Return once every gradient is the mean. Raises what the collectives raise."""
+        """Return once every gradient is the mean, if they are exchanged. Raises what the collectives raise."""
+        if not self.exchanged:
+            return
         for bucket, work in zip(self._buckets, self._works, strict=True):
             work.wait()
             if self._copies > 1:
                 bucket.flat.mul_(self._copies)
             bucket.settle()
+        self._whole = True
 
     def close(self) -> None:
         """Exchange nothing from here on."""

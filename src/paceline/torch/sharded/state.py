@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -14,20 +13,10 @@ from paceline.torch.compat import all_gather_single
 from paceline.torch.flat import FlatLayout
 from paceline.torch.sharded.bucket import Piece, ShardBucket
 from paceline.torch.sharded.gather_bytes import gather_bytes
+from paceline.torch.state_kind import Kind, kind_of, number_of
 
 States = Mapping[Tensor, dict[str, object]]
 """By parameter, or by piece of one."""
-
-
-class _Kind(NamedTuple):
-    """What one state of a piece is: as many elements as the piece has, or a number.
-
-    dtype: the name of the elements', or of the number's; empty for a number of Python's.
-    """
-
-    elements: bool
-    dtype: str = ""
-    number: bool | int | float | None = None
 
 
 def gathered(
@@ -43,18 +32,18 @@ def gathered(
     wanted = to in (None, dist.get_rank(group))
     result: dict[Tensor, dict[str, object]] = {}
     for index, bucket in enumerate(buckets):
-        owned: dict[int, dict[str, _Kind]] = {}
+        owned: dict[int, dict[str, Kind]] = {}
         for theirs in everybodys:
             for slot, kinds in theirs[index]:
                 if kinds:
-                    owned.setdefault(slot, {key: _Kind(*kind) for key, kind in kinds.items()})
+                    owned.setdefault(slot, {key: Kind(*kind) for key, kind in kinds.items()})
         parts = {
             (key, kind.dtype) for kinds in owned.values() for key, kind in kinds.items() if kind.elements and kind.dtype
         }
         whole = {part: _gather(bucket, shards, *part, group, to, wanted) for part in sorted(parts)}
         for slot, kinds in sorted(owned.items()) if wanted else ():
             result[bucket.parameters[slot]] = {
-                key: whole[key, kind.dtype][slot].clone() if kind.elements else _number(kind)
+                key: whole[key, kind.dtype][slot].clone() if kind.elements else number_of(kind)
                 for key, kind in kinds.items()
             }
     return result
@@ -86,24 +75,8 @@ def cut(bucket: ShardBucket, piece: Piece, states: Mapping[str, object]) -> dict
     return result
 
 
-def _kinds(piece: Piece, shards: States) -> dict[str, _Kind]:
-    return {key: _kind(key, value, piece) for key, value in shards.get(piece.values, {}).items()}
-
-
-def _kind(key: str, value: object, piece: Piece) -> _Kind:
-    if isinstance(value, Tensor):
-        dtype = str(value.dtype).removeprefix("torch.")
-        if value.shape == piece.values.shape:
-            return _Kind(True, dtype)
-        if value.dim() == 0:
-            return _Kind(False, dtype, value.item())
-    elif value is None or isinstance(value, (bool, int, float)):
-        return _Kind(False, number=value)
-    raise TypeError(f"the state {key!r}, {type(value).__name__}, is neither a number nor of its parameter's shape")
-
-
-def _number(kind: _Kind) -> object:
-    return torch.tensor(kind.number, dtype=getattr(torch, kind.dtype)) if kind.dtype else kind.number
+def _kinds(piece: Piece, shards: States) -> dict[str, Kind]:
+    return {key: kind_of(key, value, piece.values.shape) for key, value in shards.get(piece.values, {}).items()}
 
 
 def _gather(

@@ -2,13 +2,16 @@
 
 It holds each weight that the rank needs, its gradient and the optimizer's states, with several replicas the gradient
 again in the arena; a buffer for each message that comes in a step, which torch keeps from step to step; what autograd
-keeps of the microbatches that are in flight; and the gradients of activations around the largest call of a backward.
+keeps of the microbatches that are in flight; the gradients of activations around the largest call of a backward; one
+more gradient of the largest weight where several microbatches add theirs; and what a loss such as cross entropy holds.
+All but the first two stand in memory that the allocator has cut up, and count by a factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paceline.calibration.torch import KEPT_FREE
 from paceline.torch.partitioned.cut import Chain
 from paceline.torch.partitioned.predicted.orders import Action, orders
 from paceline.torch.partitioned.predicted.shape import Shape
@@ -17,6 +20,9 @@ STATES = 2
 """States of the optimizer for each weight, as many as Adam has, where nothing else is said."""
 _AROUND_A_CALL = 2
 """Results of a call's size that a backward holds at once: the gradients of what it made and of what it took."""
+
+_LOSS = 3
+"""Pieces of the result's size that the loss holds: its logarithms, their gradient, and that of the result."""
 
 
 def copies(shape: Shape, states: int = STATES) -> int:
@@ -42,8 +48,13 @@ def memory(chain: Chain, ends: Sequence[int], shape: Shape, states: int = STATES
                 received += chain.down[end]
         saved = {stage: float(sum(chain.saved[slice(*stages[stage])])) for stage in own}
         around = max(chain.made[call] for call in calls)
-        total = sum(weights.values()) * copies(shape, states) + received * shape.microbatches
-        found.append(round(total + most_kept(order, saved) + _AROUND_A_CALL * around))
+        passing = most_kept(order, saved) + _AROUND_A_CALL * around
+        if max(own) + 1 == len(stages):
+            passing += _LOSS * chain.made[-1]
+        if shape.microbatches > 1:
+            passing += max(weights.values(), default=0.0)
+        lasting = sum(weights.values()) * copies(shape, states) + received * shape.microbatches
+        found.append(round(lasting + KEPT_FREE * passing))
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.calibration.torch import KEPT_FREE
 from paceline.formats.sizes import show_bytes
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.cut import CannotCut, Chain, Limits, cut
@@ -68,7 +69,7 @@ def best_ends(chain: Chain, shape: Shape, placement: Placement, available: float
     """
     rank_of = shape.schedule.rank_of
     order = orders(shape.schedule, shape.microbatches)
-    kept = [in_flight(order[rank], stage) for stage, rank in enumerate(rank_of)]
+    kept = [KEPT_FREE * in_flight(order[rank], stage) for stage, rank in enumerate(rank_of)]
     each = available * shape.schedule.ranks / shape.schedule.stages
     ends = cut(chain, shape.layout.channels(rank_of, placement), Limits(each, kept, copies(shape, states)))
     needed = max(memory(chain, ends, shape, states))

@@ -1,0 +1,108 @@
+"""`paceline bench hybrid` measures models in partitions: their steps, their memory, and how well both are predicted."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.hybrid.measure import MODELS, Row, measure, row, shapes, systems
+from paceline.bench.option import JSON, some_of
+from paceline.bench.place import RANKS, place
+from paceline.bench.report import columns
+from paceline.bench.row import write_json
+from paceline.bench.run import BenchRequest, started
+from paceline.cli.option_checks import finite
+from paceline.formats.sizes import show_bytes
+from paceline.formats.terminal import show
+
+_TOLERANCE = 1e-3
+"""The largest error of a gradient that float32 explains: BatchNorm magnifies rounding in a hundred layers."""
+
+
+def command(
+    ranks: RANKS = None,
+    models: Annotated[
+        str, typer.Option(help=f"Some of {', '.join(MODELS)}; or all.", callback=some_of(MODELS))
+    ] = ",".join(MODELS[:4]),
+    wanted: Annotated[
+        str, typer.Option("--shapes", help="auto, all, or partitions x replicas x microbatches, as auto,2x1x8.")
+    ] = "",
+    schedule: Annotated[str, typer.Option(help="The pipeline schedule.")] = "1F1B",
+    batch: Annotated[int, typer.Option(min=1, help="Samples of a step, of all replicas together.")] = 64,
+    rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 7,
+    steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 2,
+    timeout: Annotated[
+        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
+    ] = 600.0,
+    json_file: JSON = None,
+) -> None:
+    """Train models in partitions and replicas, beside DDP and one rank alone; each rank has one thread.
+
+    Each way has its own ranks, which stay alive; they train a few steps in turn while all others are idle. Gradients
+    are checked first, against the serial model that computes the same microbatches. Without --shapes there are the one
+    that `partitions="auto"` chooses, and a pipeline of all ranks with four microbatches for each. "speed" is the
+    throughput over that of one rank alone; "step" includes the optimizer (Adam), "predicted" does not.
+
+    On the machines of a lab (`paceline lab FILE -- paceline bench hybrid`) the first machine's command measures, with
+    ranks on all machines as the file says, and the commands of the others end at once.
+
+    Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
+    """
+    out, err = Console(), Console(stderr=True)
+    if importlib.util.find_spec("torch") is None:
+        err.print("paceline bench hybrid needs torch.", highlight=False)
+        raise typer.Exit(REFUSED)
+    placed = place(ranks, 1, os.environ)
+    if placed is None:
+        return
+    lab, count = placed
+    try:
+        chosen = shapes(wanted or f"auto,{count}x1x{min(4 * count, batch)}", count, batch)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--shapes") from None
+    found: list[Row] = []
+    with ending(err) as complain, err.status("starting") as status:
+        for model in models.split(","):
+            request = BenchRequest(systems(model, chosen, schedule, batch), count, lab=lab, timeout=timeout)
+            with started(request, os.environ, complain) as sessions:
+                if len(sessions) < len(request.systems):
+                    raise typer.Exit(FAILED)
+                found += [row(one) for one in measure(sessions, rounds, steps, status.update)]
+            if json_file is not None:
+                write_json([asdict(one) for one in found], json_file)
+    show(out, table(found))
+    if any(not one.max_gradient_error <= _TOLERANCE for one in found):
+        raise typer.Exit(FAILED)
+
+
+def table(rows: list[Row]) -> Table:
+    """Return a table with a row for each model and way to train."""
+    words = ("model", "system", "shape")
+    result = columns(
+        *words, "step(ms)", "quartiles", "speed", "predicted", "peak", "predicted", "gradient error", left=words
+    )
+    alone = {one.model: one.step_ms for one in rows if one.system == "serial"}
+    for one in rows:
+        result.add_row(
+            one.model,
+            one.system,
+            f"{one.partitions}x{one.replicas}x{one.microbatches}",
+            f"{one.step_ms:.1f}",
+            f"{one.step_ms_q1:.1f}–{one.step_ms_q3:.1f}",
+            f"{alone.get(one.model, math.nan) / one.step_ms:.2f}×",
+            "" if one.predicted_ms is None else f"{one.predicted_ms:.1f} ({one.predicted_ms / one.step_ms - 1:+.0%})",
+            show_bytes(one.peak_bytes),
+            ""
+            if one.predicted_bytes is None
+            else f"{show_bytes(one.predicted_bytes)} ({one.predicted_bytes / one.peak_bytes - 1:+.0%})",
+            f"{one.max_gradient_error:.1e}",
+        )
+    return result
