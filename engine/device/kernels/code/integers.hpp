@@ -37,6 +37,26 @@ struct Integers {
     return in_row < width && at < elements ? at : elements;
   }
 
+  // Whether every thread holds whole rows, which lie where they can be moved at once.
+  PACELINE_DEVICE bool moves_rows(const std::byte* floats) const {
+    return elements == kGroup && misalignment(floats, kVector) == 0;
+  }
+  PACELINE_DEVICE std::uint64_t row_offset(unsigned row) const {
+    return (first + row * width + lane() * kColumns) * sizeof(float);
+  }
+  PACELINE_DEVICE static Pack<float, kColumns> load_row(const std::byte* from) {
+    if constexpr (kColumns * sizeof(float) == kVector)
+      return load<float, kColumns>(from);
+    else
+      return load_element<Pack<float, kColumns>>(from);
+  }
+  PACELINE_DEVICE static void store_row(std::byte* to, Pack<float, kColumns> row) {
+    if constexpr (kColumns * sizeof(float) == kVector)
+      store(to, row);
+    else
+      store_element(to, row);
+  }
+
   template <typename Serve>
   PACELINE_DEVICE void for_own(const Serve& serve) const {
     PACELINE_UNROLL
@@ -53,19 +73,25 @@ struct Integers {
   }
 
   PACELINE_DEVICE void encode(const EncodeParameters& p) const {
-    float value[kRows][kColumns];
+    Pack<float, kColumns> value[kRows];
+    if (p.residual == nullptr && moves_rows(p.in)) {
+      PACELINE_UNROLL
+      for (unsigned row = 0; row < kRows; ++row) value[row] = load_row(p.in + row_offset(row));
+    } else {
+      for_own([&](unsigned row, unsigned column, unsigned at) {
+        value[row].element[column] = at < elements ? wanted(p.in, p.residual, first + at) : 0;
+      });
+    }
     std::uint32_t most = 0;
-    for_own([&](unsigned row, unsigned column, unsigned at) {
-      const float one = at < elements ? wanted(p.in, p.residual, first + at) : 0;
-      value[row][column] = one;
-      const std::uint32_t magnitude = as_bits(one) & 0x7fffffffU;
+    for_own([&](unsigned row, unsigned column, unsigned) {
+      const std::uint32_t magnitude = as_bits(value[row].element[column]) & 0x7fffffffU;
       most = magnitude > most ? magnitude : most;
     });
     const auto [scale, inverse] = scale_of<kMost>(static_cast<std::int32_t>(warp_max(most)));
     Columns bytes = 0;
     if (inverse != 0) {
       for_own([&, by = inverse](unsigned row, unsigned column, unsigned) {
-        const std::uint32_t rounded = as_bits(value[row][column] * by + kRound);
+        const std::uint32_t rounded = as_bits(value[row].element[column] * by + kRound);
         bytes |= static_cast<Columns>((rounded & ((1U << kBits) - 1)) << (8 * column + row * kBits));
       });
     }
@@ -81,7 +107,8 @@ struct Integers {
     if (p.residual == nullptr) return;
     for_own([&, unit = scale](unsigned row, unsigned column, unsigned at) {
       if (at < elements)
-        keep_lost(p.residual, first + at, value[row][column], static_cast<float>(multiple(bytes, row, column)) * unit);
+        keep_lost(p.residual, first + at, value[row].element[column],
+                  static_cast<float>(multiple(bytes, row, column)) * unit);
     });
   }
 
@@ -96,6 +123,24 @@ struct Integers {
     } else {
       for (unsigned i = begin; i < width; ++i)
         bytes |= static_cast<Columns>(std::to_integer<std::uint32_t>(from[sizeof(float) + i]) << (8 * (i - begin)));
+    }
+    if (moves_rows(p.out)) {
+      PACELINE_UNROLL
+      for (unsigned row = 0; row < kRows; ++row) {
+        std::byte* const to = p.out + row_offset(row);
+        Pack<float, kColumns> decoded;
+        PACELINE_UNROLL
+        for (unsigned column = 0; column < kColumns; ++column)
+          decoded.element[column] = static_cast<float>(multiple(bytes, row, column)) * scale;
+        if constexpr (std::is_same_v<Sink, Add>) {
+          const Pack<float, kColumns> before = load_row(to);
+          PACELINE_UNROLL
+          for (unsigned column = 0; column < kColumns; ++column)
+            decoded.element[column] = before.element[column] + decoded.element[column];
+        }
+        store_row(to, decoded);
+      }
+      return;
     }
     for_own([&](unsigned row, unsigned column, unsigned at) {
       if (at < elements) put<Sink>(p.out, first + at, static_cast<float>(multiple(bytes, row, column)) * scale);
