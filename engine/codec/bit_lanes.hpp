@@ -74,10 +74,14 @@ inline Coded encode_lanes(const std::uint8_t* exponents, std::size_t steps, cons
     const __m512i symbols = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
     const __mmask32 upper_64 = _mm512_test_epi16_mask(symbols, _mm512_set1_epi16(64));
     const __mmask32 upper_128 = _mm512_test_epi16_mask(symbols, _mm512_set1_epi16(128));
-    const __m512i lower = _mm512_mask_blend_epi16(upper_64, look_up(table, symbols), look_up(table + 64, symbols));
-    const __m512i upper =
-        _mm512_mask_blend_epi16(upper_64, look_up(table + 128, symbols), look_up(table + 192, symbols));
-    __m512i entries = _mm512_mask_blend_epi16(upper_128, lower, upper);
+    __m512i entries = look_up(table + 64, symbols);
+    // Magnitudes from 2^-63 to 2, which is most often all of them, take the look-up above alone.
+    if ((~upper_64 | upper_128) != 0) {
+      const __m512i lower = _mm512_mask_blend_epi16(upper_64, look_up(table, symbols), entries);
+      const __m512i upper =
+          _mm512_mask_blend_epi16(upper_64, look_up(table + 128, symbols), look_up(table + 192, symbols));
+      entries = _mm512_mask_blend_epi16(upper_128, lower, upper);
+    }
     for (auto which = static_cast<std::uint32_t>(_mm512_movepi16_mask(entries)); which != 0;) {
       const int last = 31 - __builtin_clz(which);
       *escaped++ = from[last];

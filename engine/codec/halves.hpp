@@ -18,6 +18,10 @@ struct Halves {
   static std::size_t encode_block(const std::byte* in, std::size_t elements, std::byte* out) {
     auto* to = reinterpret_cast<unsigned char*>(out);
     std::size_t i = 0;
+    for (; i + 2 * kLanes <= elements; i += 2 * kLanes) {
+      const std::byte* const from = in + i * sizeof(float);
+      narrow_two(load(from), load(from + sizeof(Lanes)), to + i * sizeof(Half), Half{});
+    }
     for (; i + kLanes <= elements; i += kLanes) narrow(load(in + i * sizeof(float)), to + i * sizeof(Half), Half{});
     for (; i < elements; ++i) narrow(load_one(in + i * sizeof(float)), to + i * sizeof(Half), Half{});
     return elements * sizeof(Half);

@@ -72,12 +72,12 @@ struct Parts<float> {
   }
 };
 
-// How often each exponent occurs, in every second run of a whole block: that is enough to choose a code by. Returns how
+// How often each exponent occurs, in every fourth run of a whole block: that is enough to choose a code by. Returns how
 // many elements were counted. Four counters each: the next increment of the same one need not wait for the last.
 inline std::size_t count_exponents(const std::uint8_t* exponents, std::size_t elements, std::uint32_t* counts) {
   constexpr std::size_t kCounters = 4;
   constexpr std::size_t kRun = 64;
-  const std::size_t next = elements == kCodecBlock ? 2 * kRun : kRun;
+  const std::size_t next = elements == kCodecBlock ? 4 * kRun : kRun;
   std::uint16_t of[kCounters][kSymbols] = {};
   std::size_t first = 0;
   std::size_t counted = 0;

@@ -67,6 +67,29 @@ inline void narrow(Lanes value, unsigned char* to, BFloat16) {
   store_bits(value != value ? high | 0x40U : (bits + 0x7fffU + (high & 1U)) >> 16, to);
 }
 
+// Two vectors, one after the other.
+template <typename Half>
+inline void narrow_two(Lanes first, Lanes second, unsigned char* to, Half half) {
+  narrow(first, to, half);
+  narrow(second, to + kLanes * sizeof half, half);
+}
+#if defined(__AVX512F__)
+// One permutation takes the upper halves of both, and whether there is a NaN at all is asked once.
+inline void narrow_two(Lanes first, Lanes second, unsigned char* to, BFloat16) {
+  typedef std::uint16_t Indices __attribute__((vector_size(kLanes * 4)));
+  constexpr Indices kUpper = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+                              33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  const auto rounded = [](LaneBits bits) { return bits + 0x7fffU + (bits >> 16 & 1U); };
+  LaneBits low = rounded(LaneBits(first));
+  LaneBits high = rounded(LaneBits(second));
+  if (_mm512_cmp_ps_mask(__m512(first), __m512(second), _CMP_UNORD_Q) != 0) {
+    low = first != first ? LaneBits(first) | 0x400000U : low;
+    high = second != second ? LaneBits(second) | 0x400000U : high;
+  }
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(__m512i(low), __m512i(kUpper), __m512i(high)));
+}
+#endif
+
 #if defined(__AVX512F__)
 inline void widen(const unsigned char* from, Float16, Lanes& value) {
   value = Lanes(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));

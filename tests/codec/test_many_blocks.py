@@ -1,6 +1,6 @@
-"""A million random blocks through every codec, by the engine's own trial of them.
+"""Ten million random blocks through every codec, by the engine's own trial of them.
 
-Ten million take five minutes of a core: run `test_codec_trials ten_million_random_blocks` when a codec changes.
+Thousands of them are among the C++ tests.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 600
-"""Seconds; the trial itself takes half a minute of a core."""
+DEADLINE = 3600
+"""Seconds; the trial itself takes five minutes of a core."""
 
 
 @pytest.mark.long
@@ -23,4 +23,4 @@ def test_bounds_are_kept_and_nothing_crashes(tmp_path):
     subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path, *options], check=True)
     subprocess.run(["cmake", "--build", tmp_path, "--target", "test_codec_trials"], check=True)
     program = tmp_path / "engine" / "tests" / "test_codec_trials"
-    subprocess.run([program, "a_million_random_blocks"], check=True, timeout=DEADLINE)
+    subprocess.run([program, "ten_million_random_blocks"], check=True, timeout=DEADLINE)

@@ -35,7 +35,8 @@ def _sentence(before: Row, after: Row) -> str:
     spread = "" if apart else ", which is within the spread of the rounds"
     begin = f"{after.model}: {after.approach} takes {lost:.1f} ms a step longer than {before.approach}{spread}"
     longer = " and ".join(_longer(before, after, aim, _TOLD * max(lost, saved)))
-    but = f", but {longer}" if longer else ", and no part of the first device's step takes longer: others are late"
+    however = "but" if saved > 0 else "and"
+    but = f", {however} {longer}" if longer else ", and nothing else of the first device's step takes longer: others do"
     return f"{begin}. {CATEGORIES[aim]} takes {abs(saved):.1f} ms {'less' if saved >= 0 else 'more'}{but}."
 
 
