@@ -34,7 +34,7 @@ FunctionHandle Device::function(std::string_view kernel) {
   const std::lock_guard lock(mutex_);
   FunctionHandle& function = functions_[kernel];
   if (function == nullptr)
-    driver_->check(driver_->module_function(&function, module_, kernel.data()), "cuModuleGetFunction");
+    driver_->check(driver_->module_function(&function, module_, std::string(kernel).c_str()), "cuModuleGetFunction");
   return function;
 }
 

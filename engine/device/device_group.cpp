@@ -14,22 +14,34 @@ namespace {
 constexpr auto kParting = std::chrono::seconds(1);
 constexpr std::size_t kPart = 256;  // bytes; parts of a buffer begin at multiples of this
 
+// Does the last work of something that goes away, of which nobody could hear that it failed. Returns whether it did.
+template <typename Work>
+bool try_to(Work&& work) {
+  try {
+    work();
+    return true;
+  } catch (const DriverError&) {
+    return false;
+  } catch (const Failure&) {
+    return false;
+  }
+}
+
 std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
 
 }  // namespace
 
 Pending::Pending(std::shared_ptr<Device> device) : device_(std::move(device)) {
   const Current current(device_->driver(), device_->context());
-  finished_.emplace(device_->driver());
+  finished_ = std::make_unique<Event>(device_->driver());
 }
 
 // Without a context the driver would refuse, and frees the event with the context anyway.
 Pending::~Pending() {
-  try {
+  try_to([&] {
     const Current current(device_->driver(), device_->context());
     finished_.reset();
-  } catch (const DriverError&) {
-  }
+  });
 }
 
 bool Pending::done() const {
@@ -78,16 +90,16 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
 }
 
 DeviceGroup::~DeviceGroup() {
-  const bool together = peers_.empty() || leave();
-  try {
+  bool together = peers_.empty();
+  if (!together) try_to([&] { together = leave(); });
+  try_to([&] {  // or the context is gone, and everything with it
     const Current current(driver_, device_->context());
     if (local_ != nullptr && together) local_->stream.synchronize();
     if (local_ != nullptr && !together) local_->scratch_kept = true;
     staging_.reset();
     peers_.clear();
     local_.reset();
-  } catch (const DriverError&) {  // the context is gone, and everything with it
-  }
+  });
 }
 
 // Waits a moment until no rank uses this one's scratch memory any more. Returns whether that is so.
@@ -100,19 +112,14 @@ bool DeviceGroup::leave() {
     }
     return true;
   };
-  try {
-    const auto goodbye = barrier(*engine_, *group_, Mode::async);  // after it all have recorded their last `done`
-    if (!comes_true([&] { return engine_->is_over(*goodbye); }) || goodbye->state() != Operation::State::done)
-      return false;
-    const Current current(driver_, device_->context());
-    return comes_true([&] {
-      return std::ranges::all_of(
-          peers_, [](const auto& peer) { return peer == nullptr || (peer->done[0].done() && peer->done[1].done()); });
-    });
-  } catch (const Failure&) {
-  } catch (const DriverError&) {
-  }
-  return false;
+  const auto goodbye = barrier(*engine_, *group_, Mode::async);  // after it all have recorded their last `done`
+  if (!comes_true([&] { return engine_->is_over(*goodbye); }) || goodbye->state() != Operation::State::done)
+    return false;
+  const Current current(driver_, device_->context());
+  return comes_true([&] {
+    return std::ranges::all_of(
+        peers_, [](const auto& peer) { return peer == nullptr || (peer->done[0].done() && peer->done[1].done()); });
+  });
 }
 
 // Prepares what other ranks need, tells them, and opens what they have. All ranks come to the same `unreachable_`.
@@ -270,11 +277,10 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
 
 void DeviceGroup::settle(Pending* pending, StreamHandle stream) noexcept {
   if (pending == nullptr || local_ == nullptr) return;
-  try {
+  try_to([&] {
     pending->record(local_->stream.get());
     pending->order_before(stream);
-  } catch (const DriverError&) {  // the failure that led here is what the caller hears of
-  }
+  });
 }
 
 void DeviceGroup::carry_out(const Call& call, Choice chosen, const Notice& mine) {

@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +41,7 @@ class Pending {
 
  private:
   std::shared_ptr<Device> device_;
-  std::optional<Event> finished_;
+  std::unique_ptr<Event> finished_;
 };
 
 // The ranks of the group make theirs, and call it, in the same order as all collectives.

@@ -83,7 +83,7 @@ Memory PointerCache::ask(Address address) {
       PointerAttribute::range_start,           PointerAttribute::range_size,    PointerAttribute::device_ordinal,
       PointerAttribute::is_legacy_ipc_capable, PointerAttribute::mempool_handle};
   std::array<void*, attributes.size()> values = {&type,   &buffer_id, &managed,        &base,
-                                                 &length, &device,    &has_ipc_handle, &pool};
+                                                 &length, &device,    &has_ipc_handle, static_cast<void*>(&pool)};
   // For memory that the driver does not know it returns a success, and the type 0.
   driver_.check(driver_.pointer_attributes(attributes.size(), attributes.data(), values.data(), address),
                 "cuPointerGetAttributes");
