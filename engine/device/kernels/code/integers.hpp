@@ -42,7 +42,7 @@ struct Integers {
     return elements == kGroup && misalignment(floats, kVector) == 0;
   }
   PACELINE_DEVICE std::uint64_t row_offset(unsigned row) const {
-    return (first + row * width + lane() * kColumns) * sizeof(float);
+    return (first + std::uint64_t{row} * width + std::uint64_t{lane()} * kColumns) * sizeof(float);
   }
   PACELINE_DEVICE static Pack<float, kColumns> load_row(const std::byte* from) {
     if constexpr (kColumns * sizeof(float) == kVector)
