@@ -28,7 +28,8 @@ def job(system: System, ranks: int, address: Path, scratch: Path, environ: Mappi
 
     environ: the environment that the ranks inherit. lab: the machines that the ranks are started on, None for this one.
     """
-    env = {**environ, **thread_variables(1, environ), **system.environment}
+    # What a rank leaves in its temporary folder when it is killed, as TensorFlow does, goes with the run's.
+    env = {**environ, **thread_variables(1, environ), "TMPDIR": str(scratch), **system.environment}
     start = f"import sys; sys.path.append({str(_BENCH)!r}); from ranks.program import main; main({str(address)!r})"
     argv = [str(system.python), "-c", start]
     if system.launcher != "local":
@@ -65,7 +66,7 @@ def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: di
     library, launcher = MPI_FILES[system.launcher]
     prefix = system.python.parent.parent
     # The absolute path alone selects the MPI; if MPI4PY_MPIABI were set too, mpi4py would not load it from there.
-    env = {**env, "MPI4PY_LIBMPI": str(prefix / library), "TMPDIR": str(scratch)}
+    env = {**env, "MPI4PY_LIBMPI": str(prefix / library)}
     env.pop("MPI4PY_MPIABI", None)
     command_line = _openmpi if system.launcher == "openmpi" else _hydra
     options, added = command_line(system.launcher, prefix, ranks, argv, lab, _agent(lab, scratch) if lab else Path())

@@ -90,7 +90,7 @@ class Library:
             call.succeed()
             return
         if node.op == "AllreduceDone":
-            self._started.pop(int(call.tensors[-1].array())).take(call)
+            self._started.pop(call.tensors[-1].number().value).take(call)
             return
         number = call.output(len(call.tensors), INT64, ()) if node.op == "AllreduceStart" else None
         channel = job.current().channel(node.process_set, node.op)
@@ -98,7 +98,7 @@ class Library:
         if number is None:
             _when_over(pending, lambda: self._conclude(call, pending))
             return
-        number.array()[...] = place = next(self._numbers)
+        number.number().value = place = next(self._numbers)
         started = self._started[place] = Started(call, pending, self._fail)  # stays, empty, if the function fails
         call.go_on()
         _when_over(pending, started.over)  # only now, because it releases the call

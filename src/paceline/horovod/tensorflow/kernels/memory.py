@@ -49,7 +49,11 @@ class Memory:
 
     def floating(self) -> bool:
         """Return whether the elements are floating-point numbers."""
-        return bool(tf.dtypes.as_dtype(self.dtype).is_floating)
+        return floating(self.dtype)
+
+    def number(self) -> ctypes.c_int64:
+        """Return the memory, which is an int64 scalar's, for its `value` to be read and set."""
+        return ctypes.c_int64.from_address(self.address)
 
     def rows(self, call: str) -> int:
         """Return the length of the first dimension, along which `call` splits and concatenates.
@@ -73,6 +77,12 @@ def numpy_dtype(dtype: int) -> np.dtype[Any]:
 
 
 @cache
+def floating(dtype: int) -> bool:
+    """Return whether TensorFlow's dtype is one of floating-point numbers."""
+    return bool(tf.dtypes.as_dtype(dtype).is_floating)
+
+
+@cache
 def codes(dtype: int) -> tuple[int, int]:
     """Return the engine's number of a dtype, and how many of the engine's elements make up one of TensorFlow's."""
     known = numpy_dtype(dtype)
@@ -82,9 +92,14 @@ def codes(dtype: int) -> tuple[int, int]:
 
 def reducible(memory: Memory) -> None:
     """Raise ValueError unless the engine can reduce tensors of this dtype."""
-    if numpy_dtype(memory.dtype).name not in _engine.DTYPES:
+    if not _known(memory.dtype):
         names = ", ".join(_engine.DTYPES)
         raise ValueError(f"a reduction takes {names}, not {tf.dtypes.as_dtype(memory.dtype).name}")
+
+
+@cache
+def _known(dtype: int) -> bool:
+    return numpy_dtype(dtype).name in _engine.DTYPES
 
 
 def scale(numbers: NDArray[Any], factor: float) -> None:
