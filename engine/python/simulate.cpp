@@ -65,15 +65,21 @@ void bind_simulate(nb::module_& m) {
           "fusion_bytes"_a, "cycle_seconds"_a, "wait"_a)
       .def(
           "set_compute",
-          [](JobModel& self, double seconds, std::vector<double> samples, double delay, double slowed_by_spinning,
-             double after) { self.compute = {seconds, std::move(samples), delay, slowed_by_spinning, after}; },
-          "seconds"_a, "samples"_a, "delay"_a, "slowed_by_spinning"_a, "after"_a)
+          [](JobModel& self, double seconds, std::vector<double> samples, std::vector<double> later, double delay,
+             double after) { self.compute = {seconds, std::move(samples), std::move(later), delay, after}; },
+          "seconds"_a, "samples"_a, "later"_a, "delay"_a, "after"_a)
+      .def(
+          "set_cores",
+          [](JobModel& self, int cpus, int threads, double seconds, bool divided) {
+            self.cores = {cpus, threads, seconds, divided};
+          },
+          "cpus"_a, "threads"_a, "seconds"_a, "divided"_a)
       .def(
           "set_thread",
-          [](JobModel& self, double wake, double oversleeps, double oversleep, double preempted, double preemption,
-             double ring,
-             double message) { self.thread = {wake, oversleeps, oversleep, preempted, preemption, ring, message}; },
-          "wake"_a, "oversleeps"_a, "oversleep"_a, "preempted"_a, "preemption"_a, "ring"_a, "message"_a)
+          [](JobModel& self, double wake, double oversleeps, double oversleep, double ring, double message) {
+            self.thread = {wake, oversleeps, oversleep, ring, message};
+          },
+          "wake"_a, "oversleeps"_a, "oversleep"_a, "ring"_a, "message"_a)
       .def(
           "set_transfer",
           [](JobModel& self, double synchronise, double latency, std::vector<std::pair<double, double>> all_reduce) {

@@ -13,7 +13,7 @@ namespace paceline::simulate {
 namespace {
 
 // What random numbers are for.
-enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_preemption, of_preempted };
+enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_slice };
 
 // Bytes of a policy that are fetched ahead: nearly all of a polling one.
 constexpr std::size_t kFetched = 896;
@@ -81,14 +81,14 @@ StepFigures Job::step() {
   traffic_.forget();
   const double begins = began_ = begins_;
   const std::uint64_t batches = traffic_.over();
-  const std::uint64_t messages = messages_sent_;
+  const std::uint64_t messages = post_.sent();
   std::uint64_t cycles = 0;
   for (int number = 0; number < size(); ++number) {
     Rank& rank = at(number);
     cycles += rank.policy->counters().cycles;
-    rank.spinning = rank.oversleep = 0;
-    rank.handed_in = false;
     const double seconds = computes(number);
+    rank.spinning = rank.contended = rank.oversleep = 0;
+    rank.handed_in = false;
     rank.seconds = seconds;
     rank.ready = begins + ready_.back() * seconds;
     rank.next = 0;
@@ -130,7 +130,7 @@ StepFigures Job::step() {
   figures.after = model_.compute.after;
   figures.seconds = begins_ - begins;
   figures.cycles -= cycles;
-  figures.messages = messages_sent_ - messages;
+  figures.messages = post_.sent() - messages;
   figures.batches = traffic_.over() - batches;
   ++steps_;
   return figures;
@@ -157,8 +157,9 @@ double Job::computes(int number) {
     const double place = random_.uniform(of_compute, rank, steps_) * static_cast<double>(samples.size());
     seconds = samples[static_cast<std::size_t>(std::ceil(place)) - 1];
   }
-  const double mean = compute.delay * (1 + compute.slowed_by_spinning * at(number).spin_share);
-  return seconds + random_.exponential(mean, of_delay, rank, steps_);
+  if (!compute.later.empty()) seconds += compute.later[static_cast<std::size_t>(number)];
+  return seconds +
+         random_.exponential(model_.cores.slower(at(number).contended) * compute.delay, of_delay, rank, steps_);
 }
 
 void Job::happen(const EventQueue<What>::Event& event) {
@@ -177,9 +178,8 @@ void Job::happen(const EventQueue<What>::Event& event) {
     case Kind::look: return drain(number, now_);
     case Kind::deliver: {
       const double now = rank.free = std::max(now_, rank.free) + model_.thread.message;
-      auto& [from, message] = messages_[event.what.detail];
-      rank.policy->receive(from, message, now);
-      free_messages_.push_back(event.what.detail);
+      const Post::Message message = post_.take(event.what.detail);
+      rank.policy->receive(message.from, message.bytes, now);
       return drain(number, now);
     }
     case Kind::outcome: return hear_outcome(number, now_);
@@ -211,7 +211,6 @@ void Job::hand_in(int number, double now) {
   drain(number, now);
   if (rank.next < ready_.size()) return;
   rank.handed_in = true;
-  rank.spin_share = std::min(1.0, rank.spinning / std::max(now - began_, 1e-12));
   await_oldest(number, now);
 }
 
@@ -226,6 +225,8 @@ void Job::hear_outcome(int number, double now) {
   Rank& rank = at(number);
   rank.synchronising = false;
   if (rank.wait != Synchronise::Wait::test) rank.spinning += now - rank.gave_at;
+  if (rank.wait == Synchronise::Wait::spin)
+    rank.contended += model_.cores.contended(rank.gave_at - began_, now - began_);
   rank.policy->synchronised(meetings_.tell(number), now);
   drain(number, now);
 }
@@ -290,6 +291,7 @@ void Job::sleep(int number, double until, double now) {
     late = random_.uniform(of_oversleeping, stream, turn) <= model_.thread.oversleeps
                ? random_.exponential(model_.thread.oversleep, of_oversleep, stream, turn)
                : model_.thread.wake;
+    late += model_.cores.wakes_late(until - began_, until - now, random_.uniform(of_slice, stream, turn));
     rank.oversleep += late;
   }
   queue_.add(std::max(until, now) + late, {Kind::wake, number, rank.sleep});
@@ -297,16 +299,7 @@ void Job::sleep(int number, double until, double now) {
 
 void Job::send(int number, Send& action, double now) {
   if (action.to == number) return at(number).policy->receive(number, action.message, now);
-  std::uint32_t place = 0;
-  if (free_messages_.empty()) {
-    place = static_cast<std::uint32_t>(messages_.size());
-    messages_.emplace_back();
-  } else {
-    place = free_messages_.back();
-    free_messages_.pop_back();
-  }
-  messages_[place] = {number, std::move(action.message)};
-  ++messages_sent_;
+  const std::uint32_t place = post_.send(number, std::move(action.message));
   Rank& rank = at(number);
   rank.free = std::max(rank.free, now) + model_.thread.message;
   queue_.add(rank.free + model_.transfer.latency, {Kind::deliver, action.to, place});
@@ -328,10 +321,9 @@ void Job::synchronise(int number, Synchronise& action, double now) {
   for (int other = 0; other < size(); ++other) {
     const auto stream = static_cast<std::uint64_t>(other);
     const std::uint64_t turn = ++at(other).turn;
-    const double span = over - at(other).gave_at;
-    double late = 0;
-    if (random_.uniform(of_preempted, stream, turn) < -std::expm1(-model_.thread.preempted * span))
-      late = random_.exponential(model_.thread.preemption, of_preemption, stream, turn);
+    const double late =
+        model_.cores.sees_late(over - began_, over - at(other).gave_at, action.wait == Synchronise::Wait::spin,
+                               random_.uniform(of_slice, stream, turn));
     queue_.add(over + late, {Kind::outcome, other, 0});
   }
 }

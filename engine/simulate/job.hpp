@@ -1,8 +1,7 @@
 // A training job in virtual time: the engine's own policies, one object a rank, driven by events.
 //
 // The stochastic part is a model of what "Load imbalance in data processing for large-scale deep learning" (section
-// III-D) found on 24 576 GPUs: ranks do not compute equally long, threads oversleep, and a thread that spins slows down
-// the computation on its cores.
+// III-D) found on 24 576 GPUs: ranks do not compute equally long, and threads share CPUs.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include "simulate/event_queue.hpp"
 #include "simulate/job_model.hpp"
 #include "simulate/meetings.hpp"
+#include "simulate/post.hpp"
 #include "simulate/random.hpp"
 #include "simulate/traffic.hpp"
 
@@ -48,7 +48,7 @@ class Job {
   struct What {
     Kind kind = Kind::look;
     std::int32_t rank = 0;
-    std::uint32_t detail = 0;  // wake: which Sleep; deliver: the message
+    std::uint32_t detail = 0;  // wake: which Sleep; deliver: the place of the message
   };
   struct Rank {
     std::unique_ptr<Policy> policy;
@@ -67,7 +67,7 @@ class Job {
     double issued = 0;       // the last batch so far
     double spinning = 0;     // in this step
     double oversleep = 0;    // in this step
-    double spin_share = 0;   // of the last step's computation
+    double contended = 0;    // in this step: spinning that took a CPU from the program
   };
 
   Rank& at(int number) { return ranks_[static_cast<std::size_t>(number)]; }
@@ -100,8 +100,7 @@ class Job {
   std::map<int, std::unique_ptr<BoardMemory>> boards_;
   std::vector<Rank> ranks_;
   EventQueue<What> queue_;
-  std::vector<std::pair<int, std::vector<std::byte>>> messages_;  // from, and what; by number
-  std::vector<std::uint32_t> free_messages_;
+  Post post_;
   Meetings meetings_;
   Traffic traffic_;
 
@@ -112,7 +111,6 @@ class Job {
   std::size_t left_ = 0;    // gradients of this step that are not over
   std::vector<bool> over_;  // by gradient
   std::size_t oldest_ = 0;  // of those that are not over
-  std::uint64_t messages_sent_ = 0;
   std::uint64_t events_ = 0;
 };
 

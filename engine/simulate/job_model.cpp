@@ -35,13 +35,21 @@ void check(const JobModel& model) {
       bad("the points of an all_reduce's time must ascend in bytes, none below 0");
     last = bytes;
   }
-  if (std::ranges::any_of(model.compute.samples, [](double sample) { return !(sample >= 0); }))
-    bad("a measured time of computation is negative");
+  const auto& later = model.compute.later;
+  if (!later.empty() && later.size() != model.machine_of.size())
+    bad(std::to_string(later.size()) + " ranks are said to be later than others, or not, but there are " +
+        std::to_string(model.machine_of.size()));
+  for (const auto* seconds : {&model.compute.samples, &later})
+    if (std::ranges::any_of(*seconds, [](double each) { return !(each >= 0 && std::isfinite(each)); }))
+      bad("a measured time of computation is negative or not finite");
   const Compute& compute = model.compute;
   const Thread& thread = model.thread;
-  for (const double seconds : {compute.seconds, compute.delay, compute.slowed_by_spinning, compute.after, thread.wake,
-                               thread.oversleeps, thread.oversleep, thread.preempted, thread.preemption, thread.ring,
-                               thread.message, model.transfer.synchronise, model.transfer.latency})
+  const Cores& cores = model.cores;
+  if (const int least = std::min(cores.cpus, cores.threads); least < 0)
+    bad("a rank cannot have " + std::to_string(least) + " CPUs or threads");
+  for (const double seconds :
+       {compute.seconds, compute.delay, compute.after, cores.seconds, thread.wake, thread.oversleeps, thread.oversleep,
+        thread.ring, thread.message, model.transfer.synchronise, model.transfer.latency})
     if (!(seconds >= 0 && std::isfinite(seconds)))
       bad("a time or a probability of the model is negative or not finite");
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policy/make.hpp"
+#include "simulate/cores.hpp"
 
 namespace paceline::simulate {
 
@@ -18,27 +19,22 @@ struct Gradient {
 };
 
 // How long ranks compute. A rank hands in its last gradient `seconds` after the step began, or one of the measured
-// `samples` if there are any, plus an exponential delay. The delay has the mean `delay`, and grows by the factor
-// 1 + slowed_by_spinning * d, where d is the fraction of the last step's computation for which the rank's
-// background thread span.
+// `samples` if there are any, plus an exponential delay. The delay has the mean `delay`; where a thread that spins has
+// taken CPU time from the program in the last step, it is longer (see Cores::slower).
 struct Compute {
   double seconds = 0;
   std::vector<double> samples;
+  std::vector<double> later;  // by rank, none if all are alike: how much longer it computes than others in every step
   double delay = 0;
-  double slowed_by_spinning = 0;
   double after = 0;  // from the end of communication to the next step
 };
 
-// How the thread that runs a policy gets its CPU. A sleep lasts too long by `wake`, or, with the probability
-// `oversleeps`, by an exponential time with the mean `oversleep`. A thread that spins is taken from its CPU `preempted`
-// times in a second of spinning, for an exponential time with the mean `preemption`: a scheduler that is fair takes the
-// CPU from a thread that has used up its time, and favours one that slept.
+// What the thread that runs a policy takes, beside its CPU (see Cores). A sleep lasts too long by `wake`, or, with the
+// probability `oversleeps`, by an exponential time with the mean `oversleep`.
 struct Thread {
   double wake = 0;
   double oversleeps = 0;
   double oversleep = 0;
-  double preempted = 0;
-  double preemption = 0;
   double ring = 0;     // until a rank of this machine has heard a bell
   double message = 0;  // the thread's own time for a message between machines, at either end
 };
@@ -58,6 +54,7 @@ struct JobModel {
   std::vector<std::vector<std::string>> order;  // buffers, for `graph`
   bool awaits = true;                           // a caller waits for the gradients once all are handed in
   Compute compute;
+  Cores cores;
   Thread thread;
   Transfer transfer;
   std::uint64_t seed = 0;

@@ -454,15 +454,14 @@ class JobModel:
     def set_options(self, fusion_bytes: int, cycle_seconds: float, wait: str) -> None:
         """wait: spin or yield. Raises ValueError for another one."""
     def set_compute(
-        self, seconds: float, samples: Sequence[float], delay: float, slowed_by_spinning: float, after: float
+        self, seconds: float, samples: Sequence[float], later: Sequence[float], delay: float, after: float
     ) -> None: ...
+    def set_cores(self, cpus: int, threads: int, seconds: float, divided: bool) -> None: ...
     def set_thread(
         self,
         wake: float,
         oversleeps: float,
         oversleep: float,
-        preempted: float,
-        preemption: float,
         ring: float,
         message: float,
     ) -> None: ...

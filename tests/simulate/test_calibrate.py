@@ -42,6 +42,17 @@ def test_it_predicts_its_own_run() -> None:
     assert told.low <= fmean(found.steps) <= told.high
 
 
+def test_a_rank_that_is_always_late_stays_late() -> None:
+    """Drawn for any rank, its values would make a step short in which no rank draws one, a third of them."""
+    late = [[seconds + 0.05 * (rank == 2) for rank, seconds in enumerate(step)] for step in COMPUTES]
+    found = calibrate(report(SIZES, late, slower=1.25), "run.json")
+    assert found.workload.compute.later == pytest.approx([0.0, 0.0, 0.05, 0.0], abs=0.011)
+    told = Scenario(workload=found.workload, topology=found.topology).answer(20, 5)
+    assert told.step.seconds == pytest.approx(fmean(found.steps), rel=0.02)
+    more = found.workload.scaled(2.0).compute.on(6).later
+    assert more == pytest.approx([2 * each for each in found.workload.compute.later * 2][:6])
+
+
 @settings(max_examples=20)
 @given(st.floats(-1e4, 1e4), st.booleans(), st.integers(5, 9))
 def test_clocks_and_metrics_do_not_matter(ahead: float, metrics: bool, steps: int) -> None:

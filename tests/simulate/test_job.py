@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.settings.parsers import POLICIES
-from paceline.simulate import Compute, Gradient, Job, Step, Thread, Transfer, steps
+from paceline.simulate import Compute, Cores, Gradient, Job, Step, Thread, Transfer, steps
 from paceline.simulate.job import PARTS, in_order, moments
 
 SILENT = Thread(wake=0.0, ring=0.0, message=0.0)
@@ -57,14 +57,17 @@ def jobs(draw: st.DrawFn) -> Job:
             compute=Compute(
                 seconds=draw(st.floats(0.0, 0.1)),
                 delay=draw(st.floats(0.0, 0.05)),
-                slowed_by_spinning=draw(st.floats(0.0, 2.0)),
                 after=draw(st.floats(0.0, 0.01)),
             ),
             thread=Thread(
                 oversleeps=draw(st.floats(0.0, 1.0)),
                 oversleep=draw(st.floats(0.0, 0.01)),
-                preempted=draw(st.floats(0.0, 100.0)),
-                preemption=draw(st.floats(0.0, 0.01)),
+            ),
+            cores=Cores(
+                cpus=draw(st.integers(0, 4)),
+                threads=draw(st.integers(0, 4)),
+                seconds=draw(st.floats(0.0, 0.1)),
+                divided=draw(st.booleans()),
             ),
             transfer=Transfer(
                 all_reduce=((0.0, draw(st.floats(0.0, 0.01))), (4e6, 0.02)),
@@ -113,18 +116,48 @@ def test_policies_meet_the_same_delays(policy: str) -> None:
     assert delays == pytest.approx([step.delay for step in first(job("board", compute=noisy), 3)], rel=1e-9)
 
 
-def test_only_blocking_synchronisations_spin_and_slow_down_the_computation() -> None:
-    noisy = Compute(seconds=0.010, delay=0.005, slowed_by_spinning=1.0)
-    tired = Thread(oversleeps=0.5, oversleep=1e-3)
+FULL = Cores(cpus=2, threads=2, seconds=0.010)
+"""A rank whose program wants all of its CPUs while it computes."""
+TIRED = Thread(oversleeps=0.5, oversleep=1e-3)
 
-    def mean(policy: str, what: str) -> float:
-        found = first(job(policy, compute=noisy, thread=tired, cycle_seconds=1e-3), 60)[3:]
-        return sum(getattr(step, what) for step in found) / len(found)
 
-    assert mean("cycle", "spinning") > 0
-    assert mean("nonblocking", "spinning") == mean("board", "spinning") == mean("graph", "spinning") == 0
-    assert mean("cycle", "delay") > mean("board", "delay")
-    assert mean("board", "delay") == pytest.approx(mean("nonblocking", "delay"), rel=1e-9)
+def total(what: Job, figure: str) -> float:
+    return sum(getattr(step, figure) for step in first(what, 60)[3:])
+
+
+def test_a_thread_that_spins_slows_the_program_down_where_it_takes_its_cpu() -> None:
+    noisy = Compute(seconds=0.010, delay=0.005)
+
+    def crowded(policy: str, figure: str, **cores: object) -> float:
+        divided = replace(FULL, **cores)  # type: ignore[arg-type]
+        return total(job(policy, compute=noisy, thread=TIRED, cores=divided, cycle_seconds=5e-3), figure)
+
+    assert crowded("nonblocking", "spinning") == crowded("board", "spinning") == crowded("graph", "spinning") == 0
+    assert crowded("cycle", "spinning") > 0
+    alone = crowded("board", "delay")
+    assert alone == pytest.approx(crowded("nonblocking", "delay"), rel=1e-9)
+    assert alone < crowded("cycle", "delay") <= 2 * alone
+    for more in ({"divided": True}, {"cpus": 3}, {"cpus": 0}, {"seconds": 0.0}):
+        assert crowded("cycle", "delay", **more) == pytest.approx(alone, rel=1e-9), more
+
+
+def test_a_short_sleep_is_longer_while_all_cpus_are_busy() -> None:
+    """Cycles of 3 ms leave a thread too little to take a CPU from another one, and those of 6 ms enough."""
+    for cycle, late in ((3e-3, True), (6e-3, False)):
+        what = job("nonblocking", cores=FULL, cycle_seconds=cycle)
+        slices = 0.012 * total(what, "cycles")
+        assert (0.0 < total(what, "oversleep") < slices) if late else total(what, "oversleep") == 0.0
+
+
+def test_a_thread_that_yields_slows_nobody_down_and_hears_late() -> None:
+    noisy = Compute(seconds=0.010, delay=0.005)
+
+    def waits(how: str, figure: str) -> float:
+        what = job("cycle", compute=noisy, thread=TIRED, cores=replace(FULL, seconds=1.0), cycle_seconds=5e-3)
+        return total(replace(what, waits=how), figure)
+
+    assert waits("yield", "delay") < waits("spin", "delay")
+    assert waits("yield", "negotiation") > waits("spin", "negotiation")
 
 
 def test_measured_samples_take_the_place_of_the_constant() -> None:
@@ -144,6 +177,8 @@ def test_measured_samples_take_the_place_of_the_constant() -> None:
         ({"gradients": (Gradient("g", 1, 1.0), Gradient("g", 1, 1.0))}, 'two gradients are called "g"'),
         ({"gradients": (Gradient("g", 1, 1.5),)}, "a fraction of the computation from 0 to 1"),
         ({"compute": Compute(seconds=-1.0)}, "negative"),
+        ({"cores": Cores(cpus=-1)}, "cannot have -1 CPUs or threads"),
+        ({"cores": Cores(seconds=float("inf"))}, "not finite"),
         ({"compute": Compute(seconds=float("nan"))}, "not finite"),
         ({"compute": Compute(seconds=0.0, samples=(-1.0,))}, "negative"),
         ({"transfer": Transfer(all_reduce=(), synchronise=0.0, latency=0.0)}, "at least one point"),

@@ -100,7 +100,7 @@ def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
         (["--from", "run", "--link", "uplink"], "write it like uplink=10Gbit/s"),
         (["--from", "run", "--model", "resnet50"], "leave out --model"),
         (["--from", "run", "--scale-compute", "0"], "must be above 0"),
-        (["--from", "run", "--policy", "none", "--cores", "x"], "--cores is 'x'; choose one of shared, divided"),
+        (["--from", "run", "--policy", "none", "--cores", "x"], "--cores is 'x'; choose one of shared, divided, or"),
         (["--from", "run", "--ranks", "8:4"], "a range that rises"),
         (["--from", "run", "--advise", "--policy", "all"], "this is 5 of them"),
         (["--from", "nothing"], "cannot read"),

@@ -128,6 +128,8 @@ class ModelWorld final : private Watcher {
     if (!fiber.running()) within_[static_cast<std::size_t>(choice.rank)] = 0;
   }
 
+  const PolicyWorld& policies() const { return *world_; }
+
   // Whether this world is like another one: same memory, same histories.
   std::uint64_t key() const {
     std::uint64_t hash =

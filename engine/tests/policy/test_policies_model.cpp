@@ -1,60 +1,14 @@
 // Every interleaving of small worlds. Worlds that are alike are gone into once.
-#include <algorithm>
-#include <map>
-
 #include "tests/check.hpp"
-#include "tests/policy/model_world.hpp"
+#include "tests/policy/explore.hpp"
 
 using namespace paceline;
+using test::explore;
+using test::Explored;
 using test::Fault;
-using test::ModelWorld;
 using test::Scenario;
 
 namespace {
-
-struct Explored {
-  std::size_t states = 0;
-  std::size_t ends = 0;
-  std::string fault;  // what a policy did wrong
-};
-
-Explored explore(const Scenario& what, std::size_t limit = 150'000) {
-  Explored result;
-  std::map<std::uint64_t, int> seen;  // after how many deviations, at the least
-  std::vector<std::vector<std::uint16_t>> stack{{}};
-  while (!stack.empty()) {
-    std::vector<std::uint16_t> path = std::move(stack.back());
-    stack.pop_back();
-    const auto deviations =
-        static_cast<int>(std::ranges::count_if(path, [](std::uint16_t taken) { return taken > 0; }));
-    try {
-      ModelWorld world(what);
-      for (const std::uint16_t number : path) world.take(world.choices()[number]);
-      for (;;) {
-        const auto [at, fresh] = seen.emplace(world.key(), deviations);
-        if (!fresh && at->second <= deviations) break;
-        at->second = deviations;
-        if (fresh && ++result.states > limit) throw std::logic_error("too large a world");
-        const auto choices = world.choices();
-        if (choices.empty()) {
-          ++result.ends;
-          world.check_over();
-          break;
-        }
-        for (std::uint16_t other = 1; other < choices.size() && deviations < what.deviations; ++other) {
-          stack.push_back(path);
-          stack.back().push_back(other);
-        }
-        path.push_back(0);
-        world.take(choices[0]);
-      }
-    } catch (const std::exception& wrong) {
-      result.fault = wrong.what();
-      return result;
-    }
-  }
-  return result;
-}
 
 void check_all(const char* name, const Scenario& what) {
   const Explored found = explore(what);

@@ -26,7 +26,7 @@ from paceline.simulate.question import EACH, Question, measured, scenarios
 from paceline.simulate.scenario import AUTO, Scenario, advice
 from paceline.simulate.show import advice_table, binds, knee, table
 from paceline.simulate.timeline import trace
-from paceline.simulate.workload import CORES, SHARED
+from paceline.simulate.workload import DIVIDED, SHARED
 from paceline.topology import TopologyError
 from paceline.topology.units import parse_time
 
@@ -89,7 +89,11 @@ def command(
     codec: Annotated[str, typer.Option(help="Encodes data between machines.", rich_help_panel=_HOW)] = NONE,
     cores: Annotated[
         str,
-        typer.Option(help=f"Whether the engine has a core of its own: {', '.join(CORES)}.", rich_help_panel=_HOW),
+        typer.Option(
+            help=f"{SHARED}; {DIVIDED}: the engine has a core of its own; "
+            "or 4/6: a rank has 4 CPUs, and its program 6 threads that want them.",
+            rich_help_panel=_HOW,
+        ),
     ] = SHARED,
     counted: Annotated[
         int, typer.Option("--steps", help="Steps of each run.", min=1, max=MOST, rich_help_panel=_HOW)

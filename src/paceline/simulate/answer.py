@@ -127,6 +127,4 @@ def answer(
 
 def _alone(job: Job) -> float:
     """The seconds of a step of one rank, delay included, which has nobody to exchange anything with."""
-    compute = job.compute
-    seconds = sum(compute.samples) / len(compute.samples) if compute.samples else compute.seconds
-    return seconds + compute.delay + compute.after
+    return job.compute.mean + job.compute.delay + job.compute.after

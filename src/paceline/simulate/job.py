@@ -21,34 +21,59 @@ class Compute:
     """How long ranks compute in a step.
 
     A rank hands in its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
-    plus an exponential delay. The delay has the mean `delay`, and grows by the factor 1 + slowed_by_spinning * d, where
-    d is the fraction of the last step's computation for which the rank's background thread span.
+    plus an exponential delay with the mean `delay`, which `Cores` may make longer.
     """
 
     seconds: float
     samples: tuple[float, ...] = ()
+    later: tuple[float, ...] = ()
+    """Seconds by which each rank computes longer than the others in every step; none if all ranks are alike."""
     delay: float = 0.0
-    slowed_by_spinning: float = 0.0
-    """No unit. 1 means that a thread which always spins doubles the delay, as two threads do on one CPU."""
     after: float = 0.0
     """Seconds from the end of communication to the next step: the optimizer."""
+
+    @property
+    def mean(self) -> float:
+        """Seconds that a rank computes in the mean, without its delay."""
+        usual = sum(self.samples) / len(self.samples) if self.samples else self.seconds
+        return usual + (sum(self.later) / len(self.later) if self.later else 0.0)
+
+    def on(self, ranks: int) -> Compute:
+        """Return the computation on so many ranks, of which as large a part as here is later than others."""
+        found = tuple(self.later[rank % len(self.later)] for rank in range(ranks)) if self.later else ()
+        return replace(self, later=found)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cores:
+    """The CPUs of a rank, and the threads that want them (engine/simulate/cores.hpp says by which rules).
+
+    While all CPUs are busy, the thread that runs the policy oversleeps unless it has slept long, and a spinning one
+    makes the delays of the program longer, by up to twice.
+    """
+
+    cpus: int = 0
+    """0 stands for as many as all threads want."""
+    threads: int = 0
+    """Threads of the rank's program: those that compute or feed a device, and those that prepare input."""
+    seconds: float = 0.0
+    """Seconds of a step, from its beginning on, for which all of them have work."""
+    divided: bool = False
+    """Whether the thread that runs the policy has a CPU of its own (SCP of the paper that the header names)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thread:
-    """How the thread that runs a policy gets its CPU.
+    """What the thread that runs a policy takes, beside its CPU (see `Cores`).
 
     A sleep lasts too long by `wake`, or, with the probability `oversleeps`, by an exponential time with the mean
-    `oversleep`. A thread that spins is taken from its CPU `preempted` times in a second of spinning, for an exponential
-    time with the mean `preemption`.
+    `oversleep`.
     """
 
     wake: float = 60e-6
     """Seconds: the usual slack of a sleep on Linux is 50 us, and waking up takes a few."""
     oversleeps: float = 0.0
     oversleep: float = 0.0
-    preempted: float = 0.0
-    preemption: float = 0.0
     ring: float = 28e-6
     """Seconds until a rank on the same machine has heard a bell: a futex across CPUs takes 28 to 32 us."""
     message: float = 2e-6
@@ -102,6 +127,7 @@ class Job:
     compute: Compute
     transfer: Transfer
     thread: Thread = field(default_factory=Thread)
+    cores: Cores = field(default_factory=Cores)
     fusion_bytes: int = FUSION_BYTES
     cycle_seconds: float = CYCLE_SECONDS
     waits: str = "spin"
@@ -203,14 +229,13 @@ def _running(job: Job, seed: int) -> _engine.Job:
     for gradient in job.gradients:
         made.add_gradient(gradient.name, gradient.elements, gradient.ready)
     made.set_options(job.fusion_bytes, job.cycle_seconds, job.waits)
-    compute, thread, transfer = job.compute, job.thread, job.transfer
-    made.set_compute(compute.seconds, compute.samples, compute.delay, compute.slowed_by_spinning, compute.after)
+    compute, cores, thread, transfer = job.compute, job.cores, job.thread, job.transfer
+    made.set_compute(compute.seconds, compute.samples, compute.later, compute.delay, compute.after)
+    made.set_cores(cores.cpus, cores.threads, cores.seconds, cores.divided)
     made.set_thread(
         wake=thread.wake,
         oversleeps=thread.oversleeps,
         oversleep=thread.oversleep,
-        preempted=thread.preempted,
-        preemption=thread.preemption,
         ring=thread.ring,
         message=thread.message,
     )

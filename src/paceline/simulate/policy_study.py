@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from paceline.simulate.answer import WARM_UP
-from paceline.simulate.job import Compute, Job, Step, Thread, Transfer, in_order, mean, steps
+from paceline.simulate.job import Compute, Cores, Job, Step, Thread, Transfer, in_order, mean, steps
 from paceline.simulate.models import BYTES, Gradient, model
 from paceline.simulate.row import Row, row
 
@@ -52,9 +52,7 @@ def job(study: Mapping[str, Any], case: Case) -> Job:
         Gradient(each.name, each.elements * known["element_bytes"] // BYTES or 1, 1.0)
         for each in model(case.network).gradients
     )
-    doublings = math.log2(case.ranks)
     nbytes = sum(each.nbytes for each in gradients)
-    seconds = 2 * nbytes / known["machine_bytes_per_second"]
     return in_order(
         Job(
             machine_of=[rank // known["ranks_per_machine"] for rank in range(case.ranks)],
@@ -62,10 +60,12 @@ def job(study: Mapping[str, Any], case: Case) -> Job:
             policy=_BASELINE if apart else case.policy,
             cycle_seconds=known["cycle_seconds"],
             awaits=False,
-            compute=Compute(
-                seconds=_computation(study, case),
-                delay=known["delay"] * _window(study, case.network),
-                slowed_by_spinning=0.0 if apart else known["slowed_by_spinning"],
+            compute=Compute(seconds=_computation(study, case), delay=known["delay"] * _scheduled(study, case)),
+            cores=Cores(
+                cpus=known.get("cpus", 0),
+                threads=known.get("threads", 0),
+                seconds=_window(study, case),
+                divided=apart,
             ),
             thread=Thread(
                 oversleeps=0.0 if apart else known["oversleeps"],
@@ -75,14 +75,19 @@ def job(study: Mapping[str, Any], case: Case) -> Job:
             ),
             transfer=Transfer(
                 all_reduce=(
-                    (0.0, known["transfer_doubling"] * doublings),
-                    (float(nbytes), known["transfer_doubling"] * doublings + seconds),
+                    (0.0, _exchange(known, case.ranks, 0)),
+                    (float(nbytes), _exchange(known, case.ranks, nbytes)),
                 ),
-                synchronise=known["synchronise"] + known["synchronise_doubling"] * doublings,
+                synchronise=known["synchronise"] + known["synchronise_doubling"] * math.log2(case.ranks),
                 latency=known["latency"],
             ),
         )
     )
+
+
+def _exchange(known: Mapping[str, Any], ranks: int, nbytes: int) -> float:
+    """Seconds of an all-reduce."""
+    return float(known["transfer_doubling"] * math.log2(ranks) + 2 * nbytes / known["machine_bytes_per_second"])
 
 
 def _parameters(study: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -90,31 +95,78 @@ def _parameters(study: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _computation(study: Mapping[str, Any], case: Case) -> float:
-    """Seconds of a step's computation: in proportion to the multiplications, and a part of it to the batch."""
+    """Seconds of a step's computation, a part of it in proportion to the batch."""
     known = _parameters(study)
-    whole: float = known["compute"] * model(case.network).multiplications / model(known["model"]).multiplications
+    whole = _whole(study, case.network)
     if not case.strong:
         return whole
     fixed: float = known["compute_fixed"]
     return fixed + (whole - fixed) * _batch(study, case) / float(known["batch"])
 
 
+def _whole(study: Mapping[str, Any], network: str) -> float:
+    """Seconds of a step's computation with the usual batch.
+
+    The paper gives the part of a network's step in which the input pipeline is active while nothing is exchanged
+    (section V-B, "LIS window"). The pipeline takes as long for every network, so that the part says how long the step
+    is: windows[network] = min(input, computation) / (computation + rest). Two computations may fit, one shorter and one
+    longer than the pipeline; then it is the one nearer to that in proportion to the multiplications, which is also
+    taken where the paper gives no window.
+    """
+    known = _parameters(study)
+    usual: float = known["compute"]
+    counted = usual * model(network).multiplications / model(known["model"]).multiplications
+    share = known.get("windows", {}).get(network)
+    if share is None or network == known["model"]:
+        return counted
+    rest, whole = _rest(study, network), _input(study)
+    fits = [whole / share - rest]
+    if (shorter := rest * share / (1 - share)) <= whole:
+        fits.append(shorter)
+    return float(min(fits, key=lambda each: abs(each - counted)))
+
+
+def _input(study: Mapping[str, Any]) -> float:
+    """Seconds of a step for which the input pipeline is active, from the window of the study's usual network."""
+    known = _parameters(study)
+    usual = known["model"]
+    return float(known["windows"][usual] * (known["compute"] + _rest(study, usual))) if "windows" in known else 0.0
+
+
+def _rest(study: Mapping[str, Any], network: str) -> float:
+    """Seconds of a step on one machine beside the computation: the last rank's delay, half a cycle, the exchange."""
+    known = _parameters(study)
+    ranks = known["ranks_per_machine"]
+    last = known["delay"] * sum(1 / rank for rank in range(1, ranks + 1))  # the mean of the largest of as many
+    nbytes = sum(each.elements for each in model(network).gradients) * known["element_bytes"]
+    return float(last + known["cycle_seconds"] / 2 + _exchange(known, ranks, nbytes))
+
+
+def _window(study: Mapping[str, Any], case: Case) -> float:
+    """Seconds of a step for which the input pipeline is active while the rank computes."""
+    images = _batch(study, case) / float(_parameters(study)["batch"])
+    return min(_input(study) * images, _computation(study, case))
+
+
+def _scheduled(study: Mapping[str, Any], case: Case) -> float:
+    """How much of its graph a rank schedules while the input pipeline is active, where 1 is the usual network's part.
+
+    Delays come up there alone (paper, section V-B), one node of the graph after the other (table I).
+    """
+    known = _parameters(study)
+    if "nodes" not in known:
+        return 1.0
+
+    def scheduled(one: Case) -> float:
+        return float(known["nodes"][one.network] * _window(study, one) / _computation(study, one))
+
+    return scheduled(case) / scheduled(Case(known["model"], _BASELINE, known["ranks_per_machine"]))
+
+
 def _batch(study: Mapping[str, Any], case: Case) -> float:
     """The images of a rank's step."""
     known = _parameters(study)
     return float(known["global_batch"] / case.ranks if case.strong else known["batch"])
-
-
-def _window(study: Mapping[str, Any], network: str) -> float:
-    """How long a network's step is open to delays, where 1 is that of the study's usual network.
-
-    The paper gives this window as a share of the step (section V-B, "LIS window").
-    """
-    shares, usual = study["given"].get("windows"), study["given"]["model"]
-    if not shares or network == usual:
-        return 1.0
-    long = model(network).multiplications / model(usual).multiplications
-    return float(shares[network] / shares[usual] * long)
 
 
 def _needed(study: Mapping[str, Any], figure: Mapping[str, Any]) -> Iterator[Case]:

@@ -15,7 +15,7 @@ from paceline.simulate.calibrate import Measured, calibrate
 from paceline.simulate.job import Compute
 from paceline.simulate.network import between_machines, like, uniform, with_speed
 from paceline.simulate.scenario import AUTO, Scenario
-from paceline.simulate.workload import CORES, SHARED, Workload
+from paceline.simulate.workload import SHARED, Workload, cores_of
 from paceline.topology import Link, Topology, read
 from paceline.topology.defaults import NETWORK_LATENCY, UPLINK
 from paceline.topology.units import parse_speed
@@ -68,8 +68,7 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
     if not question.scale > 0:
         raise ValueError(f"--scale-compute is {question.scale:g}; it must be above 0")
     workload = workload.scaled(question.scale)
-    if question.cores not in CORES:
-        raise ValueError(f"--cores is {question.cores!r:.40}; choose one of {', '.join(CORES)}")
+    cores_of(question.cores, workload.compute)
     policies = _chosen("--policy", question.policy or workload.policy, (*POLICIES, workload.policy), POLICIES)
     algorithms = _chosen("--algorithm", question.algorithm, (AUTO, *ALGORITHMS), tuple(ALGORITHMS))
     networks = _networks(question, run)

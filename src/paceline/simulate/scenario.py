@@ -83,7 +83,7 @@ def changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
         for size in (workload.fusion_bytes // 4, workload.fusion_bytes * 4):
             if size < 2 * workload.nbytes:
                 yield f"fusion of {show_bytes(size)}", replace(scenario, workload=replace(workload, fusion_bytes=size))
-    if scenario.cores == SHARED:
+    if scenario.cores != DIVIDED:
         yield "a core of its own for the engine's thread", replace(scenario, cores=DIVIDED)
     if not between_machines(topology):
         return

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.calibration.coordinate import GRAPH_BYTES
 from paceline.plan.codecs import NONE
-from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Job, Thread, Transfer, in_order
+from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Cores, Job, Thread, Transfer, in_order
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import between_machines, machine_of, transfer
 from paceline.topology import Topology
 
 IN_ORDER = "none"
 """The policy of programs such as DDP, which issue their calls in one order themselves, so that nobody negotiates."""
-SHARED, DIVIDED = CORES = ("shared", "divided")
+SHARED, DIVIDED = "shared", "divided"
 """Whether the thread that runs the policy shares the cores of the computation or has one of its own."""
+_COUNTED = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})", re.ASCII)
+"""CPUs of a rank, and threads of its program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +54,25 @@ class Workload:
     def on(self, topology: Topology, algorithm: str | None = None, codec: str = NONE, cores: str = SHARED) -> Job:
         """Return the job on this network. algorithm: that of all-reduces, None for the cheapest. codec: theirs.
 
-        Raises ValueError for a topology of one machine if nothing is known of its memory, and for unknown algorithms.
+        cores: as `cores_of` takes them.
+
+        Raises ValueError for a topology of one machine if nothing is known of its memory, and for unknown algorithms
+        and cores.
         """
         self.check(topology)
         if self.memory is not None and not between_machines(topology):
             network = _shared(self.memory, topology.world)
         else:
             network = transfer(topology, algorithm, codec)
-        thread = self.thread if cores == SHARED else replace(self.thread, oversleeps=0.0)
-        compute = self.compute if cores == SHARED else replace(self.compute, slowed_by_spinning=0.0)
+        shared = cores_of(cores, self.compute)
         job = Job(
             machine_of=machine_of(topology),
             gradients=self.gradients,
             policy="graph" if self.policy == IN_ORDER else self.policy,
-            compute=compute,
+            compute=self.compute.on(topology.world),
             transfer=network,
-            thread=thread,
+            thread=replace(self.thread, oversleeps=0.0) if shared.divided else self.thread,
+            cores=shared,
             fusion_bytes=self.fusion_bytes,
             cycle_seconds=self.cycle_seconds,
         )
@@ -95,9 +101,26 @@ class Workload:
                 compute,
                 seconds=factor * compute.seconds,
                 samples=tuple(factor * each for each in compute.samples),
+                later=tuple(factor * each for each in compute.later),
                 delay=factor * compute.delay,
             ),
         )
+
+
+def cores_of(text: str, compute: Compute) -> Cores:
+    """Return the CPUs of a rank as a user says them.
+
+    `shared` stands for as many as threads want, `divided` for one more of the engine's own, and 4/6 for 4 CPUs and 6
+    threads of the program, which want to run while it computes. Raises ValueError for anything else.
+    """
+    if text in (SHARED, DIVIDED):
+        return Cores(divided=text == DIVIDED)
+    counted = _COUNTED.fullmatch(text)
+    if counted is None:
+        raise ValueError(
+            f"--cores is {text!r:.40}; choose one of {SHARED}, {DIVIDED}, or give a rank's CPUs and threads, as in 4/6"
+        )
+    return Cores(cpus=int(counted[1]), threads=int(counted[2]), seconds=compute.mean)
 
 
 def _by_time(gradients: Sequence[Gradient]) -> list[Gradient]:
