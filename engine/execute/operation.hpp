@@ -92,7 +92,7 @@ class Operation {
   virtual void awaited() {}
   void reset();
 
-  virtual int source() const { return -1; }  // the sender of the first message received
+  virtual int source() const { return -1; }  // the sender of the message that a receive took
   // The group ranks that this operation waits for, each once; and those that have not begun it, as far as is known.
   virtual std::vector<int> missing() const = 0;
   virtual std::vector<int> absent() const = 0;
@@ -105,6 +105,10 @@ class Operation {
   virtual bool read_remotely() const { return false; }
   // Whether it needs links to move on, and not only memory to look at.
   virtual bool needs_links() const { return true; }
+  // Whether one of these leads to another machine.
+  virtual bool needs_network() const { return needs_links(); }
+  // Whether what it waits for may lie where the peer has put it until a caller asks for it: nobody need be woken.
+  virtual bool patient() const { return false; }
   // The group rank of a rank that it waits for and that was last seen on the CPU of the caller; -1 if there is none.
   virtual int neighbour() const { return -1; }
   // Whether the CPU of the caller holds too many of this machine's ranks, where they were last seen: it holds two more

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 
 #include "memory/remote.hpp"
@@ -49,7 +50,9 @@ ShmLink::~ShmLink() = default;
 
 bool ShmLink::put(const Header& header, const std::byte* payload, std::size_t size) {
   if (!writer_.write(header, payload, size)) return false;
-  (header.frame == Frame::ack ? wrote_ack_ : wrote_) = true;
+  must_hear(header.frame == Frame::ack     ? Parked::for_everything
+            : header.frame == Frame::eager ? Parked::for_news
+                                           : Parked::for_room);
   return true;
 }
 
@@ -94,11 +97,15 @@ void ShmLink::control(const Header& header, std::string_view payload) {
   tell_hunger();
 }
 
-// A side that makes room wakes its peer only if the peer waits for room.
+// A side that makes room wakes its peer only if the peer waits for room. A peer that sleeps on a full ring makes none.
 void ShmLink::tell_hunger() {
   const bool starved = !queue_.empty() || !streams_out_.empty();
-  if (starved != starved_) memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
+  if (starved == starved_) return;
+  memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
   starved_ = starved;
+  if (!starved) return;
+  must_hear(Parked::for_room);
+  ring_doorbell();
 }
 
 bool ShmLink::move_queue() {
@@ -155,9 +162,9 @@ bool ShmLink::poll(Inbox& inbox) {
     // As with the doorbell, either the peer sees the room when it looks around before it sleeps, or this side sees that
     // the peer is starved.
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (memory_.starved[1 - side_].position.load(std::memory_order_relaxed) != 0) wrote_ = true;
+    if (memory_.starved[1 - side_].position.load(std::memory_order_relaxed) != 0) must_hear(Parked::for_room);
   }
-  if (wrote_ || wrote_ack_) ring_doorbell();
+  if (rings_from_ != kNothing) ring_doorbell();
   return moved || took;
 }
 
@@ -189,6 +196,12 @@ bool ShmLink::take_record(const Header& header, Inbox& inbox) {
     }
     default: break;
   }
+  if (header.frame == Frame::eager) {
+    if (StreamSink* sink = inbox.expect(peer(), header)) {
+      take_into(*sink, size);
+      return true;
+    }
+  }
   auto arrival = inbox.new_arrival();
   arrival->header = header;
   arrival->peer = peer();
@@ -202,6 +215,17 @@ bool ShmLink::take_record(const Header& header, Inbox& inbox) {
   }
   inbox.deliver(std::move(arrival));
   return true;
+}
+
+void ShmLink::take_into(StreamSink& sink, std::size_t size) {
+  if (std::byte* window = sink.window(size)) {
+    reader_.take({window, size});
+    sink.advance(size);
+    return;
+  }
+  std::array<std::byte, kLargestRecord> payload;
+  reader_.take(std::span(payload).first(size));
+  sink.consume(payload.data(), size);
 }
 
 void ShmLink::take_stream(const Header& header) {
@@ -263,8 +287,8 @@ void ShmLink::ring_doorbell() {
   // This fence pairs with that of Sleepers::set_parked, after which the peer looks around: one of the two sides sees
   // what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (wrote_ || theirs_.header().parked.load(std::memory_order_relaxed) == Parked::for_everything) wake();
-  wrote_ = wrote_ack_ = false;
+  if (theirs_.header().parked.load(std::memory_order_relaxed) >= rings_from_) wake();
+  rings_from_ = kNothing;
 }
 
 void ShmLink::wake() {
@@ -277,7 +301,7 @@ void ShmLink::wake() {
 bool ShmLink::flush() {
   if (lost_) return true;
   move_queue();
-  if (wrote_ || wrote_ack_) ring_doorbell();
+  if (rings_from_ != kNothing) ring_doorbell();
   return queue_.empty();
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <unordered_map>
@@ -82,12 +83,16 @@ class ShmLink final : public Link {
 
   bool put(const Header& header, const std::byte* payload, std::size_t size);
   bool put(Message& send);
+  void must_hear(Parked level) { rings_from_ = std::min(rings_from_, level); }
   bool move_queue();
   bool move_streams();
   bool take_record(const Header& header, Inbox& inbox);
+  void take_into(StreamSink& sink, std::size_t size);
   void take_stream(const Header& header);
   void tell_hunger();
   void ring_doorbell();
+
+  static constexpr Parked kNothing{~std::uint32_t{0}};
 
   Descriptor socket_;
   std::shared_ptr<const Mapping> mapping_;
@@ -102,9 +107,8 @@ class ShmLink final : public Link {
   std::uint64_t next_id_ = 1;
   std::uint64_t bulk_written_ = 0;
   bool lost_ = false;
-  bool refused_ = false;    // what the peer sends is garbled, and not read any more
-  bool wrote_ = false;      // something that a sleeping peer must be woken for
-  bool wrote_ack_ = false;  // something that it must be woken for only if it has nothing else to wait for
+  bool refused_ = false;          // what the peer sends is garbled, and not read any more
+  Parked rings_from_ = kNothing;  // a peer must be woken for what was written if it sleeps for this much at least
   bool starved_ = false;
   std::deque<Queued> queue_;
   std::unordered_map<std::uint64_t, Message*> offers_;

@@ -21,6 +21,7 @@ namespace paceline {
 // Whether a process sleeps, and what its doorbell must be rung for. Each wake-up takes a CPU from another process.
 enum class Parked : std::uint32_t {
   no,
+  for_room,        // everything but acknowledgements and small messages: those lie in a link's ring till a caller looks
   for_news,        // everything but acknowledgements
   for_everything,  // acknowledgements, too: it has nothing else to wait for
 };

@@ -1,8 +1,27 @@
 #include "message/context.hpp"
 
+#include <algorithm>
+
+#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 
 namespace paceline {
+
+void Context::begin(Group& owner, const Operation& operation, std::span<std::byte> scratch) {
+  group = &owner;
+  header = {};
+  header.channel = owner.channel;
+  header.count = operation.what.count;
+  header.sequence = operation.sequence;
+  header.root = operation.what.root;
+  header.collective = operation.what.collective;
+  header.dtype = operation.what.dtype;
+  header.op = operation.what.op;
+  header.codec = operation.what.codec;
+  workspace = scratch;
+  read_remotely = false;
+  trouble = {};
+}
 
 bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size) {
   const int failure = receive.link->read(*receive.arrival, offset, data, size);
@@ -18,6 +37,14 @@ void Context::refuse_garbled(int peer, std::size_t bytes, std::size_t count) {
            std::string(kCodecNames[static_cast<std::size_t>(program->codec)]) + " of " + std::to_string(count) +
            " elements",
        group->members[static_cast<std::size_t>(peer)].description});
+}
+
+bool Context::pull(Receive& receive) {
+  const std::size_t size = std::min(calibration::kStepBytes, receive.length - receive.filled);
+  if (!read(receive, receive.filled, receive.to + receive.filled, size)) return false;
+  receive.advance(size);
+  if (receive.state == Receive::State::done) release(receive);
+  return true;
 }
 
 void Context::release(Receive& receive) {

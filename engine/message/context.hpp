@@ -11,6 +11,7 @@
 namespace paceline {
 
 class Group;
+class Operation;
 
 struct Context {
   Group* group = nullptr;
@@ -26,10 +27,14 @@ struct Context {
   void say(const Error& error) {
     if (!trouble) trouble = error;
   }
+  // An operation begins, with no program so far.
+  void begin(Group& owner, const Operation& operation, std::span<std::byte> scratch);
   // Copies a part of an offered message from where it lies. Returns false if its owner is gone.
   bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
   // What `peer` sent is nothing that its codec makes of so many elements.
   void refuse_garbled(int peer, std::size_t bytes, std::size_t count);
+  // Takes in the next part of an offered message. Returns true if it could.
+  bool pull(Receive& receive);
   // The message has been used.
   void release(Receive& receive);
   // Hands `receive` the message that has come for it, or makes it wait for one.

@@ -13,23 +13,10 @@ void MessageOperation::clear() {
 }
 
 void MessageOperation::begin() {
-  Header header;
-  header.channel = group->channel;
-  header.count = what.count;
-  header.sequence = sequence;
-  header.root = what.root;
-  header.collective = what.collective;
-  header.dtype = what.dtype;
-  header.op = what.op;
-  header.codec = what.codec;
-  context_.group = group;
+  context_.begin(*group, *this, workspace_);
   context_.program = &program;
-  context_.header = header;
   context_.inner_fold = program.fold;
   context_.inner_fold.divisor = 1;
-  context_.workspace = workspace_;
-  context_.read_remotely = false;
-  context_.trouble = {};
   if (slots_.size() < program.in_flight * program.slot_bytes) slots_.resize(program.in_flight * program.slot_bytes);
   context_.slot_lengths.resize(program.slots.size());
   if (tracks_.size() < program.in_flight) tracks_.resize(program.in_flight);
@@ -83,9 +70,7 @@ std::vector<int> MessageOperation::missing() const {
   return ranks;
 }
 
-std::vector<int> MessageOperation::absent() const {
-  return is_point_to_point(what.collective) ? std::vector<int>{} : group->unheard(sequence);
-}
+std::vector<int> MessageOperation::absent() const { return group->unheard(sequence); }
 
 void MessageOperation::let_go(const Error&) {
   for (std::size_t i = oldest_; i < next_; ++i) track(i).let_go();

@@ -22,7 +22,6 @@ class MessageOperation final : public Operation {
 
   bool step() override;
   bool complete() const override { return oldest_ == program.track_ends.size(); }
-  int source() const override { return tracks_.empty() ? -1 : tracks_.front().source(); }
   std::vector<int> missing() const override;
   std::vector<int> absent() const override;
   bool has_work() const override;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "calibration/constants.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 
@@ -43,7 +42,6 @@ Receive& Track::next_receive(int peer, std::int32_t tag, std::byte* to, std::siz
   receive.source = peer;
   receive.sequence = context_->header.sequence;
   receive.tag = tag;
-  receive.point_to_point = is_point_to_point(context_->header.collective);
   receive.to = to;
   receive.length = bytes;
   return receive;
@@ -120,21 +118,13 @@ void Track::post_stage() {
   }
 }
 
-// Takes in the next part of an offered message. Returns true if it could.
-bool Track::pull(Receive& receive) {
-  const std::size_t size = std::min(calibration::kStepBytes, receive.length - receive.filled);
-  if (!context_->read(receive, receive.filled, receive.to + receive.filled, size)) return false;
-  receive.advance(size);
-  if (receive.state == Receive::State::done) context_->release(receive);
-  return true;
-}
-
 bool Track::step() {
   bool moved = false;
   while (stage_ < end_) {
     for (std::size_t i = stage_receives_; i < receives_used_; ++i) {
       Receive& receive = receives_[i];
-      if (receive.state == Receive::State::here && !receive.in_place && receive.fold == nullptr) moved |= pull(receive);
+      if (receive.state == Receive::State::here && !receive.in_place && receive.fold == nullptr)
+        moved |= context_->pull(receive);
     }
     for (Combination& combination : combinations_)
       if (!combination.after_sends() || sent(stage_sends_)) moved |= combination.step();

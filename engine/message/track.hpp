@@ -21,8 +21,6 @@ class Track {
   bool combines_after_sends() const;
   // Whether `step` has something to do that does not wait for another rank.
   bool has_work() const;
-  // The group rank that sent the first message.
-  int source() const { return receives_.empty() ? -1 : receives_.front().actual_source; }
   // Appends the group ranks that it waits for.
   void missing(std::vector<int>& ranks) const;
   // Nothing may touch its buffers any more.
@@ -35,7 +33,6 @@ class Track {
   void post_combine(const Instruction& instruction);
   void encode(const Instruction& instruction);
   Receive& next_receive(int peer, std::int32_t tag, std::byte* to, std::size_t bytes);
-  bool pull(Receive& receive);
   bool stage_complete() const;
   bool sent(std::size_t sends) const;  // whether the first so many sends are done
 

@@ -298,20 +298,4 @@ void Lowering::barrier() {
   program_.end_track();
 }
 
-void Lowering::send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
-  add_send(data, bytes, peer);
-  program_.instructions.back().tag = tag;
-  program_.end_track();
-}
-
-void Lowering::receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
-  Instruction instruction{Instruction::Kind::receive};
-  instruction.to = data;
-  instruction.bytes = bytes;
-  instruction.peer = peer;  // -1 for any source
-  instruction.tag = tag;
-  program_.instructions.push_back(instruction);
-  program_.end_track();
-}
-
 }  // namespace paceline

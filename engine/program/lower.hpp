@@ -50,8 +50,6 @@ class Lowering {
   void exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root);
   // Dissemination barrier (Hensgen, Finkel, Manber 1988): ceil(log2 size) rounds.
   void barrier();
-  void send(std::byte* data, std::size_t bytes, int peer, std::int32_t tag);
-  void receive(std::byte* data, std::size_t bytes, int peer, std::int32_t tag);
 
  private:
   void add_send(const std::byte* data, std::size_t bytes, int peer);

@@ -38,6 +38,10 @@ class ActiveOperations {
   bool any(Predicate&& predicate) const {
     return std::ranges::any_of(active_, [&](const auto& operation) { return predicate(*operation); });
   }
+  // Whether all of them are, see Operation::patient.
+  bool patient() const {
+    return std::ranges::all_of(active_, [](const auto& operation) { return operation->patient(); });
+  }
   // What the most restless operation wants. The loop sleeps at once only if all operations want that.
   Rest rest() const;
 

@@ -25,8 +25,9 @@ struct Wanted {
 // Returns why `codec` cannot encode what is reduced like this, in words; empty if it can.
 std::string cannot_encode(Codec codec, DType dtype, Op op);
 
-// Every function returns null in blocking mode. It throws Failure if an argument is invalid or the group has failed,
-// and in blocking mode if the operation fails. Counts are in elements.
+// Every function returns null in blocking mode, and so does a send that is over at once in mode async. It throws
+// Failure if an argument is invalid or the group has failed, and in blocking mode if the operation fails. Counts are in
+// elements.
 // `source` and `to` are the same, or do not overlap.
 Handle all_reduce(Engine&, Group&, const std::byte* source, std::byte* to, std::size_t count, DType, Op, double factor,
                   Mode, const Wanted& wanted = {});
@@ -46,6 +47,9 @@ Handle exchange(Engine&, Group&, Collective, const std::vector<Buffer>& sends, c
                 int root, Mode);
 Handle barrier(Engine&, Group&, Mode);
 Handle send(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode);
-Handle receive(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode);
+// `peer` may be -1, for any. In blocking mode `sender` is told the group rank that the message came from, if it is
+// given.
+Handle receive(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode,
+               int* sender = nullptr);
 
 }  // namespace paceline

@@ -193,7 +193,14 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
   const Event& event = operations_.open_event(group, op, bytes);
   const bool alone = operations_.empty() && mode == Mode::blocking && !peers_.any_lost();
   op.start(group, workspace_);
-  if (alone && !op.needs_links() && waiting_.finish_quickly(op)) {
+  if (is_point_to_point(op.what.collective) && op.complete()) {
+    op.finish();
+    operations_.close_event(op);
+    if (op.notify) operations_.report(op.id);
+    return mode == Mode::blocking || (mode == Mode::async && op.what.collective == Collective::send) ? nullptr
+                                                                                                     : operation;
+  }
+  if (alone && !op.needs_network() && waiting_.finish_quickly(op)) {
     waiting_.callers().add(std::chrono::nanoseconds(std::max<std::int64_t>(0, event.ended_ns - event.enqueued_ns)));
     if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
@@ -205,13 +212,19 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
       !wrong.empty()) {
     failures_.fail(group, {ErrorKind::mismatch, wrong});
   }
+  if (group.error && !op.over()) {
+    op.group_failed(group.error);
+    group.raised = true;
+  }
   if (peers_.any_lost()) failures_.fail_if_absent(op);
   if (mode == Mode::blocking) {
     waiting_.wait(lock, op);
     if (op.state() == Operation::State::failed) throw failure_of(op);
     return nullptr;
   }
-  if (mode != Mode::inside && waiting_.is_idle()) {
+  if (mode != Mode::inside && waiting_.is_idle() && operations_.patient()) {
+    parking_.leave_patient();
+  } else if (mode != Mode::inside && waiting_.is_idle()) {
     // The thread that moves operations on sleeps. Let peers wake it, or wake it now if there is something to do.
     sleepers_.let_peers_wake();
     const bool moved = loop_.poll_links();
@@ -241,7 +254,23 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
 
 bool Engine::is_over(Operation& operation) {
   const auto lock = enter();
+  if (!operation.over() && operation.patient()) {
+    loop_.poll_links();
+    if (!operation.over()) loop_.step(operation);
+    operations_.retire();
+  }
   return operation.over();
+}
+
+bool Engine::notify(Operation& operation) {
+  const auto lock = enter();
+  if (operation.over()) return false;
+  operation.notify = true;
+  // It is patient no more.
+  sleepers_.let_peers_wake();
+  const bool moved = loop_.poll_links();
+  parking_.leave_to_server(moved || operation.has_work());
+  return true;
 }
 
 std::vector<std::uint64_t> Engine::serve() {

@@ -82,11 +82,13 @@ class Engine final : private LoopHost {
   // Waits until no large collective of the group is under way. Does not throw their failures.
   void finish_large(const Group& group);
 
-  // Starts one collective, an operation of this kind that `build` fills in. A blocking call returns null once the
-  // operation is over. Throws Failure.
+  // Starts one collective or message, an operation of this kind that `build` fills in. A blocking call returns null
+  // once the operation is over, and so does one in mode `async` if the operation is a send and over at once. Throws
+  // Failure.
   template <typename Kind, typename Build>
   std::shared_ptr<Operation> run(Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
     auto lock = mode == Mode::inside ? Sleepers::Lock() : enter();
+    if (what.collective == Collective::recv) loop_.poll_links();  // what has come need not be waited for
     check_open(group, what);
     auto operation = group.pool->take<Kind>();
     operations_.number(group, *operation, what);
@@ -99,6 +101,9 @@ class Engine final : private LoopHost {
   // once that time has passed.
   void wait(Operation& operation, std::chrono::duration<double> timeout);
   bool is_over(Operation& operation);
+  // Has `serve` report the end of an operation that was started in mode `async`. Returns false if it is over already,
+  // and will not be reported.
+  bool notify(Operation& operation);
   // Waits until an operation in mode `notify` is over; returns the ids of all that are. Returns none once the engine is
   // closed.
   std::vector<std::uint64_t> serve();

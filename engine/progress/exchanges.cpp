@@ -28,6 +28,14 @@ std::vector<Place> places(const std::vector<Buffer>& buffers, DType dtype) {
   return result;
 }
 
+void address(PointToPoint& operation, std::byte* data, std::size_t bytes, int peer, std::int32_t tag) {
+  operation.algorithm = "direct";
+  operation.data = data;
+  operation.bytes = bytes;
+  operation.peer = peer;
+  operation.tag = tag;
+}
+
 }  // namespace
 
 Handle exchange(Engine& engine, Group& group, Collective collective, const std::vector<Buffer>& sends,
@@ -79,23 +87,21 @@ Handle send(Engine& engine, Group& group, std::byte* data, std::size_t count, DT
   check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run<MessageOperation>(
-      group, {count, -1, Collective::send, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
-        operation.algorithm = "direct";
-        Lowering(operation.program, group.rank, group.size()).send(data, bytes, peer, tag);
-      });
+  const Fingerprint what{count, -1, Collective::send, dtype, Op::sum};
+  return engine.run<PointToPoint>(group, what, bytes, mode,
+                                  [&](PointToPoint& operation) { address(operation, data, bytes, peer, tag); });
 }
 
 Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count, DType dtype, int peer,
-               std::int32_t tag, Mode mode) {
+               std::int32_t tag, Mode mode, int* sender) {
   if (peer != -1) check_peer(group, peer);
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
-  return engine.run<MessageOperation>(
-      group, {count, -1, Collective::recv, dtype, Op::sum}, bytes, mode, [&](MessageOperation& operation) {
-        operation.algorithm = "direct";
-        Lowering(operation.program, group.rank, group.size()).receive(data, bytes, peer, tag);
-      });
+  const Fingerprint what{count, -1, Collective::recv, dtype, Op::sum};
+  return engine.run<PointToPoint>(group, what, bytes, mode, [&](PointToPoint& operation) {
+    address(operation, data, bytes, peer, tag);
+    operation.sender = sender;
+  });
 }
 
 }  // namespace paceline

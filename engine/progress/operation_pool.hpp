@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "message/message_operation.hpp"
+#include "message/point_to_point.hpp"
 #include "shared/leader_all_reduce.hpp"
 #include "shared/one_shot.hpp"
 #include "shared/shared_all_reduce.hpp"
@@ -31,7 +32,7 @@ class OperationPool {
   template <typename... Kinds>
   using LastOfEach = std::tuple<std::shared_ptr<Kinds>...>;
 
-  LastOfEach<MessageOperation, OneShot, SharedExchange, SharedAllReduce, LeaderAllReduce> last_;
+  LastOfEach<MessageOperation, PointToPoint, OneShot, SharedExchange, SharedAllReduce, LeaderAllReduce> last_;
 };
 
 }  // namespace paceline

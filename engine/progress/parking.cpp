@@ -9,13 +9,13 @@ void Parking::park(Sleepers::Lock& lock, CpuMeter& meter, bool server) {
   if (sleepers_.listening()) {
     if (sleepers_.server_listens()) {
       sleepers_.wake_listener();  // peers do not ring for the server while callers wait: a caller takes its place
-    } else if (expecting && has_news(meter)) {
+    } else if (expecting && has_news(meter, server)) {
       return;
     }
     sleepers_.wait_for_listener(lock);
     return;
   }
-  if (expecting && has_news(meter)) return;
+  if (expecting && has_news(meter, server)) return;
   sockets_.set_interest(expecting);
   if (expecting) sleepers_.wakeups().set_alarm(deadlines_.next());
   meter.count();
@@ -29,10 +29,12 @@ void Parking::park(Sleepers::Lock& lock, CpuMeter& meter, bool server) {
 }
 
 // Asks peers to ring, then looks around: something may have come before they could know that this rank sleeps.
-bool Parking::has_news(CpuMeter& meter) {
+bool Parking::has_news(CpuMeter& meter, bool server) {
   const bool for_everything =
       operations_.any([](const Operation& operation) { return operation.awaits_acknowledgements(); });
-  sleepers_.set_parked(for_everything ? Parked::for_everything : Parked::for_news);
+  sleepers_.set_parked(for_everything                    ? Parked::for_everything
+                       : server && operations_.patient() ? Parked::for_room
+                                                         : Parked::for_news);
   const bool news = loop_.poll_links();
   const bool moved = loop_.step_operations(meter);
   if (!moved && !news) return false;
@@ -48,6 +50,13 @@ void Parking::leave_to_server(bool work) {
   }
   sockets_.set_interest(true);
   // The listener fell asleep with no operation in sight. An alarm will do: to wake it at once would cost a switch.
+  if (sleepers_.idle_listener()) sleepers_.wakeups().set_alarm(deadlines_.next());
+}
+
+void Parking::leave_patient() {
+  if (!sleepers_.listening()) return;  // a server that does not sleep looks around before it does
+  sleepers_.let_peers_wake(Parked::for_room);
+  loop_.poll_links();
   if (sleepers_.idle_listener()) sleepers_.wakeups().set_alarm(deadlines_.next());
 }
 

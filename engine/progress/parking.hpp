@@ -20,9 +20,11 @@ class Parking {
   // The calling thread goes its own way: the server moves operations on, at once if there is `work`, else when there is
   // news.
   void leave_to_server(bool work);
+  // The same, where all that is under way is patient: the server need not wake up for it, but for the clock.
+  void leave_patient();
 
  private:
-  bool has_news(CpuMeter& meter);
+  bool has_news(CpuMeter& meter, bool server);
 
   Sleepers& sleepers_;
   Sockets& sockets_;

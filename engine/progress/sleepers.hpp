@@ -27,9 +27,9 @@ class Sleepers {
   // What peers on this machine are asked to wake this rank for.
   Parked parked() const { return parked_; }
   void set_parked(Parked parked);
-  // A thread listens, but peers do not know yet that they must wake it.
-  void let_peers_wake() {
-    if (listening_ && parked_ == Parked::no) set_parked(Parked::for_everything);
+  // A thread listens, but peers may not know yet that they must wake it for this much.
+  void let_peers_wake(Parked level = Parked::for_everything) {
+    if (listening_ && parked_ < level) set_parked(level);
   }
 
   bool listening() const { return listening_; }

@@ -24,8 +24,10 @@ class Waiting::Foreground {
     if (waiting_.callers_.count() > 0) {
       sleepers.wake_callers();
       sleepers.wake_listener();  // no peer rings for it, because this caller was awake
-    } else if (!waiting_.operations_.empty() || waiting_.operations_.has_finished()) {
+    } else if (waiting_.operations_.has_finished() || !waiting_.operations_.patient()) {
       sleepers.wake_server();
+    } else if (!waiting_.operations_.empty()) {
+      waiting_.parking_.leave_patient();
     }
   }
   Foreground(const Foreground&) = delete;
@@ -54,12 +56,15 @@ Waiting::Waiting(const EngineLock& contention, Sleepers& sleepers, Parking& park
 
 bool Waiting::finish_quickly(Operation& operation) {
   Backoff backoff(caller_budget_);
+  const bool linked = operation.needs_links();
+  if (linked && sleepers_.parked() != Parked::no) sleepers_.set_parked(Parked::no);
   while (!operation.complete()) {
-    if (operation.step()) {
+    const bool arrived = linked && loop_.poll_links();
+    if (operation.step() || arrived) {
       backoff.reset();
       continue;
     }
-    if (operation.trouble() || contention_.is_contended()) return false;
+    if (operation.trouble() || operation.group->error || contention_.is_contended()) return false;
     const auto crowded = [&] {
       placement_.note(operation);
       return operation.neighbour() >= 0;

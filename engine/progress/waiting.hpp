@@ -24,7 +24,7 @@ class Waiting {
           std::function<bool()> interrupted, int home);
 
   // Finishes an operation as most calls on one machine go: nothing else is under way, and the other ranks are about to
-  // arrive. Returns false if it takes longer, or goes wrong.
+  // arrive. Returns false if it takes longer, or goes wrong. The operation needs no network.
   bool finish_quickly(Operation& operation);
   // The calling thread waits until the operation is over.
   void wait(Sleepers::Lock& lock, Operation& operation);

@@ -1,5 +1,5 @@
-// Nearly every call comes this way: it blocks, and its memory can be used as it is. These functions do nothing, and
-// return false, if an array needs a closer look.
+// Nearly every call comes this way: it blocks, or is a message, and its memory can be used as it is. These functions do
+// nothing, and return false or None, if an array needs a closer look.
 #include <string>
 #include <vector>
 
@@ -96,6 +96,27 @@ void bind(nb::class_<PyGroup>& group, const std::string& kind) {
       return exchange(*self.engine, *self.group, Collective::all_to_all, sends, recvs, to.dtype(), -1, Mode::blocking);
     });
     return true;
+  });
+  def("send", [](PyGroup& self, nb::handle object, int peer, int tag, bool waits) -> nb::object {
+    const Array array(object, false);
+    if (!array) return nb::bool_(false);
+    Handle operation = without_gil(self, [&] {
+      return send(*self.engine, *self.group, array.data(), array.count(), array.dtype(), peer, tag,
+                  waits ? Mode::blocking : Mode::async);
+    });
+    return operation ? give(self, std::move(operation)) : nb::bool_(true);
+  });
+  def("recv", [](PyGroup& self, nb::handle object, int peer, int tag, bool waits) -> nb::object {
+    const Array array(object, true);
+    if (!array) return nb::none();
+    int sender = -1;
+    Handle operation = without_gil(self, [&] {
+      Handle started = receive(*self.engine, *self.group, array.data(), array.count(), array.dtype(), peer, tag,
+                               waits ? Mode::blocking : Mode::async, waits ? &sender : nullptr);
+      if (started && self.engine->is_over(*started) && !started->error()) sender = started->source();
+      return started;
+    });
+    return sender >= 0 ? nb::object(nb::int_(sender)) : give(self, std::move(operation));
   });
 }
 

@@ -52,6 +52,17 @@ struct PyGroup {
   nb::object look = {};  // called where all ranks stop before a large collective, see `count_large` in `_engine.pyi`
 };
 
+struct PyOperation {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> group;
+  nb::object failed;
+  std::shared_ptr<Operation> operation;
+};
+
+inline nb::object give(const PyGroup& self, std::shared_ptr<Operation> operation) {
+  return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
+}
+
 // Is called before each collective that LargeCalls may count; `bytes` are those of the whole.
 inline void look_before(const PyGroup& self, std::size_t bytes) {
   if (bytes < calibration::kLargeCall || self.group->large_calls == nullptr) return;

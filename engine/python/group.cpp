@@ -41,18 +41,6 @@ Wanted wanted(int codec, Address residual = 0) {
   return {codec < 0 ? std::nullopt : std::optional(codec_of(codec)), memory(residual)};
 }
 
-struct PyOperation {
-  std::shared_ptr<Engine> engine;
-  std::shared_ptr<Group> group;
-  nb::object failed;
-  Handle operation;
-};
-
-nb::object give(const PyGroup& self, Handle operation) {
-  if (!operation) return nb::none();
-  return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
-}
-
 // See `_engine.pyi`.
 nb::list ways(const PyGroup& self) {
   const auto found = without_gil(self, [&] { return self.engine->methods(*self.group); });
@@ -100,7 +88,8 @@ PyType_Slot kGroupSlots[] = {
 
 template <typename Call>
 nb::object released(const PyGroup& self, Call&& call) {
-  return give(self, without_gil(self, std::forward<Call>(call)));
+  Handle operation = without_gil(self, std::forward<Call>(call));
+  return operation ? give(self, std::move(operation)) : nb::none();
 }
 
 }  // namespace
@@ -246,6 +235,8 @@ void bind_group(nb::module_& m) {
             without_gil(self, [&] { self.engine->wait(*self.operation, std::chrono::duration<double>(timeout)); });
           },
           "timeout"_a = -1.0)
+      .def(
+          "notify", [](PyOperation& self) { return self.engine->notify(*self.operation); }, Release())
       .def("error", [](PyOperation& self) {
         return self.engine->is_over(*self.operation) ? self.operation->error().message : std::string();
       });

@@ -106,6 +106,7 @@ class GroupCommunicator final : public mpi::Communicator {
     Handle operation;
     const std::string error = run(0, [&] { operation = call(); });
     if (!error.empty()) return [error] { return error; };
+    if (!operation) return [] { return std::string(); };
     return [this, operation] {
       return run(0, [&] { self_.engine->wait(*operation, std::chrono::duration<double>(-1)); });
     };

@@ -154,7 +154,8 @@ class World {
     for (auto& thread : threads) thread.join();
   }
 
-  Arena& arena(int rank) { return *arenas_[static_cast<std::size_t>(rank)]; }
+  Arena& arena(int rank) { return *shared_arena(rank); }
+  const std::shared_ptr<Arena>& shared_arena(int rank) { return arenas_[static_cast<std::size_t>(rank)]; }
   Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
 
  private:

@@ -1,4 +1,4 @@
-"""Random collectives for ever; one rank dies, stops or leaves, the others report what they were told.
+"""Random collectives and messages for ever; one rank dies, stops or leaves, the others report what they were told.
 
 Half of the all-reduces and broadcasts of several machines are encoded where they are large enough.
 
@@ -27,7 +27,7 @@ def one_collective(group: Any, choice: random.Random) -> None:
     count = choice.choice([1, 100, 3000, 50_000, 400_000])
     array = np.ones(count, np.float32)
     codec = choice.choice([None, "bf16"])
-    match choice.randrange(6):
+    match choice.randrange(7):
         case 0:
             group.all_reduce(array, codec=codec)
         case 1:
@@ -40,6 +40,10 @@ def one_collective(group: Any, choice: random.Random) -> None:
             group.all_reduce(array, async_op=True).wait()
         case 5:
             group.barrier()
+        case 6:
+            sent = group.send(array, (group.rank + 1) % group.size, async_op=True)
+            group.recv(np.empty_like(array), (group.rank - 1) % group.size)
+            sent.wait()
 
 
 def go(how: str) -> None:

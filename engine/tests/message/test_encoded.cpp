@@ -324,7 +324,11 @@ Error answer_to(Codec codec, std::vector<std::byte> sent) {
         r.engine->run<MessageOperation>(*r.group,
                                         {kGarbledCount, -1, Collective::all_reduce, DType::float32, Op::sum, codec},
                                         sent.size(), Mode::blocking, [&](MessageOperation& operation) {
-                                          Lowering(operation.program, 1, 2).send(sent.data(), sent.size(), 0, 0);
+                                          Instruction send{Instruction::Kind::send, 0};
+                                          send.from = sent.data();
+                                          send.bytes = sent.size();
+                                          operation.program.instructions.push_back(send);
+                                          operation.program.end_track();
                                         });
     });
     if (r.rank == 0) error = found;

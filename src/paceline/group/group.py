@@ -14,7 +14,7 @@ from paceline.group.arguments import CODECS, OPS, blocks, encoding, feedback, ma
 from paceline.group.buffers import DTYPES, Array, Buffer, read, write
 from paceline.group.host import Host
 from paceline.group.on_device import DeviceArray, on_device
-from paceline.group.operation import Operation
+from paceline.group.operation import OVER, Operation, Over
 from paceline.plan.codecs import AUTO, NONE
 
 _CHANNEL_BITS = 63
@@ -288,7 +288,16 @@ class Group:
 
     def send(self, array: Array, peer: int, tag: int = 0, *, async_op: bool = False) -> Operation | None:
         """Send `array` to rank `peer`, which must receive the same dtype and count with the same tag (32 bits)."""
+        try:
+            sent = self._native.send_array(array, peer, tag, not async_op)
+        except TypeError:
+            refuse(peer=peer, tag=tag)
+            raise
+        if sent is True:
+            return OVER if async_op else None
         data = read(array)
+        if sent is not False:
+            return Operation(self._runtime, sent, [data])
         return self._run(
             partial(self._native.send, data.address, data.count, data.dtype, peer, tag),
             [data],
@@ -302,8 +311,17 @@ class Group:
 
         Returns the sender's rank; with `async_op=True` an `Operation`, whose `source` it is afterwards.
         """
-        data = write(array)
         source = -1 if peer is None else peer
+        try:
+            found = self._native.recv_array(array, source, tag, not async_op)
+        except TypeError:
+            refuse(peer=source, tag=tag)
+            raise
+        if isinstance(found, int):
+            return Over(found) if async_op else found
+        data = write(array)
+        if found is not None:
+            return Operation(self._runtime, found, [data])
         operation = self._run(
             partial(self._native.recv, data.address, data.count, data.dtype, source, tag),
             [data],
@@ -419,4 +437,4 @@ class Group:
             return Operation(self._runtime, native, buffers)
         for buffer in buffers:
             buffer.give_back()
-        return None
+        return OVER if async_op else None

@@ -58,3 +58,29 @@ class Operation:
     def source(self) -> int:
         """The rank whose message a finished `recv` received."""
         return self._native.source
+
+
+class Over(Operation):
+    """An operation that was over when its call returned. source: the rank whose message a `recv` received."""
+
+    def __init__(self, source: int = -1) -> None:
+        self._source = source
+
+    def __del__(self) -> None:
+        """Do nothing: there is nothing to keep."""
+
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Return at once."""
+
+    @property
+    def source(self) -> int:
+        """The rank whose message a `recv` received."""
+        return self._source
+
+
+OVER = Over()
+"""What every call returns that is over at once and has received no message."""

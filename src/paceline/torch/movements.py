@@ -9,10 +9,11 @@ from torch import Tensor
 
 from paceline.torch import checks
 from paceline.torch.checks import Rows, Tensors
+from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
-from paceline.torch.work import DONE
+from paceline.torch.work import DONE, ReceivedWork
 
 ANY_SOURCE = -1
 
@@ -206,8 +207,11 @@ class Movements(Starting):
         tensor = checks.single(tensors, "send")
         if not tensor.is_cpu:
             return self._on_accelerator("send", tensor, tensors, peer, tag)
+        to = checks.root_of(peer, self._size)
+        if not callbacks.depth and (sent := self._group.send_tensor(tensor, to, tag, False)) is not False:
+            return self._in_window(DONE if sent is True else self._message(sent, tensor))
         memory = plain(tensor)
-        arguments = (*span(memory), code_of(tensor.dtype), checks.root_of(peer, self._size), tag)
+        arguments = (*span(memory), code_of(tensor.dtype), to, tag)
         return self._start("send", arguments, None, [tensor], [], [memory])
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
@@ -222,6 +226,9 @@ class Movements(Starting):
         tensor = checks.single(tensors, "recv")
         if not tensor.is_cpu:
             return self._on_accelerator("recv", tensor, tensors, peer, tag)
+        if not callbacks.depth and (found := self._group.recv_tensor(tensor, peer, tag, False)) is not None:
+            work = ReceivedWork(tensor, found) if isinstance(found, int) else self._message(found, tensor)
+            return self._in_window(work)
         copies: Copies = []
         place = plain_output(tensor, copies)
         arguments = (*span(place), code_of(tensor.dtype), peer, tag)

@@ -10,13 +10,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline import _engine
+from paceline.runtime.runtime import Runtime
 from paceline.torch import checks
 from paceline.torch.accelerator import Accelerator
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
-from paceline.torch.work import DONE, CompletedWork, PendingWork, WorkGroup
+from paceline.torch.work import DONE, CompletedWork, MessageWork, PendingWork, WorkGroup
 
 BLOCKING, NOTIFY = _engine.BLOCKING, _engine.NOTIFY
 _ZERO = timedelta(0)
@@ -29,6 +30,7 @@ class Starting(Accelerator):
     _group: _engine.Group
     _rank: int
     _size: int
+    _home: Runtime
     _notify: Callable[[int, Callable[[], None]], None]
     _window: list[dist.Work] | None
     _backward: BackwardWaits
@@ -71,6 +73,16 @@ class Starting(Accelerator):
             self._window.append(work)
         elif not checks.is_async(options) and (timeout := checks.timeout_of(options)) is not None:
             work.wait(timeout)
+        return work
+
+    def _message(self, operation: _engine.Operation, tensor: Tensor) -> dist.Work:
+        """The work of a message that was started in mode ASYNC with the memory of `tensor` itself."""
+        return MessageWork(operation, tensor, self._backward, self._home)
+
+    def _in_window(self, work: dist.Work) -> dist.Work:
+        """Return `work`, and gather it if a coalescing window is open."""
+        if self._window is not None:
+            self._window.append(work)
         return work
 
     def _callback_group(self) -> _engine.Group:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
+from paceline.group.host import Host
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import CollectiveFuture
 from paceline.torch.opaque import opaque
@@ -167,6 +168,58 @@ class PendingWork(dist.Work):
             future.complete(self._results)
         else:
             future.fail(self._error, self._results)
+
+
+class _Abandoned:
+    """A message under way whose work the program has dropped."""
+
+    def __init__(self, operation: Operation, tensor: Tensor) -> None:
+        self._operation, self._tensor = operation, tensor
+
+    def done(self) -> bool:
+        """Whether it is over; never waits."""
+        return self._operation.done()
+
+
+@opaque
+class MessageWork(PendingWork):
+    """A message in flight. The engine tells nobody of its end before a future is asked for, which wakes no thread."""
+
+    def __init__(self, operation: Operation, tensor: Tensor, backward: BackwardWaits, host: Host) -> None:
+        super().__init__(operation, [tensor], [], [tensor], backward)
+        self._host = host
+        self._told = False
+
+    def __del__(self) -> None:
+        if not self._finished and not self._told:
+            self._host.dropped(_Abandoned(self.operation, self._results[0]))
+
+    def get_future(self) -> Future[list[Tensor]]:
+        """A future of the tensor, which is completed whether or not anybody waits."""
+        future = super().get_future()
+        with self._lock:
+            told, self._told = self._told, True
+        if not told and not self._finished:
+            if self.operation.notify():
+                self._host.notify(self.operation.id, self.finish)
+            else:
+                self.finish()
+        return future
+
+
+@opaque
+class ReceivedWork(CompletedWork):
+    """The work of a receive that found its message here."""
+
+    def __init__(self, tensor: Tensor, source: int) -> None:
+        super().__init__([tensor])
+        self._source = source
+
+    def source_rank(self) -> int:
+        """The rank whose message it took."""
+        return self._source
+
+    _source_rank = source_rank
 
 
 @opaque
