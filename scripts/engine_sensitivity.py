@@ -111,7 +111,17 @@ def areas() -> list[Area]:
         Area(
             "2 ranks",
             2,
-            (*WAITING, *HANDOVER, *CACHES, *METHODS, *PIECES, "kCopiedAnyway", "kStepBytes", "kPassesPerSocketLook"),
+            (
+                *WAITING,
+                *HANDOVER,
+                *CACHES,
+                *METHODS,
+                *PIECES,
+                "kCopiedAnyway",
+                "kStepBytes",
+                "kLeastStreamedMessage",
+                "kPassesPerSocketLook",
+            ),
             sized(
                 "all_reduce 8",
                 "all_reduce 8K",
@@ -123,6 +133,7 @@ def areas() -> list[Area]:
                 "async 64K",
                 "all_gather 4K",
                 "all_to_all 1M",
+                "sendrecv 12M",
             ),
         ),
         Area(

@@ -73,9 +73,20 @@ def calls(group: Any, what: str) -> Callable[[], object]:
         count = max(group.size, count // group.size * group.size)
         source, target = np.zeros(count, np.float32), np.zeros(count, np.float32)
         return lambda: group.all_to_all(target, source)
+    if kind == "sendrecv":
+        sent, received = paceline.empty(count, np.float32), paceline.empty(count, np.float32)
+        sent[:] = 0
+        return lambda: to_the_next(group, sent, received)
     if kind == "named":
         return named(group, int(size))
     raise ValueError(what)
+
+
+def to_the_next(group: Any, sent: Any, received: Any) -> None:
+    """Send to the next rank of a ring and receive from the previous one."""
+    under_way = group.send(sent, (group.rank + 1) % group.size, async_op=True)
+    group.recv(received, (group.rank - 1) % group.size)
+    under_way.wait()
 
 
 def named(group: Any, largest: int) -> Callable[[], object]:

@@ -2,7 +2,9 @@
 // does not see them, so it gets plain ones.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "memory/cache.hpp"
@@ -31,5 +33,16 @@ inline void stream_lines(std::byte* to, const std::byte* from, std::size_t lines
   std::memcpy(to, from, lines * kCacheLine);
 }
 #endif
+
+// Copies any bytes; the whole cache lines among those at `to` go around the caches.
+inline void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
+  const std::size_t before = std::min(bytes, past == 0 ? 0 : kCacheLine - past);
+  const std::size_t lines = (bytes - before) / kCacheLine;
+  const std::size_t done = before + lines * kCacheLine;
+  std::memcpy(to, from, before);
+  std::memcpy(to + done, from + done, bytes - done);
+  stream_lines(to + before, from + before, lines);
+}
 
 }  // namespace paceline

@@ -2,11 +2,18 @@
 
 #include <cstring>
 
+#include "calibration/constants.hpp"
+#include "kernel/streaming.hpp"
+
 namespace paceline {
 
 int Link::read(const Arrival& offer, std::size_t offset, std::byte* to, std::size_t size) {
   if (offer.view == nullptr) return read(offer.address + offset, to, size);
-  std::memcpy(to, offer.view + offset, size);
+  if (offer.header.length >= calibration::kLeastStreamedMessage) {
+    stream(to, offer.view + offset, size);
+  } else {
+    std::memcpy(to, offer.view + offset, size);
+  }
   return 0;
 }
 

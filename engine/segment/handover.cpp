@@ -1,29 +1,12 @@
 #include "segment/handover.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <cstring>
 
 #include "calibration/constants.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/streaming.hpp"
 
 namespace paceline {
-namespace {
-
-void stream(std::byte* to, const std::byte* from, std::size_t bytes) {
-  const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kCacheLine;
-  const std::size_t before = std::min(bytes, past == 0 ? 0 : kCacheLine - past);
-  const std::size_t lines = (bytes - before) / kCacheLine;
-  const std::size_t done = before + lines * kCacheLine;
-  std::memcpy(to, from, before);
-  std::memcpy(to + done, from + done, bytes - done);
-  stream_lines(to + before, from + before, lines);
-}
-
-}  // namespace
-
 void Handover::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   const bool large = kStreams && bytes >= calibration::kLeastStreamed;
   if (large && copies_++ % calibration::kCopiesPerProbe == 0) record(probe());

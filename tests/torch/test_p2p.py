@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -133,6 +134,39 @@ def check_in_subgroup(rank: int, size: int) -> None:
         received = torch.tensor([0])
         assert dist.recv(received, group=group) == size - 1
         assert received.item() == 5
+
+
+def check_futures_run_callbacks_though_nobody_waits(rank: int, size: int) -> None:
+    if rank == 0:
+        heard = threading.Event()
+        received = torch.zeros(3)
+        work = dist.irecv(received, 1)
+        assert work is not None
+        work.get_future().then(lambda _: heard.set())
+        dist.send(torch.zeros(1), 1)
+        assert heard.wait(60)
+        assert received.eq(1).all()
+    elif rank == 1:
+        dist.recv(torch.zeros(1), 0)
+        dist.send(torch.ones(3), 0)
+
+
+def check_dropped_messages_are_carried_out(rank: int, size: int) -> None:
+    count = 1 << 20
+    if rank == 0:
+        small, large, last = torch.zeros(3), torch.zeros(count), torch.zeros(1)
+        dist.irecv(small, 1)
+        dist.irecv(large, 1)
+        dist.isend(torch.full((count,), 2.0), 1)
+        dist.recv(last, 1)
+        assert small.eq(1).all() and large.eq(2).all()
+    elif rank == 1:
+        received = torch.zeros(count)
+        dist.isend(torch.ones(3), 0)
+        dist.send(torch.full((count,), 2.0), 0)
+        dist.recv(received, 0)
+        dist.send(torch.ones(1), 0)
+        assert received.eq(2).all()
 
 
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
