@@ -30,6 +30,13 @@ void ring(EventState& event) {
   ::syscall(SYS_futex, &event.bell, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
 }
 
+// The records of an event may be in several streams, and their work over in any order.
+void reach(EventState& event, std::uint64_t record) {
+  std::uint64_t done = event.done.load();
+  while (done < record && !event.done.compare_exchange_weak(done, record)) {
+  }
+}
+
 // Waits until the work of a record is over. What a process had to do dies with it.
 void await(const EventMemory& memory, std::uint64_t record) {
   EventState& event = memory.state();
@@ -158,7 +165,7 @@ Result cuEventRecord(EventHandle event, StreamHandle stream) {
   if (const Result wanted = called("cuEventRecord"); wanted != Result::success) return wanted;
   const std::uint64_t number = ++event->at->state().recorded;
   stream_of(stream).add([at = event->at, number] {
-    at->state().done.store(number);
+    reach(at->state(), number);
     ring(at->state());
   });
   return Result::success;
