@@ -128,7 +128,8 @@ def test_the_cost_model_decides(machines: str, uplink: str, found: str, said: st
     program, topology = tmp_path / "program.py", tmp_path / "topology.yaml"
     program.write_text(AUTO)
     ranks = [machines.count(name) for name in sorted(set(machines))]
-    lines = (f"  - {{machine: m{at}, ranks: {count}, uplink: {uplink}}}\n" for at, count in enumerate(ranks))
+    speed = f"uplink: {uplink}, local: 400 Gbit/s"
+    lines = (f"  - {{machine: m{at}, ranks: {count}, {speed}}}\n" for at, count in enumerate(ranks))
     topology.write_text("children:\n" + "".join(lines))
     output = tmp_path / "out"
     output.mkdir()

@@ -60,10 +60,10 @@ def test_operations_appear_in_the_trace_and_in_the_flight_recorder(tmp_path: Pat
 
     def work(group: Any) -> None:
         data = np.ones(1000, np.float32)
-        group.all_reduce(data.ctypes.data, data.size, FLOAT32, SUM, 1.0, BLOCKING)
+        group.all_reduce(data.ctypes.data, data.ctypes.data, data.size, FLOAT32, SUM, 1.0, BLOCKING)
         group.barrier(BLOCKING)
         # Another length on each rank: this one must fail on both.
-        group.all_reduce(data.ctypes.data, 10 + group.rank, FLOAT32, SUM, 1.0, BLOCKING)
+        group.all_reduce(data.ctypes.data, data.ctypes.data, 10 + group.rank, FLOAT32, SUM, 1.0, BLOCKING)
 
     raised = each(groups, work)
     assert [type(error) for error in raised] == [_engine.Mismatch, _engine.Mismatch]
@@ -93,7 +93,7 @@ def test_operations_appear_in_the_trace_and_in_the_flight_recorder(tmp_path: Pat
 def test_a_running_operation_has_no_end() -> None:
     *engines, groups = pair()
     data = np.ones(10, np.float32)
-    operation = groups[0].all_reduce(data.ctypes.data, data.size, FLOAT32, SUM, 1.0, 1)
+    operation = groups[0].all_reduce(data.ctypes.data, data.ctypes.data, data.size, FLOAT32, SUM, 1.0, 1)
     (event,) = events(engines[0].events())
     assert (event.state, event.end_ns) == ("running", 0)
     for engine in engines:

@@ -74,7 +74,8 @@ def _received(group: Any, deadline: float) -> Figures:
 
 def _move(call: Callable[..., Any], data: NDArray[np.uint8], peer: int, deadline: float) -> None:
     operation = call(data.ctypes.data, data.size, DTYPES["uint8"], peer, 0, ASYNC)
-    operation.wait(max(0.001, deadline - time.monotonic()))
+    if operation is not None:
+        operation.wait(max(0.001, deadline - time.monotonic()))
 
 
 def _channel(job: int, other: int) -> int:
