@@ -1,81 +1,21 @@
 #include "device/device_group.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "calibration/device.hpp"
+#include "device/parting.hpp"
 #include "memory/rounding.hpp"
 #include "progress/arguments.hpp"
 
 namespace paceline::device {
 namespace {
 
-constexpr auto kParting = std::chrono::seconds(1);
 constexpr std::size_t kPart = 256;  // bytes; parts of a buffer begin at multiples of this
-
-// Does the last work of something that goes away, of which nobody could hear that it failed. Returns whether it did.
-template <typename Work>
-bool try_to(Work&& work) {
-  try {
-    work();
-    return true;
-  } catch (const DriverError&) {
-    return false;
-  } catch (const Failure&) {
-    return false;
-  }
-}
 
 std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
 
 }  // namespace
-
-Pending::Pending(std::shared_ptr<Device> device) : device_(std::move(device)) {
-  const Current current(device_->driver(), device_->context());
-  finished_ = std::make_unique<Event>(device_->driver());
-}
-
-// Without a context the driver would refuse, and frees the event with the context anyway.
-Pending::~Pending() {
-  try_to([&] {
-    const Current current(device_->driver(), device_->context());
-    finished_.reset();
-  });
-}
-
-bool Pending::done() const {
-  const Current current(device_->driver(), device_->context());
-  return finished_->done();
-}
-
-void Pending::order_before(StreamHandle stream) const {
-  const Current current(device_->driver(), device_->context());
-  wait_for(device_->driver(), stream, *finished_);
-}
-
-DeviceGroup::Local::Local(const Driver& with, PointerCache& known)
-    : driver(with),
-      pointers(known),
-      stream(with),
-      ready{SharedEvent(with), SharedEvent(with)},
-      done{SharedEvent(with), SharedEvent(with)},
-      given(with),
-      written(with),
-      memory(with, [this] { stream.synchronize(); }) {}
-
-DeviceGroup::Local::~Local() {
-  if (scratch == 0 || scratch_kept) return;
-  pointers.forget(scratch);
-  driver.free(scratch);
-}
-
-DeviceGroup::Peer::Peer(const Driver& driver, const Introduction& said, Address scratch_here)
-    : ready{Event(driver, said.ready[0]), Event(driver, said.ready[1])},
-      done{Event(driver, said.done[0]), Event(driver, said.done[1])},
-      given(driver, said.given),
-      written(driver, said.written),
-      scratch(scratch_here) {}
 
 DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
                          PointerCache& pointers)
@@ -86,108 +26,16 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
       driver_(device_->driver()) {
   const Current current(driver_, device_->context());
   staging_ = std::make_unique<Staging>(*engine_, *group_, driver_);
-  meet();
+  neighbours_ = std::make_unique<Neighbours>(*engine_, *group_, *device_, pointers);
 }
 
 DeviceGroup::~DeviceGroup() {
-  bool together = peers_.empty();
-  if (!together) try_to([&] { together = leave(); });
   try_to([&] {  // or the context is gone, and everything with it
     const Current current(driver_, device_->context());
-    if (local_ != nullptr && together) local_->stream.synchronize();
-    if (local_ != nullptr && !together) local_->scratch_kept = true;
+    neighbours_->leave();
     staging_.reset();
-    peers_.clear();
-    local_.reset();
+    neighbours_.reset();
   });
-}
-
-// Waits a moment until no rank uses this one's scratch memory any more. Returns whether that is so.
-bool DeviceGroup::leave() {
-  const auto deadline = Clock::now() + kParting;
-  const auto comes_true = [&](auto&& condition) {
-    while (!condition()) {
-      if (Clock::now() > deadline) return false;
-      std::this_thread::sleep_for(calibration::kDeviceLook);
-    }
-    return true;
-  };
-  const auto goodbye = barrier(*engine_, *group_, Mode::async);  // after it all have recorded their last `done`
-  if (!comes_true([&] { return engine_->is_over(*goodbye); }) || goodbye->state() != Operation::State::done)
-    return false;
-  const Current current(driver_, device_->context());
-  return comes_true([&] {
-    return std::ranges::all_of(
-        peers_, [](const auto& peer) { return peer == nullptr || (peer->done[0].done() && peer->done[1].done()); });
-  });
-}
-
-// Prepares what other ranks need, tells them, and opens what they have. All ranks come to the same `unreachable_`.
-void DeviceGroup::meet() {
-  Introduction mine{};
-  mine.device = device_->uuid();
-  try {
-    introduce(mine);
-  } catch (const DriverError& error) {
-    mine.wrong.set(error.what());
-  }
-  const auto all = exchanged(*engine_, *group_, mine);
-  unreachable_ = obstacle(all);
-  if (!unreachable_.empty()) return;
-  Words wrong;
-  wrong.set(open(all));
-  const auto outcomes = exchanged(*engine_, *group_, wrong);
-  for (std::size_t from = 0; from < size() && unreachable_.empty(); ++from)
-    if (!outcomes[from].get().empty())
-      unreachable_ = group_->name_of(static_cast<int>(from)) + ": " + std::string(outcomes[from].get());
-  if (!unreachable_.empty()) peers_.clear();
-}
-
-void DeviceGroup::introduce(Introduction& mine) {
-  local_ = std::make_unique<Local>(driver_, pointers_);
-  if (!device_->no_kernels().empty()) {
-    mine.wrong.set(device_->no_kernels());
-    return;
-  }
-  const std::size_t bytes = 2 * calibration::kDeviceOneShot;
-  driver_.check(driver_.allocate(&local_->scratch, bytes), "cuMemAlloc");
-  pointers_.add_own({local_->scratch, bytes, Kind::device, device_->ordinal(), 0});
-  mine.scratch = local_->memory.show({local_->scratch, bytes, Kind::device, device_->ordinal(), 0});
-  for (int turn = 0; turn < 2; ++turn) {
-    mine.ready[turn] = local_->ready[turn].handle();
-    mine.done[turn] = local_->done[turn].handle();
-  }
-  mine.given = local_->given.handle();
-  mine.written = local_->written.handle();
-}
-
-std::string DeviceGroup::obstacle(const std::vector<Introduction>& all) const {
-  if (!group_->on_one_machine()) return "the ranks are on several machines";
-  if (all.size() > kMostInputs)
-    return "a kernel combines the data of at most " + std::to_string(kMostInputs) + " ranks, and the group has " +
-           std::to_string(all.size());
-  for (std::size_t from = 0; from < all.size(); ++from) {
-    const std::string name = group_->name_of(static_cast<int>(from));
-    if (!all[from].wrong.get().empty()) return name + ": " + std::string(all[from].wrong.get());
-    if (all[from].device != all[0].device)
-      return name + " has another device than " + group_->name_of(0) + ", and memory is mapped on one device only";
-  }
-  return {};
-}
-
-// Returns what went wrong, in words.
-std::string DeviceGroup::open(const std::vector<Introduction>& all) {
-  try {
-    for (std::size_t from = 0; from < all.size(); ++from) {
-      auto& peer = peers_.emplace_back();
-      if (from == rank()) continue;
-      const Address scratch = local_->memory.open(static_cast<int>(from), all[from].scratch);
-      peer = std::make_unique<Peer>(driver_, all[from], scratch);
-    }
-  } catch (const DriverError& error) {
-    return error.what();
-  }
-  return {};
 }
 
 // Carries out work whose failure the other ranks cannot hear of in a notice any more.
@@ -212,7 +60,7 @@ Notice DeviceGroup::notice_of(const Call& call) {
   else if (!memory.holds(call.data, call.bytes()))
     mine.wrong.set("the buffer ends outside of its memory");
   if (memory.kind != Kind::device) return mine;
-  mine.shown = local_->memory.show(memory);
+  mine.shown = own().memory.show(memory);
   mine.offset = call.data - memory.base;
   mine.shows = 1;
   return mine;
@@ -249,15 +97,15 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
   try {
     pending = std::make_shared<Pending>(device_);
     mine = notice_of(call);
-    if (local_ == nullptr) local_ = std::make_unique<Local>(driver_, pointers_);
+    const StreamHandle stream = neighbours_->own().stream.get();
     // The caller's work comes first.
     pending->record(call.stream);
-    pending->order_before(local_->stream.get());
+    pending->order_before(stream);
     if (mine.wrong.get().empty() && call.count > 0) {
       if (chosen.path == Path::one_shot) give_one_shot(call);
       if (chosen.path == Path::two_shot) {
         if (call.op == Op::premul_sum && mine.shows != 0) scale(call, call.data);
-        local_->given.record(local_->stream.get());
+        own().given.record(stream);
       }
     }
   } catch (const DriverError& error) {
@@ -266,7 +114,7 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
   }
   try {
     carry_out(call, std::move(chosen), mine);
-    attempt("all-reduce", [&] { pending->record(local_->stream.get()); });
+    attempt("all-reduce", [&] { pending->record(own().stream.get()); });
   } catch (const Failure&) {
     // What the device has to do may still use the buffer.
     settle(pending.get(), call.stream);
@@ -276,9 +124,9 @@ std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
 }
 
 void DeviceGroup::settle(Pending* pending, StreamHandle stream) noexcept {
-  if (pending == nullptr || local_ == nullptr) return;
+  if (pending == nullptr) return;
   try_to([&] {
-    pending->record(local_->stream.get());
+    pending->record(own().stream.get());
     pending->order_before(stream);
   });
 }
@@ -300,7 +148,7 @@ void DeviceGroup::carry_out(const Call& call, Choice chosen, const Notice& mine)
       attempt("staged all-reduce", [&] {
         Call rest = call;
         if (scaled) rest.factor = 1;
-        staging_->all_reduce(rest, local_->stream.get());
+        staging_->all_reduce(rest, own().stream.get());
       });
       break;
   }
@@ -308,32 +156,32 @@ void DeviceGroup::carry_out(const Call& call, Choice chosen, const Notice& mine)
 
 void DeviceGroup::give_one_shot(const Call& call) {
   const auto turn = one_shots_ % 2;
-  const Address scratch = local_->scratch + turn * calibration::kDeviceOneShot;
-  const StreamHandle stream = local_->stream.get();
-  for (const auto& peer : peers_)
-    if (one_shots_ >= 2 && peer != nullptr) local_->stream.wait_for(peer->done[turn]);
+  const Address scratch = own().scratch + turn * calibration::kDeviceOneShot;
+  const StreamHandle stream = own().stream.get();
+  for (const auto& peer : peers())
+    if (one_shots_ >= 2 && peer != nullptr) own().stream.wait_for(peer->done[turn]);
   if (call.op == Op::premul_sum) {
     scale(call, scratch);
   } else {
     driver_.check(driver_.copy(scratch, call.data, call.bytes(), stream), "cuMemcpyDtoDAsync");
   }
-  local_->ready[turn].record(stream);
+  own().ready[turn].record(stream);
 }
 
 void DeviceGroup::one_shot(const Call& call) {
   const auto turn = one_shots_++ % 2;
   ReduceParameters parameters{};
   for (std::size_t from = 0; from < size(); ++from) {
-    const auto& peer = peers_[from];
-    if (peer != nullptr) local_->stream.wait_for(peer->ready[turn]);
-    const Address scratch = peer == nullptr ? local_->scratch : peer->scratch;
+    const auto& peer = peers()[from];
+    if (peer != nullptr) own().stream.wait_for(peer->ready[turn]);
+    const Address scratch = peer == nullptr ? own().scratch : peer->scratch;
     parameters.in[from] = pointer(scratch + turn * calibration::kDeviceOneShot);
   }
   parameters.out[0] = pointer(call.data);
   parameters.outputs = 1;
   parameters.count = call.count;
   reduce(call, parameters);
-  local_->done[turn].record(local_->stream.get());
+  own().done[turn].record(own().stream.get());
 }
 
 void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
@@ -347,7 +195,7 @@ void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
     for (std::size_t from = 0; from < size(); ++from) {
       Address data = call.data;
       if (from != rank()) {
-        local_->stream.wait_for(peers_[from]->given);
+        own().stream.wait_for(peers()[from]->given);
         data = open_buffer(from, all[from], call.bytes());
       }
       parameters.in[from] = parameters.out[from] = pointer(data + begin);
@@ -355,14 +203,14 @@ void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
     parameters.outputs = static_cast<std::uint32_t>(size());
     parameters.count = (end - begin) / element;
     if (parameters.count > 0) reduce(call, parameters);
-    local_->written.record(local_->stream.get());
+    own().written.record(own().stream.get());
   } catch (const DriverError& error) {
     outcome.wrong.set(error.what());
   }
   exchange(outcome);
   attempt("two-shot all-reduce", [&] {
-    for (const auto& peer : peers_)
-      if (peer != nullptr) local_->stream.wait_for(peer->written);
+    for (const auto& peer : peers())
+      if (peer != nullptr) own().stream.wait_for(peer->written);
   });
 }
 
@@ -371,7 +219,7 @@ Address DeviceGroup::open_buffer(std::size_t from, const Notice& said, std::size
   const Memory memory{.base = 0, .length = said.shown.length};
   if (!memory.holds(said.offset, bytes))
     throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-  return local_->memory.open(static_cast<int>(from), said.shown) + said.offset;
+  return own().memory.open(static_cast<int>(from), said.shown) + said.offset;
 }
 
 void DeviceGroup::reduce(const Call& call, ReduceParameters& parameters) {
@@ -379,12 +227,12 @@ void DeviceGroup::reduce(const Call& call, ReduceParameters& parameters) {
   parameters.divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
   const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
   device_->launch(reduce_launch(call.dtype, op, parameters, device_->multiprocessors()), &parameters,
-                  local_->stream.get());
+                  own().stream.get());
 }
 
 void DeviceGroup::scale(const Call& call, Address to) {
   ScaleParameters parameters{pointer(call.data), pointer(to), call.count, call.factor};
-  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, local_->stream.get());
+  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, own().stream.get());
 }
 
 }  // namespace paceline::device

@@ -16,33 +16,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "device/choice.hpp"
-#include "device/notice.hpp"
+#include "device/neighbours.hpp"
+#include "device/pending.hpp"
 #include "device/staging.hpp"
 
 namespace paceline::device {
-
-// An operation whose work has been handed to the device.
-class Pending {
- public:
-  explicit Pending(std::shared_ptr<Device> device);
-  ~Pending();
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
-
-  // Whether the device has done it.
-  bool done() const;
-  // What `stream` does from now on comes after it. The host does not wait.
-  void order_before(StreamHandle stream) const;
-  void record(StreamHandle stream) { finished_->record(stream); }
-
- private:
-  std::shared_ptr<Device> device_;
-  std::unique_ptr<Event> finished_;
-};
 
 // The ranks of the group make theirs, and call it, in the same order as all collectives.
 class DeviceGroup {
@@ -60,42 +41,12 @@ class DeviceGroup {
 
   // How the last operation went, and why; and how one of so many bytes would.
   const Choice& last() const { return last_; }
-  Choice choice(std::size_t bytes) const { return choose(bytes, unreachable_); }
-  std::size_t opened() const { return local_ == nullptr ? 0 : local_->memory.size(); }
+  Choice choice(std::size_t bytes) const { return choose(bytes, neighbours_->unreachable()); }
+  std::size_t opened() const { return neighbours_->opened(); }
 
  private:
-  // What this rank has for the others.
-  struct Local {
-    Local(const Driver& driver, PointerCache& pointers);
-    ~Local();
-
-    const Driver& driver;
-    PointerCache& pointers;
-    Stream stream;
-    SharedEvent ready[2];
-    SharedEvent done[2];
-    SharedEvent given;
-    SharedEvent written;
-    Address scratch = 0;
-    bool scratch_kept = false;  // a peer may still use it: it is given back with the process
-    PeerMemory memory;
-  };
-  // What another rank has for this one.
-  struct Peer {
-    Peer(const Driver& driver, const Introduction& said, Address scratch_here);
-
-    Event ready[2];
-    Event done[2];
-    Event given;
-    Event written;
-    Address scratch;
-  };
-
-  void meet();
-  bool leave();
-  void introduce(Introduction& mine);
-  std::string obstacle(const std::vector<Introduction>& all) const;
-  std::string open(const std::vector<Introduction>& all);
+  Neighbours::Own& own() { return neighbours_->own(); }
+  const std::vector<std::unique_ptr<Neighbours::Peer>>& peers() const { return neighbours_->peers(); }
   std::size_t rank() const { return static_cast<std::size_t>(group_->rank); }
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
 
@@ -117,10 +68,8 @@ class DeviceGroup {
   std::shared_ptr<Device> device_;
   PointerCache& pointers_;
   const Driver& driver_;
-  std::unique_ptr<Local> local_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null for this one
+  std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<Staging> staging_;
-  std::string unreachable_;  // why the memory of all ranks is not mapped, on all ranks alike; empty if it is
   std::mutex mutex_;
   std::uint64_t one_shots_ = 0;
   Choice last_{Path::host, "nothing was asked for yet"};
