@@ -38,7 +38,8 @@ from paceline.lab.shaping import USUAL_QUEUE, Queue
 from paceline.topology import Link, Topology
 
 HERE = Path(__file__).resolve().parent.parent
-RECORD = HERE / "engine" / "calibration" / "constants.hpp"
+RECORDS = [path for path in sorted((HERE / "engine" / "calibration").glob("*.hpp")) if path.name != "device.hpp"]
+"""Those of the device need one."""
 BUILD = HERE / "build" / "engine_costs"
 CONSTANT = re.compile(r"^inline constexpr (\S+) (k\w+)", re.MULTILINE)
 FOUND = r"(?:k\w+ )?(?:within noise|not clearly above the noise|[\d.]+ times as long at worst) \([^()]*\)"
@@ -200,7 +201,7 @@ def areas() -> list[Area]:
 
 def kinds() -> dict[str, str]:
     """The constants of the record, each with the letter of its type."""
-    return {name: KINDS.get(kind, "x") for kind, name in CONSTANT.findall(RECORD.read_text())}
+    return {name: KINDS.get(kind, "x") for path in RECORDS for kind, name in CONSTANT.findall(path.read_text())}
 
 
 def build() -> Path:
@@ -209,9 +210,10 @@ def build() -> Path:
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(HERE / "engine", tree / "engine")
     shutil.copy2(HERE / "CMakeLists.txt", tree)
-    variables = tree / "engine" / RECORD.relative_to(HERE / "engine")
-    variables.write_text(CONSTANT.sub(r'[[gnu::visibility("default")]] inline \1 \2', RECORD.read_text()))
-    shutil.copystat(RECORD, variables)  # what has not changed is not compiled again
+    for header in RECORDS:
+        variables = tree / header.relative_to(HERE)
+        variables.write_text(CONSTANT.sub(r'[[gnu::visibility("default")]] inline \1 \2', header.read_text()))
+        shutil.copystat(header, variables)  # what has not changed is not compiled again
     options = [f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_BUILD_TYPE=Release", "--log-level=WARNING"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for words in (["-S", tree, "-B", BUILD / "cmake", "-G", "Ninja", *options], ["--build", BUILD / "cmake"]):
@@ -342,9 +344,13 @@ def sentence(rows: Sequence[Row], found: Sequence[Area], name: str) -> str:
 
 def record(sentences: dict[str, str]) -> None:
     """Put the sentences in place of "not measured", and of what an earlier run wrote there."""
+    for path in RECORDS:
+        path.write_text(_recorded(path.read_text().splitlines(), sentences))
+
+
+def _recorded(lines: Sequence[str], sentences: dict[str, str]) -> str:
     written: list[str] = []
     comment: list[str] = []
-    lines = RECORD.read_text().splitlines()
     for number, line in enumerate(lines):
         if line.startswith("//"):
             comment.append(line)
@@ -354,7 +360,7 @@ def record(sentences: dict[str, str]) -> None:
             comment = _with_cost(comment, {name: sentences[name] for name in names if name in sentences})
         written += [*comment, line]
         comment = []
-    RECORD.write_text("\n".join([*written, *comment]) + "\n")
+    return "\n".join([*written, *comment]) + "\n"
 
 
 def _first_paragraph(lines: Sequence[str]) -> str:
@@ -376,7 +382,7 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="build the engine, and do nothing else")
     parser.add_argument("--minutes", type=float, default=14, help="begin no round that would end later")
     parser.add_argument("--areas", default="", help="measure only areas whose names contain this")
-    parser.add_argument("--record", action="store_true", help=f"write what was found into {RECORD.name}")
+    parser.add_argument("--record", action="store_true", help="write what was found beside the constants")
     options = parser.parse_args()
     engine = build()
     if options.build:

@@ -30,7 +30,7 @@ def test_what_was_found_takes_the_place_of_what_stood_there(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = tmp_path / "constants.hpp"
-    monkeypatch.setattr(script, "RECORD", record)
+    monkeypatch.setattr(script, "RECORDS", [record])
     text = (
         "// Seconds. Found: by hand. Off by 2: {}; it adapts.\n"
         "inline constexpr double kOne = 2;\n\n"

@@ -1,4 +1,4 @@
-// The constants of engine/device, in the form of constants.hpp. No device was at hand: none of them was measured yet.
+// Devices: constants of device/. No device was at hand: none of them was measured yet.
 #pragma once
 
 #include <chrono>

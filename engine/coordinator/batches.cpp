@@ -4,7 +4,7 @@
 #include <ranges>
 #include <utility>
 
-#include "calibration/constants.hpp"
+#include "calibration/named.hpp"
 #include "progress/times.hpp"
 #include "trace/events.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/named.hpp"
 #include "coordinator/batch_work.hpp"
 #include "kernel/reduce.hpp"
 

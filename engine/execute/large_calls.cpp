@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "calibration/constants.hpp"
+#include "calibration/named.hpp"
 
 namespace paceline {
 

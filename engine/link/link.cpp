@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
 #include "kernel/streaming.hpp"
 
 namespace paceline {

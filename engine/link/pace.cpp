@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "calibration/constants.hpp"
+#include "calibration/network.hpp"
 
 namespace paceline {
 // Streams that meet on a link of this machine each fill the link's queue, and packets that do not fit are lost. So all

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "calibration/constants.hpp"
+#include "calibration/network.hpp"
 
 namespace paceline {
 namespace {

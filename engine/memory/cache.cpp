@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "calibration/constants.hpp"
+#include "calibration/caches.hpp"
 
 namespace paceline {
 namespace {

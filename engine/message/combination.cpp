@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
 #include "codec/codec.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"

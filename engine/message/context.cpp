@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
 #include "execute/group.hpp"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
 
 namespace paceline {
 

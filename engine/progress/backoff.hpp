@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "calibration/constants.hpp"
+#include "calibration/waiting.hpp"
 
 namespace paceline {
 

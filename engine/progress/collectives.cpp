@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
 #include "program/lower.hpp"
 #include "progress/arguments.hpp"
 

@@ -1,6 +1,6 @@
 #include "progress/loop.hpp"
 
-#include "calibration/constants.hpp"
+#include "calibration/waiting.hpp"
 
 namespace paceline {
 

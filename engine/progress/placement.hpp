@@ -7,7 +7,7 @@
 #include <chrono>
 #include <utility>
 
-#include "calibration/constants.hpp"
+#include "calibration/waiting.hpp"
 #include "execute/operation.hpp"
 
 namespace paceline {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "calibration/constants.hpp"
+#include "calibration/waiting.hpp"
 #include "progress/time_slice.hpp"
 
 namespace paceline {

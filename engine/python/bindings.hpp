@@ -9,7 +9,7 @@
 #include <string>
 #include <type_traits>
 
-#include "calibration/constants.hpp"
+#include "calibration/named.hpp"
 #include "codec/codec.hpp"
 #include "failure/error.hpp"
 #include "kernel/types.hpp"

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "calibration/constants.hpp"
+#include "calibration/handover.hpp"
 #include "kernel/reduce.hpp"
 #include "kernel/streaming.hpp"
 

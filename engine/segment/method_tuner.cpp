@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "calibration/constants.hpp"
+#include "calibration/methods.hpp"
 #include "memory/rounding.hpp"
 #include "segment/segment.hpp"
 

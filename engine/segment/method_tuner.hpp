@@ -16,7 +16,7 @@
 #include <map>
 #include <vector>
 
-#include "calibration/constants.hpp"
+#include "calibration/methods.hpp"
 
 namespace paceline {
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/handover.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/overlap.hpp"
 

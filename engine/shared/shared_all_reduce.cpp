@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "calibration/constants.hpp"
+#include "calibration/methods.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"

@@ -4,7 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "calibration/constants.hpp"
+#include "calibration/messages.hpp"
+#include "calibration/methods.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"

@@ -1,7 +1,7 @@
 // A stream is smoothed after a loss at a short queue, and neither before one nor after one at a long queue.
 #include <sys/socket.h>
 
-#include "calibration/constants.hpp"
+#include "calibration/network.hpp"
 #include "link/smoothing.hpp"
 #include "tests/world.hpp"
 

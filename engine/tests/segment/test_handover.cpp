@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "calibration/constants.hpp"
+#include "calibration/handover.hpp"
 #include "kernel/streaming.hpp"
 #include "memory/cache.hpp"
 #include "segment/handover.hpp"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "calibration/constants.hpp"
+#include "calibration/methods.hpp"
 #include "segment/method_tuner.hpp"
 #include "segment/segment.hpp"
 #include "tests/check.hpp"

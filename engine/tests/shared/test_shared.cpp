@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "calibration/constants.hpp"
+#include "calibration/methods.hpp"
 #include "memory/arena.hpp"
 #include "shared/one_shot.hpp"
 #include "tests/world.hpp"
