@@ -2,7 +2,7 @@
 set(kernels ${CMAKE_CURRENT_SOURCE_DIR}/engine/device/kernels)
 set(first_nvcc 12.8)  # the first that knows sm_100
 set(nvcc_version 0)
-if(PACELINE_CUDA AND NOT PACELINE_SANITIZE)
+if(PACELINE_GPU_KERNELS AND NOT PACELINE_SANITIZE)
   find_program(PACELINE_NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
   if(PACELINE_NVCC)
     execute_process(COMMAND ${PACELINE_NVCC} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
