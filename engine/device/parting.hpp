@@ -5,13 +5,16 @@
 
 namespace paceline::device {
 
-// Does the last work of something that goes away, of which nobody could hear that it failed.
+// Does the last work of something that goes away, of which nobody could hear that it failed. Returns whether it did.
 template <typename Work>
-void try_to(Work&& work) {
+bool try_to(Work&& work) {
   try {
     work();
+    return true;
   } catch (const DriverError&) {
+    return false;
   } catch (const Failure&) {
+    return false;
   }
 }
 
