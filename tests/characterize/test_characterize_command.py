@@ -25,7 +25,7 @@ def command(*words: object) -> list[str]:
 @pytest.mark.long  # the ranks of three approaches import torch twice
 @pytest.mark.timeout(2 * DEADLINE)
 def test_an_interrupted_characterisation_goes_on(tmp_path: Path) -> None:
-    kept, rows_file, page_file = tmp_path / "kept.jsonl", tmp_path / "rows.json", tmp_path / "page.md"
+    kept, rows_file, page_file = tmp_path / "kept.jsonl", tmp_path / "rows.json", tmp_path / "page.html"
     words = ["--approaches", "baidu-ring,gloo,paceline", "--batches", "2,4", "--results", kept]
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True) as first:
         deadline = time.monotonic() + DEADLINE
@@ -37,7 +37,7 @@ def test_an_interrupted_characterisation_goes_on(tmp_path: Path) -> None:
     assert first.returncode == 130, err
     before = kept.read_text()
 
-    words = [*words, "--json", rows_file, "--page", page_file]
+    words = [*words, "--json", rows_file, "--html", page_file]
     done = subprocess.run(command(*words), capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     assert kept.read_text().startswith(before)
@@ -49,4 +49,4 @@ def test_an_interrupted_characterisation_goes_on(tmp_path: Path) -> None:
         assert row["images_per_s"] == pytest.approx(2e3 * row["batch"] / row["step_ms"], rel=0.01)
         assert row["waiting_ms"] >= 0 and row["negotiation_ms"] is None
     told = page_file.read_text()
-    assert all(f"| {row['approach']} | {row['kind']} | {row['images_per_s']:.1f} |" in told for row in rows)
+    assert all(f">{row['approach']}</th>" in told and f">{row['images_per_s']:.1f}</td>" in told for row in rows)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, replace
+from html import escape, unescape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.characterize.answers import answers
+from paceline.characterize.page import characterisation_page
 from paceline.characterize.results import FORMAT, Results
 from paceline.characterize.row import Round, Row, of_replies, summary
-from paceline.characterize.show import page
+from paceline.characterize.show import ordered
 from paceline.cli.output_file import UsageError
 
 ROW = Row(
@@ -131,9 +134,26 @@ def test_answers_have_the_numbers_of_the_rows():
     assert "With gloo, 22% of a step is exchange" in found["Where does the time go?"][1]
 
 
+def cells(page: str) -> list[list[str]]:
+    """The text of all rows of all tables."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    return [[unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
 def test_the_page_shows_every_row():
     rows = [ROW, replace(ROW, approach="gloo", copies_ms=None), replace(ROW, batch=2)]
-    told = page(rows)
-    assert told.count("| paceline | no-gRPC | 100.0 | 90.0–110.0 | 80.0% |") == 2
-    assert "| gloo | no-gRPC | 100.0 | 90.0–110.0 | 80.0% | 320.0 | 250.0 | 10.0 | – | – | 58.0 |" in told
+    told = characterisation_page(rows)
+    found = cells(told)
+    parts = ["320.0", "250.0", "10.0", "–", "–", "58.0"]
+    assert ["gloo", "no-gRPC", "100.0", "90.0–110.0", "80.0%", *parts] in found
+    assert sum(row[:5] == ["paceline", "no-gRPC", "100.0", "90.0–110.0", "80.0%"] for row in found) == 2
     assert "faster than 112 ms" in told
+    for question, sentences in answers(ordered(rows)):
+        assert escape(question) in told and all(escape(sentence) in told for sentence in sentences)
+    assert len(re.findall(r'class="bar"', told)) == 3 and len(told.encode()) < 400_000
+
+
+def test_the_page_fetches_nothing_and_believes_no_name():
+    told = characterisation_page([replace(ROW, network="<script>alert(1)</script>")])
+    assert "<script>alert" not in told and "default-src 'none'" in told
+    assert not re.search(r"(?:src|href)=[\"'](?!#)", told)

@@ -72,8 +72,9 @@ def test_advice_is_ranked_by_its_gain(run: Path, tmp_path: Path) -> None:
 
 
 def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
-    picture, trace = tmp_path / "answers.svg", tmp_path / "step.json"
-    ask(tmp_path, "--from", run, "--ranks", "4:16", "--policy", "all", "--draw", picture, "--trace", trace)
+    picture, trace, goal = tmp_path / "answers.svg", tmp_path / "step.json", tmp_path / "step.goal"
+    pictures = ("--draw", picture, "--trace", trace, "--goal", goal)
+    ask(tmp_path, "--from", run, "--ranks", "4:16", "--policy", "all", *pictures)
     words = {element.text for element in ElementTree.parse(picture).iter() if element.text}
     assert {"board", "nonblocking", "4 ranks, board", "16 ranks, graph", "computation", "transfer", "ranks"} <= words
     events = json.loads(trace.read_text())["traceEvents"]
@@ -84,6 +85,7 @@ def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
         assert waits["ts"] == pytest.approx(computes["ts"] + computes["dur"])
     carried = [event for event in spans if event["pid"] == 16 and event["tid"] == 0]
     assert sum(event["args"]["bytes"] for event in carried) == 5 << 20
+    assert goal.read_text().startswith("num_ranks 16\nrank 0 {\nl1: calc ")
     ask(tmp_path, "--from", run, "--link", "uplink=1Gbit/s:2Gbit/s", "--draw", picture)
     words = {element.text for element in ElementTree.parse(picture).iter() if element.text}
     assert {"two, uplink 1 Gbit/s", "two, uplink 2 Gbit/s"} <= words
@@ -100,6 +102,7 @@ def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
         (["--from", "run", "--link", "uplink"], "write it like uplink=10Gbit/s"),
         (["--from", "run", "--model", "resnet50"], "leave out --model"),
         (["--from", "run", "--scale-compute", "0"], "must be above 0"),
+        (["--from", "run", "--codec", "bf16", "--goal", "step.goal"], "leave out the codec bf16"),
         (["--from", "run", "--policy", "none", "--cores", "x"], "--cores is 'x'; choose one of shared, divided, or"),
         (["--from", "run", "--ranks", "8:4"], "a range that rises"),
         (["--from", "run", "--advise", "--policy", "all"], "this is 5 of them"),
@@ -125,6 +128,7 @@ def test_questions_that_make_no_sense(
         "alone": str(alone),
         "net": str(net),
         "nothing": str(tmp_path / "nothing.json"),
+        "step.goal": str(tmp_path / "step.goal"),
     }
     with pytest.raises(SystemExit) as ended:
         main.main(["simulate", *(files.get(word, word) for word in words)])

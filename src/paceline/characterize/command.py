@@ -21,9 +21,10 @@ from paceline.bench.systems import Missing, System
 from paceline.characterize.answers import answers
 from paceline.characterize.approaches import APPROACHES, CHOICES, Places
 from paceline.characterize.measure import Effort
+from paceline.characterize.page import characterisation_page
 from paceline.characterize.results import Results
 from paceline.characterize.run import Study, run
-from paceline.characterize.show import ordered, page, table
+from paceline.characterize.show import ordered, table
 from paceline.cli.option_checks import finite, ranks_here
 from paceline.cli.output_file import writable, write
 from paceline.formats.terminal import show
@@ -92,7 +93,7 @@ def command(
         ),
     ] = None,
     page_file: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE", help="Write the page here, in Markdown.", callback=writable)
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page of HTML here.", callback=writable)
     ] = None,
     json_file: JSON = None,
 ) -> None:
@@ -134,7 +135,7 @@ def command(
         out.print(f"\n{question}", style="bold", highlight=False, markup=False)
         for sentence in sentences:
             out.print(sentence, highlight=False, markup=False, soft_wrap=True)
-    write(page_file, lambda: page(rows))
+    write(page_file, lambda: characterisation_page(rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
     if failed or any(row.wrong for row in rows):

@@ -121,6 +121,16 @@ def command(
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
+    goal_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--goal",
+            metavar="FILE",
+            help="Write the same step as a GOAL schedule, for LogGOPSim and ATLAHS.",
+            callback=writable,
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -148,7 +158,7 @@ def command(
             strong=strong,
         )
         if study_name:
-            if question != Question() or advise or svg or trace_file:
+            if question != Question() or advise or svg or trace_file or goal_file:
                 raise ValueError(f"--study {study_name} says what is simulated: with it goes --json alone")
             found = _study(study_name, console)
         else:
@@ -163,6 +173,7 @@ def command(
                 title = f"{report or name or 'ResNet-50'} in virtual time"
                 write(svg, lambda: str(draw(answers, shortened(title, 80)).as_svg()))
             write(trace_file, lambda: trace(asked[-1].moments()))
+            write(goal_file, lambda: "".join(f"{line}\n" for line in asked[-1].goal()))
         write(json_file, lambda: json.dumps(found, indent=1) + "\n")
     except (TopologyError, ValueError) as error:
         raise UsageError(str(error)) from None

@@ -55,6 +55,30 @@ def paragraph(text: str, kind: str = "") -> str:
     return f"<p{named}>{escape(text)}</p>"
 
 
+def bar(parts: Iterable[tuple[str, str, float]], length: float = 1.0) -> str:
+    """Return a bar of parts, for the eye alone: what it shows must be said beside it too.
+
+    parts: the class of each, which gives its colour, what a mouse that rests on it is told, and its share of the bar.
+    length: of the bar, where 1 is all the width that there is.
+    """
+    pieces = "".join(
+        f'<span class="{kind}" style="flex-grow:{share:.5f}" title="{escape(told)}"></span>'
+        for kind, told, share in parts
+    )
+    return f'<div class="bar" style="width:{length:.3%}" aria-hidden="true">{pieces}</div>'
+
+
+def keys(names: Iterable[tuple[str, str]]) -> str:
+    """Return what the colours of bars stand for. names: the class and the text of each."""
+    items = "".join(f'<li><span class="key {kind}"></span>{escape(text)}</li>' for kind, text in names)
+    return f'<ul class="keys">{items}</ul>'
+
+
+def figure(caption: str, *content: str) -> str:
+    """Return a figure. content: HTML."""
+    return f'<figure><figcaption class="faint">{escape(caption)}</figcaption>{"".join(content)}</figure>'
+
+
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, words: Sequence[str] = ()) -> str:
     """Return a table that scrolls where it is too wide. words: the columns that hold text; the others hold numbers.
 

@@ -10,6 +10,7 @@ from paceline.formats.sizes import show_bytes
 from paceline.plan.codecs import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate.answer import WARM_UP, Answer, answer
+from paceline.simulate.goal import schedule
 from paceline.simulate.job import Job, Moments, moments
 from paceline.simulate.network import between_machines, faster, regrouped
 from paceline.simulate.workload import DIVIDED, IN_ORDER, SHARED, Workload
@@ -50,9 +51,18 @@ class Scenario:
         usual = median(self.workload.carried(self.topology))
         return moments(replace(job, transfer=job.transfer.slower(usual)), WARM_UP)
 
+    def goal(self) -> Iterator[str]:
+        """Yield the lines of the same step as a GOAL schedule. Raises ValueError with a codec, and as `schedule`."""
+        if self.codec != NONE:
+            raise ValueError(f"a GOAL schedule has the messages of plain data; leave out the codec {self.codec}")
+        yield from schedule(self.moments(), self.topology, self._algorithm)
+
+    @property
+    def _algorithm(self) -> str | None:
+        return None if self.algorithm == AUTO else self.algorithm
+
     def _job(self) -> Job:
-        algorithm = None if self.algorithm == AUTO else self.algorithm
-        return self.workload.scaled(self.batch).on(self.topology, algorithm, self.codec, self.cores)
+        return self.workload.scaled(self.batch).on(self.topology, self._algorithm, self.codec, self.cores)
 
 
 @dataclass(frozen=True, slots=True)

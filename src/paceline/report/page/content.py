@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from importlib.resources import files
 from statistics import fmean, median
 
-from paceline.formats.page import page, paragraph, section, table
+from paceline.formats.page import bar, figure, keys, page, paragraph, section, table
 from paceline.formats.sizes import show_duration, show_seconds
 from paceline.observe.profile import Profile
 from paceline.report.numbers import DASH, number, percent, size
@@ -80,22 +79,13 @@ def _verdict(report: Report, found: Verdict) -> str:
 
 
 def _bar(evidence: Evidence) -> str:
-    """A bar of the mean step, which the table beside it says in numbers."""
+    """A bar of the mean step, and in numbers."""
     parts = [part for part in _PARTS if evidence.parts.get(part, 0.0) > 0]
-    pieces = "".join(
-        f'<span class="{part}" style="flex-grow:{evidence.share(part):.5f}" title="{_PARTS[part]}: '
-        f'{percent(evidence.share(part))}"></span>'
-        for part in parts
-    )
-    rows = [(_PARTS[part], show_seconds(evidence.parts[part]), percent(evidence.share(part))) for part in parts]
-    keys = "".join(
-        f'<li><span class="key {part}"></span>{escape(name)}: {time}, {share}</li>'
-        for part, (name, time, share) in zip(parts, rows, strict=True)
-    )
-    caption = f"Where a step of {show_seconds(evidence.step)} goes on the mean rank ({evidence.steps:.0f} steps)"
-    return (
-        f'<figure><figcaption class="faint">{escape(caption)}</figcaption>'
-        f'<div class="bar" aria-hidden="true">{pieces}</div><ul class="keys">{keys}</ul></figure>'
+    shares = {part: percent(evidence.share(part)) for part in parts}
+    return figure(
+        f"Where a step of {show_seconds(evidence.step)} goes on the mean rank ({evidence.steps:.0f} steps)",
+        bar((part, f"{_PARTS[part]}: {shares[part]}", evidence.share(part)) for part in parts),
+        keys((part, f"{_PARTS[part]}: {show_seconds(evidence.parts[part])}, {shares[part]}") for part in parts),
     )
 
 
