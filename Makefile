@@ -79,7 +79,7 @@ sanitize: $(VENV)/test.stamp ## C++ tests under AddressSanitizer with UBSan, the
 	$(WITH_TOOLS) scripts/cpp-tests asan address,undefined
 	$(WITH_TOOLS) scripts/cpp-tests tsan thread
 
-gpu-test: ## the kernels on a GPU against the engine's own reductions and codecs; skips where there is none
+gpu-test: ## kernels and collectives on a GPU against the engine's own; skips where there is none
 	$(PYTHON) scripts/gpu.py test
 
 gpu-bench: ## the kernels on a GPU beside the driver's copy; skips where there is none

@@ -2,8 +2,8 @@
 """gpu.py test|bench: build what runs on a GPU and run it; where there is no GPU, say so and do nothing.
 
 It needs nvcc, CMake and a C++ compiler, and neither a network nor an environment: the tests are C++. `test` compares
-the kernels with the engine's own reductions and codecs, and again under compute-sanitizer where that is installed.
-`bench` times them beside the driver's copy.
+the kernels with the engine's own reductions and codecs, and again under compute-sanitizer where that is installed, and
+runs collectives between processes that share the GPU. `bench` times the kernels beside the driver's copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "gpu"
 LIMIT = 9 * 60  # seconds, for all of it
-TARGETS = {"test": ["gpu_reductions", "gpu_device_codecs"], "bench": ["gpu_bench"]}
+KERNELS = ["gpu_reductions", "gpu_device_codecs"]
+TARGETS = {"test": [*KERNELS, "gpu_all_reduce", "gpu_device_losses"], "bench": ["gpu_bench"]}
 
 
 def no_gpu() -> str | None:
@@ -57,12 +58,11 @@ def main() -> None:
     configure: list[str | Path] = ["-DCMAKE_BUILD_TYPE=Release", "-DPACELINE_PYTHON=OFF", "-DPACELINE_TESTS=ON"]
     run(["cmake", "-S", ROOT, "-B", BUILD, *generator, "--log-level=WARNING", *configure], deadline)
     run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count() or 1), "--target", *targets], deadline)
-    programs = [BUILD / "engine" / "tests" / target for target in targets]
-    for program in programs:
-        run([program], deadline)
+    for target in targets:
+        run([BUILD / "engine" / "tests" / target], deadline)
     if sys.argv[1] == "test" and (sanitizer := shutil.which("compute-sanitizer")):
-        for program in programs:
-            run([sanitizer, "--error-exitcode", "1", program], deadline)
+        for target in KERNELS:
+            run([sanitizer, "--error-exitcode", "1", BUILD / "engine" / "tests" / target], deadline)
 
 
 if __name__ == "__main__":

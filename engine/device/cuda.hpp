@@ -59,13 +59,28 @@ enum class PointerAttribute : int {
 
 enum class MemoryType : unsigned { unregistered = 0, host = 1, device = 2 };
 
+// What a stream does with a word of 32 bits, one of a batch; CUDA's CUstreamBatchMemOpParams.
+enum class MemoryOperation : unsigned { wait = 1, write = 2 };
+
+struct StreamOperation {
+  MemoryOperation what{};
+  Address word = 0;
+  std::uint64_t value = 0;
+  unsigned flags = 0;  // a wait ends when (int32)(*word - value) >= 0; before a write comes a fence of the whole system
+  Address alias = 0;   // the driver's
+  std::uint64_t unused = 0;
+};
+static_assert(sizeof(StreamOperation) == 48);
+
+enum class CaptureStatus : int { none = 0, active = 1, invalidated = 2 };
+
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
-inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
 inline constexpr unsigned kHostPortable = 1;
+inline constexpr unsigned kHostDeviceMap = 2;
 
-// What another process needs to reach memory or an event of this one.
+// What another process needs to reach memory of this one.
 struct IpcHandle {
   std::array<std::byte, 64> bytes{};
   bool operator==(const IpcHandle&) const = default;

@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "calibration/device.hpp"
+#include "device/part.hpp"
 #include "device/parting.hpp"
-#include "memory/rounding.hpp"
 #include "progress/arguments.hpp"
+#include "progress/times.hpp"
 
 namespace paceline::device {
 namespace {
-
-constexpr std::size_t kPart = 256;  // bytes; parts of a buffer begin at multiples of this
 
 std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
 
@@ -23,216 +22,251 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
       group_(std::move(group)),
       device_(std::move(device)),
       pointers_(pointers),
-      driver_(device_->driver()) {
+      driver_(device_->driver()),
+      shown_(driver_) {
   const Current current(driver_, device_->context());
-  staging_ = std::make_unique<Staging>(*engine_, *group_, driver_);
   neighbours_ = std::make_unique<Neighbours>(*engine_, *group_, *device_, pointers);
+  const std::size_t chunk =
+      neighbours_->unreachable().empty() ? calibration::kReducedOnHost : calibration::kStagedChunk;
+  attempt("a group on a device", [&] {
+    staging_ = std::make_unique<Staging>(*engine_, neighbours_->hosts(), driver_, neighbours_->control(), chunk);
+    before_ = std::make_unique<Event>(driver_);
+  });
 }
 
+// If the stream does not come to its end, what it waits for must stay.
 DeviceGroup::~DeviceGroup() {
   try_to([&] {  // or the context is gone, and everything with it
     const Current current(driver_, device_->context());
-    neighbours_->leave();
+    const bool ended = neighbours_->leave(calls_);
+    {
+      const auto lock = engine_->host().enter();
+      for (const auto& operation : under_way_) operation->fail({ErrorKind::aborted, "its group was closed"});
+    }
+    if (!ended) {
+      static_cast<void>(staging_.release());
+      static_cast<void>(neighbours_.release());
+      return;
+    }
+    if (window_.length > 0) {
+      pointers_.forget(window_.base);
+      driver_.free(window_.base);
+    }
+    before_.reset();
     staging_.reset();
     neighbours_.reset();
   });
 }
 
-// Carries out work whose failure the other ranks cannot hear of in a notice any more.
+// Carries out work whose failure the other ranks must hear of.
 template <typename Work>
-void DeviceGroup::attempt(const char* what, Work&& work) {
+void DeviceGroup::attempt(const std::string& what, Work&& work) {
   try {
     work();
   } catch (const DriverError& error) {
-    const std::string reason = std::string(what) + ": " + error.what();
+    const std::string reason = what + " failed: " + error.what();
     engine_->abort(*group_, reason);
     throw Failure(ErrorKind::aborted, group_->name_of(group_->rank) + ": " + reason);
   }
 }
 
-Notice DeviceGroup::notice_of(const Call& call) {
-  Notice mine{};
-  mine.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
+// Arguments that will not do are the caller's mistake: no rank hears of them.
+Memory DeviceGroup::checked(const Call& call) {
+  check_reduction(call.dtype, call.op);
+  CaptureStatus capture = CaptureStatus::none;
+  driver_.check(driver_.stream_capture(call.stream, &capture), "cuStreamIsCapturing");
+  if (capture != CaptureStatus::none)
+    throw Failure(ErrorKind::invalid, "the stream records a CUDA graph, and a collective cannot be part of one");
   const Memory memory = pointers_.find(call.data);
   if (!memory.on_device() || memory.device != device_->ordinal())
-    mine.wrong.set("the buffer is no memory of device " + std::to_string(device_->ordinal()) +
-                   ", which this group works on, but " + name_of(memory.kind) + " memory");
-  else if (!memory.holds(call.data, call.bytes()))
-    mine.wrong.set("the buffer ends outside of its memory");
-  if (memory.kind != Kind::device) return mine;
-  mine.shown = own().memory.show(memory);
-  mine.offset = call.data - memory.base;
-  mine.shows = 1;
-  return mine;
+    throw Failure(ErrorKind::invalid, "the buffer is no memory of device " + std::to_string(device_->ordinal()) +
+                                          ", which this group works on, but " + name_of(memory.kind) + " memory");
+  if (!memory.holds(call.data, call.bytes()))
+    throw Failure(ErrorKind::invalid, "the buffer ends outside of its memory");
+  return memory;
 }
 
-// Returns all notices. Throws the first thing that is wrong in any of them, alike on all ranks.
-std::vector<Notice> DeviceGroup::exchange(const Notice& mine) {
-  auto all = exchanged(*engine_, *group_, mine);
-  const std::uint32_t sequence = group_->sequence() - 1;
-  for (std::size_t from = 0; from < all.size(); ++from) {
-    const std::string name = group_->name_of(static_cast<int>(from));
-    if (!all[from].wrong.get().empty())
-      throw Failure({ErrorKind::aborted,
-                     describe(all[from].what, sequence) + " on the device failed: " + name + ": " +
-                         std::string(all[from].wrong.get()),
-                     group_->members[from].description},
-                    describe(mine.what, sequence));
-    if (all[from].what != all[0].what)
-      throw Failure(
-          {ErrorKind::mismatch, "ranks disagree: " + group_->name_of(0) + " calls " + describe(all[0].what, sequence) +
-                                    " on the device, " + name + " calls " + describe(all[from].what, sequence)},
-          describe(mine.what, sequence));
-  }
-  return all;
+// Words in pinned memory serve one call after the other, see Signals.
+void DeviceGroup::make_room() {
+  while (!under_way_.empty() && engine_->is_over(*under_way_.front())) under_way_.pop_front();
+  if (under_way_.size() < kCalls) return;
+  engine_->wait(*under_way_.front(), std::chrono::duration<double>(-1));
+  under_way_.pop_front();
 }
 
 std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
-  check_reduction(call.dtype, call.op);
   const std::lock_guard lock(mutex_);
   const Current current(driver_, device_->context());
-  Choice chosen = choice(call.bytes());
-  Notice mine{};
+  make_room();
+  Memory memory;
+  const std::string what = std::string(kCollectiveNames[0]) + " on the device";
+  attempt(what, [&] { memory = checked(call); });
+  last_ = choice(call.bytes());
+  std::shared_ptr<DeviceOperation> operation;
+  attempt(what, [&] { operation = begin(call, memory); });
   std::shared_ptr<Pending> pending;
   try {
-    pending = std::make_shared<Pending>(device_);
-    mine = notice_of(call);
-    const StreamHandle stream = neighbours_->own().stream.get();
-    // The caller's work comes first.
-    pending->record(call.stream);
-    pending->order_before(stream);
-    if (mine.wrong.get().empty() && call.count > 0) {
-      if (chosen.path == Path::one_shot) give_one_shot(call);
-      if (chosen.path == Path::two_shot) {
-        if (call.op == Op::premul_sum && mine.shows != 0) scale(call, call.data);
-        own().given.record(stream);
-      }
-    }
-  } catch (const DriverError& error) {
-    mine.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
-    mine.wrong.set(error.what());
-  }
-  try {
-    carry_out(call, std::move(chosen), mine);
-    attempt("all-reduce", [&] { pending->record(own().stream.get()); });
+    attempt(what, [&] {
+      pending = std::make_shared<Pending>(engine_, device_, operation);
+      before_->record(call.stream);
+      neighbours_->stream().wait_for(*before_);
+      hand_over(call, *operation);
+      pending->record(stream());
+    });
   } catch (const Failure&) {
-    // What the device has to do may still use the buffer.
-    settle(pending.get(), call.stream);
+    settle(call.stream);
     throw;
   }
   return pending;
 }
 
-void DeviceGroup::settle(Pending* pending, StreamHandle stream) noexcept {
-  if (pending == nullptr) return;
+// A call has failed in the middle. What was handed over may still use the buffer, and the stream comes to its end.
+void DeviceGroup::settle(StreamHandle caller) noexcept {
   try_to([&] {
-    pending->record(own().stream.get());
-    pending->order_before(stream);
+    Batch batch;
+    batch.write(neighbours_->control().address_of(neighbours_->control()->finished), calls_);
+    batch.submit(driver_, stream());
+    before_->record(stream());
+    wait_for(driver_, caller, *before_);
   });
 }
 
-void DeviceGroup::carry_out(const Call& call, Choice chosen, const Notice& mine) {
-  const auto all = exchange(mine);
-  const auto hidden = std::ranges::find(all, 0, &Notice::shows);
-  const bool scaled = call.op == Op::premul_sum && chosen.path == Path::two_shot && mine.shows != 0;
-  if (chosen.path == Path::two_shot && hidden != all.end())
-    chosen = {Path::staged, group_->name_of(static_cast<int>(hidden - all.begin())) +
-                                " has its buffer in memory that other processes cannot map"};
-  last_ = chosen;
-  if (call.count == 0) return;
-  switch (chosen.path) {
-    case Path::one_shot: attempt("one-shot all-reduce", [&] { one_shot(call); }); break;
-    case Path::two_shot: two_shot(call, all); break;
+// From here on the other ranks count on this one.
+std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const Memory& memory) {
+  const std::uint32_t number = call.count == 0 ? 0 : calls_ + 1;
+  auto operation = std::make_shared<DeviceOperation>(*engine_, *device_, *neighbours_, *staging_, number);
+  operation->what = operation->notice.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
+  if (number > 0) {
+    if (last_.path == Path::host || last_.path == Path::staged) operation->chunks = staging_->plan(call);
+    if (last_.path == Path::two_shot) {
+      operation->data = shared_data(call, memory, operation->notice);
+      operation->two_shot = ReduceParameters{};
+      operation->two_shot->divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
+      neighbours_->control().parameters(number) = {};
+    }
+  }
+  {
+    const auto lock = engine_->host().enter();
+    operation->id = engine_->host().next_id();
+    operation->started = Clock::now();
+    operation->deadline = operation->started + on_clock(group_->timeout);
+    operation->start(*group_, {});
+    engine_->host().add(operation);
+  }
+  try {
+    operation->meet();
+  } catch (const Failure& failure) {
+    const auto lock = engine_->host().enter();
+    operation->fail({failure.kind, failure.what(), failure.culprit});
+    throw;
+  }
+  calls_ = std::max(calls_, number);
+  under_way_.push_back(operation);
+  return operation;
+}
+
+// Returns where others find the data of a two-shot call, and tells them in the notice.
+Address DeviceGroup::shared_data(const Call& call, const Memory& memory, Notice& notice) {
+  if (memory.kind == Kind::device) {
+    notice.shown = shown_.show(memory);
+    notice.offset = call.data - memory.base;
+    return call.data;
+  }
+  if (window_.length < call.bytes()) {
+    Address fresh = 0;
+    driver_.check(driver_.allocate(&fresh, call.bytes()), "cuMemAlloc");
+    if (window_.length > 0) {
+      // Earlier calls use it, on other ranks too.
+      if (!under_way_.empty()) engine_->wait(*under_way_.back(), std::chrono::duration<double>(-1));
+      pointers_.forget(window_.base);
+      driver_.free(window_.base);
+    }
+    window_ = pointers_.find(fresh);
+    pointers_.add_own(window_);
+  }
+  notice.shown = shown_.show(window_);
+  return window_.base;
+}
+
+void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
+  if (operation.call() == 0) return;
+  switch (last_.path) {
+    case Path::one_shot: one_shot(call, operation.call()); break;
+    case Path::two_shot: two_shot(call, operation); break;
     case Path::host:
-    case Path::staged:
-      attempt("staged all-reduce", [&] {
-        Call rest = call;
-        if (scaled) rest.factor = 1;
-        staging_->all_reduce(rest, own().stream.get());
-      });
-      break;
+    case Path::staged: staging_->hand_over(*operation.chunks, stream()); break;
   }
+  Batch batch;
+  batch.write(neighbours_->control().address_of(neighbours_->control()->finished), operation.call());
+  batch.submit(driver_, stream());
 }
 
-void DeviceGroup::give_one_shot(const Call& call) {
-  const auto turn = one_shots_ % 2;
-  const Address scratch = own().scratch + turn * calibration::kDeviceOneShot;
-  const StreamHandle stream = own().stream.get();
-  for (const auto& peer : peers())
-    if (one_shots_ >= 2 && peer != nullptr) own().stream.wait_for(peer->done[turn]);
-  if (call.op == Op::premul_sum) {
-    scale(call, scratch);
-  } else {
-    driver_.check(driver_.copy(scratch, call.data, call.bytes(), stream), "cuMemcpyDtoDAsync");
-  }
-  own().ready[turn].record(stream);
-}
-
-void DeviceGroup::one_shot(const Call& call) {
-  const auto turn = one_shots_++ % 2;
+void DeviceGroup::one_shot(const Call& call, std::uint32_t number) {
+  const Signals& signals = neighbours_->signals();
+  std::uint32_t& before = one_shots_[turn_];
+  const std::size_t part = turn_ * calibration::kDeviceOneShot;
+  const Address own = neighbours_->scratch(rank()) + part;
+  turn_ = 1 - turn_;
+  Batch batch;
+  if (before != 0) signals.await(batch, Signals::Kind::taken, before);
+  before = number;
+  batch.submit(driver_, stream());
+  if (call.op == Op::premul_sum)
+    scale(call, own);
+  else
+    driver_.check(driver_.copy(own, call.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+  signals.tell(batch, Signals::Kind::given, number);
+  signals.await(batch, Signals::Kind::given, number);
+  batch.submit(driver_, stream());
   ReduceParameters parameters{};
-  for (std::size_t from = 0; from < size(); ++from) {
-    const auto& peer = peers()[from];
-    if (peer != nullptr) own().stream.wait_for(peer->ready[turn]);
-    const Address scratch = peer == nullptr ? own().scratch : peer->scratch;
-    parameters.in[from] = pointer(scratch + turn * calibration::kDeviceOneShot);
-  }
+  for (std::size_t from = 0; from < size(); ++from) parameters.in[from] = pointer(neighbours_->scratch(from) + part);
   parameters.out[0] = pointer(call.data);
+  parameters.inputs = static_cast<std::uint32_t>(size());
   parameters.outputs = 1;
   parameters.count = call.count;
-  reduce(call, parameters);
-  own().done[turn].record(own().stream.get());
-}
-
-void DeviceGroup::two_shot(const Call& call, const std::vector<Notice>& all) {
-  const std::size_t element = size_of(call.dtype);
-  const std::size_t part = rounded_up((call.bytes() + size() - 1) / size(), kPart);
-  const std::size_t begin = std::min(call.bytes(), rank() * part);
-  const std::size_t end = std::min(call.bytes(), begin + part);
-  Notice outcome = all[rank()];
-  try {
-    ReduceParameters parameters{};
-    for (std::size_t from = 0; from < size(); ++from) {
-      Address data = call.data;
-      if (from != rank()) {
-        own().stream.wait_for(peers()[from]->given);
-        data = open_buffer(from, all[from], call.bytes());
-      }
-      parameters.in[from] = parameters.out[from] = pointer(data + begin);
-    }
-    parameters.outputs = static_cast<std::uint32_t>(size());
-    parameters.count = (end - begin) / element;
-    if (parameters.count > 0) reduce(call, parameters);
-    own().written.record(own().stream.get());
-  } catch (const DriverError& error) {
-    outcome.wrong.set(error.what());
-  }
-  exchange(outcome);
-  attempt("two-shot all-reduce", [&] {
-    for (const auto& peer : peers())
-      if (peer != nullptr) own().stream.wait_for(peer->written);
-  });
-}
-
-// Returns where the buffer of another rank lies here.
-Address DeviceGroup::open_buffer(std::size_t from, const Notice& said, std::size_t bytes) {
-  const Memory memory{.base = 0, .length = said.shown.length};
-  if (!memory.holds(said.offset, bytes))
-    throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-  return own().memory.open(static_cast<int>(from), said.shown) + said.offset;
-}
-
-void DeviceGroup::reduce(const Call& call, ReduceParameters& parameters) {
-  parameters.inputs = static_cast<std::uint32_t>(size());
   parameters.divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
+  launch(call, parameters, call.count);
+  signals.tell(batch, Signals::Kind::taken, number);
+  batch.submit(driver_, stream());
+}
+
+void DeviceGroup::two_shot(const Call& call, DeviceOperation& operation) {
+  const std::uint32_t number = operation.call();
+  const Signals& signals = neighbours_->signals();
+  Control& control = neighbours_->control();
+  const bool moved = operation.data != call.data;
+  if (call.op == Op::premul_sum)
+    scale(call, operation.data);
+  else if (moved)
+    driver_.check(driver_.copy(operation.data, call.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+  Batch batch;
+  signals.tell(batch, Signals::Kind::given, number);
+  batch.wait(control.address_of(control.prepared(number)), number);
+  signals.await(batch, Signals::Kind::given, number);
+  batch.submit(driver_, stream());
+  ReduceParameters parameters{};
+  const Address later = neighbours_->parameters();
+  parameters.later = reinterpret_cast<const ReduceParameters*>(later);
+  driver_.check(driver_.copy_to_device(later, &control.parameters(number), sizeof parameters, stream()),
+                "cuMemcpyHtoDAsync");
+  launch(call, parameters, (call.count + size() - 1) / size());
+  signals.tell(batch, Signals::Kind::taken, number);
+  signals.await(batch, Signals::Kind::taken, number);
+  batch.submit(driver_, stream());
+  if (moved) driver_.check(driver_.copy(call.data, operation.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+}
+
+// count: how many elements it combines, which may not be known yet.
+void DeviceGroup::launch(const Call& call, ReduceParameters& parameters, std::size_t count) {
   const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
-  device_->launch(reduce_launch(call.dtype, op, parameters, device_->multiprocessors()), &parameters,
-                  own().stream.get());
+  ReduceParameters expected{};
+  expected.count = count;
+  device_->launch(reduce_launch(call.dtype, op, expected, device_->multiprocessors()), &parameters, stream());
 }
 
 void DeviceGroup::scale(const Call& call, Address to) {
   ScaleParameters parameters{pointer(call.data), pointer(to), call.count, call.factor};
-  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, own().stream.get());
+  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, stream());
 }
 
 }  // namespace paceline::device

@@ -1,22 +1,24 @@
 // Collectives of a group on device memory.
 //
-// Ranks that share a device map each other's memory, and their kernels read and write it. No kernel waits for another
-// process, which might not run before it ends: the streams wait for events that the ranks share, see streams.hpp.
+// A call hands all of its work to the stream of the group at once, and returns: the caller's stream comes before it by
+// an event, and after it by another one, when the caller wants that. What other ranks have to do in between the stream
+// waits for itself, in words of pinned memory that their streams write (Signals), and what the host has to do it waits
+// for likewise (Control). No kernel waits for another process, which might not run before it ends.
 //
-// One-shot: a rank copies its data to its scratch memory and records `ready`; the ranks exchange notices; each waits
-// for everybody's `ready`, combines everybody's scratch memory into its own buffer and records `done`. It has two of
-// each, so that nothing else is needed: it overwrites scratch memory after everybody's `done` of the last but one
-// operation, and everybody had recorded that before the notices of the last one.
+// One-shot: a rank copies its data to its scratch memory and tells the others `given`; it waits for theirs, combines
+// everybody's scratch memory into its own buffer and tells them `taken`. It has scratch memory for two calls, and
+// overwrites it after everybody's `taken` of the last one-shot call but one.
 //
-// Two-shot: a rank records `given` and exchanges notices, which say where its buffer lies. It waits for everybody's
-// `given`, combines its part of all buffers, writes the result to all of them (reduce-scatter and all-gather at once),
-// and records `written`. The ranks exchange notices again, and the caller's stream waits for everybody's `written`.
+// Two-shot: a rank tells `given`, and waits for the others' and for the addresses of their buffers, which its host gets
+// meanwhile (DeviceOperation). It combines its part of all buffers, writes the result to all of them (reduce-scatter
+// and all-gather at once), and tells `taken`. It is through when all have told so. Data that others cannot map are
+// copied to memory that they can, and back.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "device/choice.hpp"
 #include "device/neighbours.hpp"
@@ -28,40 +30,42 @@ namespace paceline::device {
 // The ranks of the group make theirs, and call it, in the same order as all collectives.
 class DeviceGroup {
  public:
-  // Collective. Throws Failure as collectives do; what a device lacks only makes operations go through the host.
+  // Collective, and returns when all ranks have made theirs. Throws Failure as collectives do, and if a rank cannot
+  // have pinned memory; what else a device lacks only makes calls go through the host.
   DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
               PointerCache& pointers);
   ~DeviceGroup();
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;
 
-  // Hands an all-reduce in place to the device, once all ranks have called it. `call.data` is memory of this group's
-  // device. Throws Failure, on all ranks with the same words: mismatch if they disagree, aborted if a device failed.
+  // Hands an all-reduce in place to the device, and waits for nobody, unless kCalls are under way. `call.data` is
+  // memory of this group's device. Throws Failure: invalid for memory or a stream that will not do; aborted if a
+  // function of the device fails, on other ranks too; and the failure of the group, if it has failed. Others fail the
+  // call later: see Pending.
   std::shared_ptr<Pending> all_reduce(const Call& call);
 
-  // How the last operation went, and why; and how one of so many bytes would.
+  // How the last call went, and why; and how one of so many bytes would.
   const Choice& last() const { return last_; }
   Choice choice(std::size_t bytes) const { return choose(bytes, neighbours_->unreachable()); }
-  std::size_t opened() const { return neighbours_->opened(); }
+  std::size_t opened() const { return neighbours_->memory().size(); }
 
  private:
-  Neighbours::Own& own() { return neighbours_->own(); }
-  const std::vector<std::unique_ptr<Neighbours::Peer>>& peers() const { return neighbours_->peers(); }
   std::size_t rank() const { return static_cast<std::size_t>(group_->rank); }
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
+  StreamHandle stream() const { return neighbours_->stream().get(); }
 
-  Notice notice_of(const Call& call);
-  std::vector<Notice> exchange(const Notice& mine);
-  void carry_out(const Call& call, Choice chosen, const Notice& mine);
-  void settle(Pending* pending, StreamHandle stream) noexcept;
-  void give_one_shot(const Call& call);
-  void one_shot(const Call& call);
-  void two_shot(const Call& call, const std::vector<Notice>& all);
-  Address open_buffer(std::size_t from, const Notice& said, std::size_t bytes);
-  void reduce(const Call& call, ReduceParameters& parameters);
+  Memory checked(const Call& call);
+  void make_room();
+  Address shared_data(const Call& call, const Memory& memory, Notice& notice);
+  std::shared_ptr<DeviceOperation> begin(const Call& call, const Memory& memory);
+  void hand_over(const Call& call, DeviceOperation& operation);
+  void settle(StreamHandle caller) noexcept;
+  void one_shot(const Call& call, std::uint32_t number);
+  void two_shot(const Call& call, DeviceOperation& operation);
+  void launch(const Call& call, ReduceParameters& parameters, std::size_t count);
   void scale(const Call& call, Address to);
   template <typename Work>
-  void attempt(const char* what, Work&& work);
+  void attempt(const std::string& what, Work&& work);
 
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<Group> group_;
@@ -70,8 +74,14 @@ class DeviceGroup {
   const Driver& driver_;
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<Event> before_;
+  ShownMemory shown_;
+  Memory window_;  // of this rank, for data that others cannot map; none if it has no length
   std::mutex mutex_;
-  std::uint64_t one_shots_ = 0;
+  std::deque<std::shared_ptr<DeviceOperation>> under_way_;
+  std::uint32_t calls_ = 0;
+  std::uint32_t one_shots_[2] = {};  // the last calls that have used each part of the scratch memory; 0 if none has
+  unsigned turn_ = 0;
   Choice last_{Path::host, "nothing was asked for yet"};
 };
 

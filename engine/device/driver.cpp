@@ -56,7 +56,7 @@ Driver::Found Driver::find() {
   if (library == nullptr) return {nullptr, std::string("there is no driver: ") + ::dlerror()};
   auto driver = std::make_shared<Driver>();
   if (const std::string missing = bind_all(library, *driver); !missing.empty())
-    return {nullptr, std::string(kLibrary) + " is older than CUDA 11.4: it lacks " + missing};
+    return {nullptr, std::string(kLibrary) + " is older than CUDA 11.7: it lacks " + missing};
   int count = 0;
   try {
     driver->check(driver->init(0), "cuInit");

@@ -48,6 +48,7 @@ class Driver {
   Result (*free)(Address);
   Result (*host_register)(void*, std::size_t bytes, unsigned flags);
   Result (*host_unregister)(void*);
+  Result (*host_address)(Address*, void*, unsigned flags);
   Result (*copy_to_host)(void* to, Address from, std::size_t bytes, StreamHandle);
   Result (*copy_to_device)(Address to, const void* from, std::size_t bytes, StreamHandle);
   Result (*copy)(Address to, Address from, std::size_t bytes, StreamHandle);
@@ -57,16 +58,14 @@ class Driver {
   Result (*stream_destroy)(StreamHandle);
   Result (*stream_synchronize)(StreamHandle);
   Result (*stream_wait)(StreamHandle, EventHandle, unsigned flags);
+  Result (*stream_batch)(StreamHandle, unsigned count, StreamOperation*, unsigned flags);
+  Result (*stream_capture)(StreamHandle, CaptureStatus*);
   Result (*event_create)(EventHandle*, unsigned flags);
   Result (*event_destroy)(EventHandle);
   Result (*event_record)(EventHandle, StreamHandle);
-  Result (*event_query)(EventHandle);
-  Result (*event_synchronize)(EventHandle);
   Result (*ipc_export_memory)(IpcHandle*, Address);
   Result (*ipc_open_memory)(Address*, IpcHandle, unsigned flags);
   Result (*ipc_close_memory)(Address);
-  Result (*ipc_export_event)(IpcHandle*, EventHandle);
-  Result (*ipc_open_event)(EventHandle*, IpcHandle);
   Result (*module_load)(ModuleHandle*, const void* image);
   Result (*module_unload)(ModuleHandle);
   Result (*module_function)(FunctionHandle*, ModuleHandle, const char* name);

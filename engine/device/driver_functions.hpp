@@ -24,6 +24,7 @@ void for_each_function(Driver& driver, Visit&& visit) {
   visit("cuMemFree_v2", driver.free);
   visit("cuMemHostRegister_v2", driver.host_register);
   visit("cuMemHostUnregister", driver.host_unregister);
+  visit("cuMemHostGetDevicePointer_v2", driver.host_address);
   visit("cuMemcpyDtoHAsync_v2", driver.copy_to_host);
   visit("cuMemcpyHtoDAsync_v2", driver.copy_to_device);
   visit("cuMemcpyDtoDAsync_v2", driver.copy);
@@ -33,16 +34,14 @@ void for_each_function(Driver& driver, Visit&& visit) {
   visit("cuStreamDestroy_v2", driver.stream_destroy);
   visit("cuStreamSynchronize", driver.stream_synchronize);
   visit("cuStreamWaitEvent", driver.stream_wait);
+  visit("cuStreamBatchMemOp_v2", driver.stream_batch);
+  visit("cuStreamIsCapturing", driver.stream_capture);
   visit("cuEventCreate", driver.event_create);
   visit("cuEventDestroy_v2", driver.event_destroy);
   visit("cuEventRecord", driver.event_record);
-  visit("cuEventQuery", driver.event_query);
-  visit("cuEventSynchronize", driver.event_synchronize);
   visit("cuIpcGetMemHandle", driver.ipc_export_memory);
   visit("cuIpcOpenMemHandle_v2", driver.ipc_open_memory);
   visit("cuIpcCloseMemHandle", driver.ipc_close_memory);
-  visit("cuIpcGetEventHandle", driver.ipc_export_event);
-  visit("cuIpcOpenEventHandle", driver.ipc_open_event);
   visit("cuModuleLoadData", driver.module_load);
   visit("cuModuleUnload", driver.module_unload);
   visit("cuModuleGetFunction", driver.module_function);

@@ -1,6 +1,7 @@
 #include "device/neighbours.hpp"
 
 #include <algorithm>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -11,100 +12,97 @@ namespace paceline::device {
 namespace {
 
 constexpr auto kParting = std::chrono::seconds(1);
+constexpr std::size_t kParametersAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
+constexpr std::size_t kScratch = kParametersAt + sizeof(ReduceParameters);
+
+std::uint64_t random_channel() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32 | device()) >> 1;
+}
+
+template <typename Condition>
+bool comes_true(Condition&& condition) {
+  const auto deadline = Clock::now() + kParting;
+  while (!condition()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(calibration::kDeviceLook);
+  }
+  return true;
+}
 
 }  // namespace
 
-Neighbours::Own::Own(const Driver& with, PointerCache& known)
-    : driver(with),
-      pointers(known),
-      stream(with),
-      ready{SharedEvent(with), SharedEvent(with)},
-      done{SharedEvent(with), SharedEvent(with)},
-      given(with),
-      written(with),
-      memory(with, [this] { stream.synchronize(); }) {}
-
-Neighbours::Own::~Own() {
-  if (scratch == 0 || scratch_kept) return;
-  pointers.forget(scratch);
-  driver.free(scratch);
-}
-
-Neighbours::Peer::Peer(const Driver& driver, const Introduction& said, Address scratch_here)
-    : ready{Event(driver, said.ready[0]), Event(driver, said.ready[1])},
-      done{Event(driver, said.done[0]), Event(driver, said.done[1])},
-      given(driver, said.given),
-      written(driver, said.written),
-      scratch(scratch_here) {}
-
 Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCache& pointers)
-    : engine_(engine), group_(group), device_(device), pointers_(pointers) {
+    : engine_(engine),
+      group_(group),
+      device_(device),
+      pointers_(pointers),
+      own_(device.driver()),
+      memory_(device.driver()),
+      scratch_(group.members.size(), 0) {
   Introduction mine{};
   mine.device = device_.uuid();
-  try {
-    introduce(mine);
-  } catch (const DriverError& error) {
-    mine.wrong.set(error.what());
-  }
+  mine.channel = random_channel();
+  prepare(mine);
   const auto all = exchanged(engine_, group_, mine);
+  for (std::size_t from = 0; from < all.size(); ++from)
+    if (!all[from].failed.get().empty())
+      throw Failure({ErrorKind::aborted,
+                     group_.name_of(static_cast<int>(from)) +
+                         " cannot work on its device: " + std::string(all[from].failed.get()),
+                     group_.members[from].description});
+  make_hosts(all[0].channel);
   unreachable_ = obstacle(all);
   if (!unreachable_.empty()) return;
-  Words wrong;
-  wrong.set(open(all));
+  device::Words wrong;
+  try {
+    open(all);
+  } catch (const DriverError& error) {
+    wrong.set(error.what());
+  }
   const auto outcomes = exchanged(engine_, group_, wrong);
   for (std::size_t from = 0; from < outcomes.size() && unreachable_.empty(); ++from)
     if (!outcomes[from].get().empty())
       unreachable_ = group_.name_of(static_cast<int>(from)) + ": " + std::string(outcomes[from].get());
-  if (!unreachable_.empty()) peers_.clear();
 }
 
-Neighbours::Own& Neighbours::own() {
-  if (own_ == nullptr) own_ = std::make_unique<Own>(device_.driver(), pointers_);
-  return *own_;
+Neighbours::~Neighbours() {
+  if (hosts_ != nullptr) {
+    const auto lock = engine_.host().enter();
+    engine_.host().drop_group(*hosts_);
+  }
+  const Address own = scratch_[static_cast<std::size_t>(group_.rank)];
+  if (own == 0 || scratch_kept_) return;
+  pointers_.forget(own);
+  device_.driver().free(own);
 }
 
-void Neighbours::leave() {
-  bool together = peers_.empty();
-  if (!together) try_to([&] { together = all_have_left(); });
-  if (own_ == nullptr) return;
-  own_->scratch_kept = !together;
-  if (together) try_to([&] { own_->stream.synchronize(); });
-}
+Address Neighbours::parameters() const { return scratch_[static_cast<std::size_t>(group_.rank)] + kParametersAt; }
 
-bool Neighbours::all_have_left() {
-  const auto deadline = Clock::now() + kParting;
-  const auto comes_true = [&](auto&& condition) {
-    while (!condition()) {
-      if (Clock::now() > deadline) return false;
-      std::this_thread::sleep_for(calibration::kDeviceLook);
-    }
-    return true;
-  };
-  const auto goodbye = barrier(engine_, group_, Mode::async);  // after it all have recorded their last `done`
-  if (!comes_true([&] { return engine_.is_over(*goodbye); }) || goodbye->state() != Operation::State::done)
-    return false;
-  return comes_true([&] {
-    return std::ranges::all_of(
-        peers_, [](const auto& peer) { return peer == nullptr || (peer->done[0].done() && peer->done[1].done()); });
-  });
-}
-
-void Neighbours::introduce(Introduction& mine) {
-  own_ = std::make_unique<Own>(device_.driver(), pointers_);
-  if (!device_.no_kernels().empty()) {
-    mine.wrong.set(device_.no_kernels());
+// Tells in `mine` what this rank has, and what it could not get.
+void Neighbours::prepare(Introduction& mine) {
+  const Driver& driver = device_.driver();
+  const auto& arena = engine_.host().arena();
+  try {
+    stream_ = std::make_unique<Stream>(driver);
+    control_ = std::make_unique<Control>(driver, arena);
+    signals_ = std::make_unique<Signals>(driver, arena, group_);
+    mine.signals = signals_->offset();
+  } catch (const DriverError& error) {
+    mine.failed.set(error.what());
     return;
   }
-  const std::size_t bytes = 2 * calibration::kDeviceOneShot;
-  device_.driver().check(device_.driver().allocate(&own_->scratch, bytes), "cuMemAlloc");
-  pointers_.add_own({own_->scratch, bytes, Kind::device, device_.ordinal(), 0});
-  mine.scratch = own_->memory.show({own_->scratch, bytes, Kind::device, device_.ordinal(), 0});
-  for (int turn = 0; turn < 2; ++turn) {
-    mine.ready[turn] = own_->ready[turn].handle();
-    mine.done[turn] = own_->done[turn].handle();
+  mine.unreachable.set(device_.no_kernels());
+  if (!device_.no_kernels().empty()) return;
+  try {
+    Address& own = scratch_[static_cast<std::size_t>(group_.rank)];
+    driver.check(driver.allocate(&own, kScratch), "cuMemAlloc");
+    const Memory memory{own, kScratch, Kind::device, device_.ordinal(), 0};
+    pointers_.add_own(memory);
+    mine.scratch = own_.show(memory);
+  } catch (const DriverError& error) {
+    mine.unreachable.set(error.what());
   }
-  mine.given = own_->given.handle();
-  mine.written = own_->written.handle();
 }
 
 std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
@@ -114,26 +112,47 @@ std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
            std::to_string(all.size());
   for (std::size_t from = 0; from < all.size(); ++from) {
     const std::string name = group_.name_of(static_cast<int>(from));
-    if (!all[from].wrong.get().empty()) return name + ": " + std::string(all[from].wrong.get());
+    if (!all[from].unreachable.get().empty()) return name + ": " + std::string(all[from].unreachable.get());
     if (all[from].device != all[0].device)
       return name + " has another device than " + group_.name_of(0) + ", and memory is mapped on one device only";
   }
   return {};
 }
 
-// Returns what went wrong, in words.
-std::string Neighbours::open(const std::vector<Introduction>& all) {
-  try {
-    for (std::size_t from = 0; from < all.size(); ++from) {
-      auto& peer = peers_.emplace_back();
-      if (static_cast<int>(from) == group_.rank) continue;
-      const Address scratch = own_->memory.open(static_cast<int>(from), all[from].scratch);
-      peer = std::make_unique<Peer>(device_.driver(), all[from], scratch);
-    }
-  } catch (const DriverError& error) {
-    return error.what();
+void Neighbours::open(const std::vector<Introduction>& all) {
+  std::vector<std::uint64_t> offsets;
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    offsets.push_back(all[from].signals);
+    if (static_cast<int>(from) == group_.rank) continue;
+    scratch_[from] = memory_.open(static_cast<int>(from), all[from].scratch, 0);
   }
-  return {};
+  signals_->open(offsets);
+}
+
+// Its plans and codecs are those of the caller's group, because it carries the same data.
+void Neighbours::make_hosts(std::uint64_t channel) {
+  std::vector<int> peers;
+  for (const Member& member : group_.members) peers.push_back(member.peer);
+  const auto lock = engine_.host().enter();
+  hosts_ = engine_.host().make_group(channel, group_.rank, peers, group_.timeout, group_.plans);
+  hosts_->use = Group::Use::data;
+  hosts_->machines = group_.machines;
+  hosts_->codec = group_.codec;
+  hosts_->coded_from = group_.coded_from;
+}
+
+bool Neighbours::leave(std::uint32_t last) {
+  const bool ended = comes_true([&] { return control_->finished(last); });
+  bool together = false;
+  if (ended) try_to([&] { together = all_have_left(); });
+  scratch_kept_ = !together;
+  return ended;
+}
+
+// Afterwards the streams of all ranks have come to their end.
+bool Neighbours::all_have_left() {
+  const auto goodbye = barrier(engine_, group_, Mode::async);
+  return comes_true([&] { return engine_.is_over(*goodbye); }) && goodbye->state() == Operation::State::done;
 }
 
 }  // namespace paceline::device

@@ -1,75 +1,68 @@
-// The ranks that share a device: what this one has for the others, and what it has opened of theirs.
+// What the ranks of a group have for each other on their devices: pinned memory, and, where they share a device, memory
+// of it that all of them map.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "device/control.hpp"
 #include "device/device.hpp"
 #include "device/notice.hpp"
+#include "device/signals.hpp"
 #include "device/streams.hpp"
 
 namespace paceline::device {
 
-// The context of the device must be current wherever this is used. Not thread-safe.
+// The context of the device must be current wherever this is used or destroyed.
 class Neighbours {
  public:
-  // What this rank has for the others.
-  struct Own {
-    Own(const Driver& driver, PointerCache& pointers);
-    ~Own();
-
-    const Driver& driver;
-    PointerCache& pointers;
-    Stream stream;
-    SharedEvent ready[2];
-    SharedEvent done[2];
-    SharedEvent given;
-    SharedEvent written;
-    Address scratch = 0;
-    bool scratch_kept = false;  // a peer may still use it: it is given back with the process
-    PeerMemory memory;
-  };
-  // What another rank has for this one.
-  struct Peer {
-    Peer(const Driver& driver, const Introduction& said, Address scratch_here);
-
-    Event ready[2];
-    Event done[2];
-    Event given;
-    Event written;
-    Address scratch;
-  };
-
-  // Prepares what other ranks need, tells them, and opens what they have. Collective. Throws Failure as collectives do;
-  // what a device lacks only makes the others unreachable.
+  // Prepares what other ranks need, tells them, and opens what they have. Collective. Throws Failure as collectives do,
+  // and if a rank cannot have pinned memory; what else a device lacks only makes the ranks unreachable.
   Neighbours(Engine& engine, Group& group, Device& device, PointerCache& pointers);
+  ~Neighbours();
   Neighbours(const Neighbours&) = delete;
   Neighbours& operator=(const Neighbours&) = delete;
 
-  // Why the memory of all ranks is not mapped, on all ranks alike; empty if it is.
+  // Why kernels cannot work in the memory of all ranks, on all ranks alike; empty if they can.
   const std::string& unreachable() const { return unreachable_; }
-  // Throws DriverError if what failed when the ranks met fails again.
-  Own& own();
-  // By rank, null for this one. Empty if they are unreachable.
-  const std::vector<std::unique_ptr<Peer>>& peers() const { return peers_; }
-  std::size_t opened() const { return own_ == nullptr ? 0 : own_->memory.size(); }
+  // The group in which the host does its part of the work.
+  Group& hosts() const { return *hosts_; }
+  // All work of the group goes to one stream.
+  Stream& stream() const { return *stream_; }
+  Control& control() const { return *control_; }
 
-  // Waits a moment until no rank uses this one's scratch memory any more, and for this rank's stream if that is so.
-  void leave();
+  // What follows is there if the ranks reach each other.
+  Signals& signals() const { return *signals_; }
+  // Memory of this rank or another one for what a one-shot call brings along.
+  Address scratch(std::size_t rank) const { return scratch_[rank]; }
+  // Where parameters lie that the host completes after a kernel was handed over.
+  Address parameters() const;
+  PeerMemory& memory() { return memory_; }
+
+  // Waits a moment until this rank's stream has come to the end of `last`, and no rank uses this one's memory any more.
+  // Returns false if the stream has not: then nothing of this may be destroyed.
+  bool leave(std::uint32_t last);
 
  private:
-  void introduce(Introduction& mine);
+  void prepare(Introduction& mine);
   std::string obstacle(const std::vector<Introduction>& all) const;
-  std::string open(const std::vector<Introduction>& all);
+  void open(const std::vector<Introduction>& all);
+  void make_hosts(std::uint64_t channel);
   bool all_have_left();
 
   Engine& engine_;
   Group& group_;
   Device& device_;
   PointerCache& pointers_;
-  std::unique_ptr<Own> own_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  ShownMemory own_;
+  PeerMemory memory_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Control> control_;
+  std::unique_ptr<Signals> signals_;
+  std::shared_ptr<Group> hosts_;
+  std::vector<Address> scratch_;  // by rank
+  bool scratch_kept_ = false;     // a peer may still use it: it is given back with the process
   std::string unreachable_;
 };
 

@@ -1,5 +1,4 @@
-// What the ranks of a group tell each other on the host, before their devices work together. What goes wrong on one
-// rank is told, too, so that no rank waits for it in vain and all raise the same error.
+// What the ranks of a group tell each other on the host about their devices.
 #pragma once
 
 #include <array>
@@ -27,21 +26,18 @@ class Words {
 // What a rank has when a group begins to work on devices.
 struct Introduction {
   Uuid device;
-  IpcHandle ready[2];  // events of one-shot operations, which take turns
-  IpcHandle done[2];
-  IpcHandle given;  // events of two-shot operations
-  IpcHandle written;
   Shown scratch;
-  Words wrong;  // why this rank cannot take part, if it cannot
+  std::uint64_t signals = 0;  // where they lie in its arena
+  std::uint64_t channel = 0;  // of a group for the host's part of the work, if this is the first rank
+  Words unreachable;          // why others cannot work in its memory, if they cannot
+  Words failed;               // why nothing works here, if nothing does
 };
 
-// What a rank is about to do.
+// What a rank does in a call.
 struct Notice {
   Fingerprint what;
-  std::uint64_t offset = 0;  // of the buffer in the memory that is shown
-  Shown shown;
-  std::uint8_t shows = 0;  // whether others can map the buffer
-  Words wrong;
+  Shown shown;               // where its data lie, if others read them there
+  std::uint64_t offset = 0;  // of the data in that
 };
 
 // Returns all ranks' words, by rank. Throws Failure.

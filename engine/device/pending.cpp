@@ -6,7 +6,9 @@
 
 namespace paceline::device {
 
-Pending::Pending(std::shared_ptr<Device> device) : device_(std::move(device)) {
+Pending::Pending(std::shared_ptr<Engine> engine, std::shared_ptr<Device> device,
+                 std::shared_ptr<DeviceOperation> operation)
+    : engine_(std::move(engine)), device_(std::move(device)), operation_(std::move(operation)) {
   const Current current(device_->driver(), device_->context());
   finished_ = std::make_unique<Event>(device_->driver());
 }
@@ -19,12 +21,8 @@ Pending::~Pending() {
   });
 }
 
-bool Pending::done() const {
-  const Current current(device_->driver(), device_->context());
-  return finished_->done();
-}
-
 void Pending::order_before(StreamHandle stream) const {
+  if (done()) wait(std::chrono::duration<double>(-1));  // it is over: this throws its failure
   const Current current(device_->driver(), device_->context());
   wait_for(device_->driver(), stream, *finished_);
 }

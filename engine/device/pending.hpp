@@ -2,27 +2,32 @@
 
 #include <memory>
 
-#include "device/device.hpp"
-#include "device/streams.hpp"
+#include "device/device_operation.hpp"
 
 namespace paceline::device {
 
-// An operation whose work has been handed to the device.
+// A call whose work has been handed to the device.
 class Pending {
  public:
-  explicit Pending(std::shared_ptr<Device> device);
+  Pending(std::shared_ptr<Engine> engine, std::shared_ptr<Device> device, std::shared_ptr<DeviceOperation> operation);
   ~Pending();
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
 
-  // Whether the device has done it.
-  bool done() const;
-  // What `stream` does from now on comes after it. The host does not wait.
+  // Whether it is over, well or not.
+  bool done() const { return engine_->is_over(*operation_); }
+  // What `stream` does from now on comes after it. The host does not wait. Throws the call's failure if it is known.
   void order_before(StreamHandle stream) const;
+  // The host waits until it is over, so many seconds at most; negative: as many as the group has. Throws its failure.
+  void wait(std::chrono::duration<double> timeout) const { engine_->wait(*operation_, timeout); }
+
   void record(StreamHandle stream) { finished_->record(stream); }
+  const DeviceOperation& operation() const { return *operation_; }
 
  private:
+  std::shared_ptr<Engine> engine_;
   std::shared_ptr<Device> device_;
+  std::shared_ptr<DeviceOperation> operation_;
   std::unique_ptr<Event> finished_;
 };
 

@@ -1,77 +1,83 @@
 #include "device/staging.hpp"
 
 #include <algorithm>
-#include <thread>
-
-#include "calibration/device.hpp"
-#include "memory/rounding.hpp"
 
 namespace paceline::device {
-namespace {
 
-constexpr std::size_t kSlots = 2;
-constexpr std::size_t kPage = 4096;  // bytes
+Staging::Staging(Engine& engine, Group& hosts, const Driver& driver, Control& control, std::size_t slot)
+    : engine_(engine),
+      hosts_(hosts),
+      driver_(driver),
+      control_(control),
+      slot_(rounded_up(slot, kPage)),
+      pinned_(driver, engine.host().arena(), kSlots * slot_) {}
 
-}  // namespace
-
-Pinned::Pinned(const Driver& driver, const std::shared_ptr<Arena>& arena, std::size_t bytes)
-    : driver_(driver), memory_(arena, bytes) {
-  driver_.check(driver_.host_register(memory_.data(), bytes, kHostPortable), "cuMemHostRegister");
+Staging::Chunks Staging::plan(const Call& call) {
+  const std::size_t elements = slot_ / size_of(call.dtype);
+  const auto chunks = static_cast<std::uint32_t>((call.count + elements - 1) / elements);
+  const std::uint32_t first = planned_;
+  planned_ += chunks;
+  return {call, elements, first, first, planned_, nullptr};
 }
 
-void Staging::make_room(std::size_t bytes) {
-  while (slots_.size() < kSlots) slots_.emplace_back(driver_);
-  if (pinned_ != nullptr && pinned_->bytes() >= bytes) return;
-  pinned_.reset();
-  pinned_ = std::make_unique<Pinned>(driver_, engine_.host().arena(), bytes);
+std::size_t Staging::count_of(const Chunks& chunks, std::uint32_t chunk) const {
+  return std::min(chunks.elements, chunks.call.count - (chunk - chunks.first) * chunks.elements);
 }
 
-// The device may wait for work of the caller that does not end, perhaps because its peer is gone.
-void Staging::await(const Event& event) const {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(group_.timeout);
-  for (unsigned looks = 0; !event.done(); ++looks) {
-    if (looks < calibration::kLooksAtDevice) {
-      std::this_thread::yield();
+Address Staging::place_of(const Chunks& chunks, std::uint32_t chunk) const {
+  return chunks.call.data + (chunk - chunks.first) * chunks.elements * size_of(chunks.call.dtype);
+}
+
+void Staging::fetch(const Chunks& chunks, std::uint32_t chunk, StreamHandle stream) {
+  const std::size_t bytes = count_of(chunks, chunk) * size_of(chunks.call.dtype);
+  driver_.check(driver_.copy_to_host(memory_of(chunk), place_of(chunks, chunk), bytes, stream), "cuMemcpyDtoHAsync");
+  Batch batch;
+  batch.write(control_.address_of(control_->here), chunk + 1);
+  batch.submit(driver_, stream);
+}
+
+void Staging::hand_over(const Chunks& chunks, StreamHandle stream) {
+  const auto exists = [&](std::uint32_t chunk) { return chunk - chunks.first < chunks.end - chunks.first; };
+  for (std::uint32_t ahead = 0; ahead < kSlots; ++ahead)
+    if (exists(chunks.first + ahead)) fetch(chunks, chunks.first + ahead, stream);
+  for (std::uint32_t chunk = chunks.first; chunk != chunks.end; ++chunk) {
+    const std::size_t bytes = count_of(chunks, chunk) * size_of(chunks.call.dtype);
+    Batch batch;
+    batch.wait(control_.address_of(control_->combined), chunk + 1);
+    batch.submit(driver_, stream);
+    driver_.check(driver_.copy_to_device(place_of(chunks, chunk), memory_of(chunk), bytes, stream),
+                  "cuMemcpyHtoDAsync");
+    if (exists(chunk + kSlots)) fetch(chunks, chunk + kSlots, stream);  // the stream keeps them in order
+  }
+}
+
+bool Staging::has_work(const Chunks& chunks) const {
+  if (chunks.next == chunks.end) return false;
+  if (chunks.combining != nullptr) return chunks.combining->over();
+  return reached(control_->here.load(), chunks.next + 1);
+}
+
+bool Staging::advance(Chunks& chunks, Error& trouble) {
+  bool moved = false;
+  while (has_work(chunks)) {
+    moved = true;
+    if (chunks.combining == nullptr) {
+      const Call& call = chunks.call;
+      std::byte* data = memory_of(chunks.next);
+      chunks.combining = all_reduce(engine_, hosts_, data, count_of(chunks, chunks.next), call.dtype, call.op,
+                                    call.factor, Mode::inside);
       continue;
     }
-    if (Clock::now() > deadline)
-      throw Failure(ErrorKind::timeout, group_.name_of(group_.rank) + ": the device has not finished the work before " +
-                                            describe(group_.last(), group_.sequence()) + " in time");
-    std::this_thread::sleep_for(calibration::kDeviceLook);
+    if (chunks.combining->state() == Operation::State::failed) {
+      trouble = chunks.combining->error();
+      return true;
+    }
+    chunks.combining = nullptr;
+    advance_to(control_->combined, ++chunks.next);
   }
+  return moved;
 }
 
-void Staging::fetch(const Call& call, StreamHandle stream, Slot& slot, std::byte* to, std::size_t chunk) {
-  const std::size_t size = size_of(call.dtype);
-  slot.count = std::min(chunk, call.count - slot.first);
-  driver_.check(driver_.copy_to_host(to, call.data + slot.first * size, slot.count * size, stream),
-                "cuMemcpyDtoHAsync");
-  slot.there.record(stream);
-}
-
-void Staging::all_reduce(const Call& call, StreamHandle stream) {
-  const std::size_t size = size_of(call.dtype);
-  const std::size_t chunk = std::min(call.count, calibration::kStagedChunk / size);
-  if (chunk == 0) return;
-  const std::size_t slot_bytes = rounded_up(chunk * size, kPage);
-  make_room(kSlots * slot_bytes);
-  const std::size_t chunks = (call.count + chunk - 1) / chunk;
-  const auto memory_of = [&](std::size_t index) { return pinned_->data() + index % kSlots * slot_bytes; };
-  const auto begin = [&](std::size_t index) {
-    Slot& slot = slots_[index % kSlots];
-    slot.first = index * chunk;
-    fetch(call, stream, slot, memory_of(index), chunk);
-  };
-  for (std::size_t index = 0; index < std::min(kSlots, chunks); ++index) begin(index);
-  for (std::size_t index = 0; index < chunks; ++index) {
-    const Slot& slot = slots_[index % kSlots];
-    await(slot.there);
-    paceline::all_reduce(engine_, group_, memory_of(index), slot.count, call.dtype, call.op, call.factor,
-                         Mode::blocking);
-    driver_.check(driver_.copy_to_device(call.data + slot.first * size, memory_of(index), slot.count * size, stream),
-                  "cuMemcpyHtoDAsync");
-    if (index + kSlots < chunks) begin(index + kSlots);  // the stream keeps them in order
-  }
-}
+void Staging::release(const Chunks& chunks) { advance_to(control_->combined, chunks.end); }
 
 }  // namespace paceline::device

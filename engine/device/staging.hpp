@@ -1,13 +1,13 @@
-// An all-reduce of device memory on the host: chunks go to pinned memory that the ranks of this machine share, are
-// combined there by whatever plan the group has, and go back. While one chunk is combined, another one travels.
+// All-reduces of device memory on the host: the stream copies chunks to pinned memory that the ranks of this machine
+// share; there they are combined by whatever plan the group has; and the stream copies them back. While one chunk is
+// combined, another one travels.
+//
+// The stream is given all copies at once. It writes how many chunks have come, and waits for those that go back; see
+// Control. An operation of the engine does the rest.
 #pragma once
 
-#include <array>
-#include <memory>
-
-#include "device/device.hpp"
+#include "device/control.hpp"
 #include "device/streams.hpp"
-#include "memory/arena.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline::device {
@@ -18,52 +18,51 @@ struct Call {
   DType dtype = DType::uint8;
   Op op = Op::sum;
   double factor = 1;
-  StreamHandle stream = nullptr;  // the caller's, after whose work the collective comes, and before whose later work
+  StreamHandle stream = nullptr;  // the caller's, after whose work the collective comes
 
   std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-// Pinned memory in the arena.
-class Pinned {
- public:
-  Pinned(const Driver& driver, const std::shared_ptr<Arena>& arena, std::size_t bytes);
-  ~Pinned() { driver_.host_unregister(memory_.data()); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-
-  std::byte* data() const { return memory_.data(); }
-  std::size_t bytes() const { return memory_.bytes(); }
-
- private:
-  const Driver& driver_;
-  ArenaMemory memory_;
-};
-
-// The context of the device must be current wherever this is used or destroyed.
 class Staging {
  public:
-  Staging(Engine& engine, Group& group, const Driver& driver) : engine_(engine), group_(group), driver_(driver) {}
+  // slot: bytes of a chunk. Throws DriverError. The context of the device must be current, and to destroy it, too.
+  Staging(Engine& engine, Group& hosts, const Driver& driver, Control& control, std::size_t slot);
 
-  // The work on the device goes to `stream`. Throws DriverError, and Failure as the collectives of the host do.
-  void all_reduce(const Call& call, StreamHandle stream);
+  // The chunks of a call, by their numbers among those of all calls: from `next` to `end` they are to be combined.
+  struct Chunks {
+    Call call;
+    std::size_t elements = 0;  // of each but the last
+    std::uint32_t first = 0;
+    std::uint32_t next = 0;
+    std::uint32_t end = 0;
+    Handle combining;
+  };
+  // The stream copies them to the host and back.
+  Chunks plan(const Call& call);
+  void hand_over(const Chunks& chunks, StreamHandle stream);
+
+  // Does what the host can do now, by the loop, which holds the engine's lock. Returns whether anything moved; sets
+  // `trouble` if a collective has failed. Throws Failure if it cannot start.
+  bool advance(Chunks& chunks, Error& trouble);
+  bool has_work(const Chunks& chunks) const;
+  // Lets the stream go on.
+  void release(const Chunks& chunks);
 
  private:
-  struct Slot {
-    explicit Slot(const Driver& driver) : there(driver) {}
-    Event there;  // its chunk has come from the device
-    std::size_t first = 0;
-    std::size_t count = 0;
-  };
+  static constexpr std::uint32_t kSlots = 2;
 
-  void make_room(std::size_t bytes);
-  void fetch(const Call& call, StreamHandle stream, Slot& slot, std::byte* to, std::size_t chunk);
-  void await(const Event& event) const;
+  std::byte* memory_of(std::uint32_t chunk) const { return pinned_.data() + chunk % kSlots * slot_; }
+  std::size_t count_of(const Chunks& chunks, std::uint32_t chunk) const;
+  Address place_of(const Chunks& chunks, std::uint32_t chunk) const;
+  void fetch(const Chunks& chunks, std::uint32_t chunk, StreamHandle stream);
 
   Engine& engine_;
-  Group& group_;
+  Group& hosts_;
   const Driver& driver_;
-  std::unique_ptr<Pinned> pinned_;  // both slots
-  std::vector<Slot> slots_;
+  Control& control_;
+  const std::size_t slot_;
+  Pinned pinned_;
+  std::uint32_t planned_ = 0;  // chunks of all calls so far
 };
 
 }  // namespace paceline::device

@@ -1,9 +1,4 @@
-// Order on a device: streams and events of this process, and events that another process has recorded.
-//
-// A collective waits for nothing on the host that the device can wait for: its work goes to a stream that waits for
-// events of the caller's stream and of the other ranks, and the caller's stream waits for an event of it in turn. A
-// wait for an event means its last record before the call of `wait_for`. So a rank must know on the host that another
-// one has called `record` before it calls `wait_for`; the ranks' exchanges of notices see to that.
+// Order on a device: streams and events of this process.
 //
 // The context of the device must be current wherever these are used, made or destroyed.
 #pragma once
@@ -14,45 +9,22 @@ namespace paceline::device {
 
 class Event {
  public:
-  explicit Event(const Driver& driver, unsigned flags = kEventDisableTiming) : driver_(driver) {
-    driver_.check(driver_.event_create(&handle_, flags), "cuEventCreate");
+  explicit Event(const Driver& driver) : driver_(driver) {
+    driver_.check(driver_.event_create(&handle_, kEventDisableTiming), "cuEventCreate");
   }
-  Event(const Driver& driver, const IpcHandle& of_peer) : driver_(driver) {
-    driver_.check(driver_.ipc_open_event(&handle_, of_peer), "cuIpcOpenEventHandle");
-  }
-  Event(Event&& other) noexcept : driver_(other.driver_), handle_(other.handle_) { other.handle_ = nullptr; }
-  ~Event() {
-    if (handle_ != nullptr) driver_.event_destroy(handle_);
-  }
-  Event& operator=(Event&&) = delete;
+  ~Event() { driver_.event_destroy(handle_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
 
   EventHandle get() const { return handle_; }
   void record(StreamHandle stream) { driver_.check(driver_.event_record(handle_, stream), "cuEventRecord"); }
-  // Whether all work before the last record is over.
-  bool done() const {
-    const Result result = driver_.event_query(handle_);
-    if (result == Result::not_ready) return false;
-    driver_.check(result, "cuEventQuery");
-    return true;
-  }
 
  private:
   const Driver& driver_;
   EventHandle handle_ = nullptr;
 };
 
-// An event that other processes can open.
-class SharedEvent : public Event {
- public:
-  explicit SharedEvent(const Driver& driver) : Event(driver, kEventDisableTiming | kEventInterprocess) {
-    driver.check(driver.ipc_export_event(&handle_, get()), "cuIpcGetEventHandle");
-  }
-  const IpcHandle& handle() const { return handle_; }
-
- private:
-  IpcHandle handle_;
-};
-
+// What `stream` is given from now on comes after what came before the last record of the event.
 inline void wait_for(const Driver& driver, StreamHandle stream, const Event& event) {
   driver.check(driver.stream_wait(stream, event.get(), 0), "cuStreamWaitEvent");
 }
@@ -69,7 +41,6 @@ class Stream {
 
   StreamHandle get() const { return handle_; }
   void wait_for(const Event& event) { device::wait_for(driver_, handle_, event); }
-  void synchronize() { driver_.check(driver_.stream_synchronize(handle_), "cuStreamSynchronize"); }
 
  private:
   const Driver& driver_;

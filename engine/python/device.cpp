@@ -35,6 +35,7 @@ struct PyDeviceGroup {
 struct PyDeviceOperation {
   std::shared_ptr<device::Pending> pending;
   device::StreamHandle stream;
+  nb::object failed;
 };
 
 device::StreamHandle stream_of(Address number) { return reinterpret_cast<device::StreamHandle>(number); }
@@ -88,7 +89,7 @@ void bind_device(nb::module_& m) {
           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream) {
             const device::Call call{data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream)};
             auto pending = without_gil(self, [&] { return open(self).all_reduce(call); });
-            return PyDeviceOperation{std::move(pending), call.stream};
+            return PyDeviceOperation{std::move(pending), call.stream, self.failed};
           },
           "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a)
       .def_prop_ro("last", [](const PyDeviceGroup& self) { return told(open(self).last()); })
@@ -102,8 +103,14 @@ void bind_device(nb::module_& m) {
       .def(
           "done", [](const PyDeviceOperation& self) { return self.pending->done(); }, Release())
       .def(
-          "wait", [](const PyDeviceOperation& self, double) { self.pending->order_before(self.stream); },
-          "timeout"_a = -1.0, Release());
+          "wait",
+          [](const PyDeviceOperation& self, double timeout) {
+            without_gil(self, [&] {
+              if (timeout < 0) return self.pending->order_before(self.stream);
+              self.pending->wait(std::chrono::duration<double>(timeout));
+            });
+          },
+          "timeout"_a = -1.0);
 
   m.def("look_in_capsule", [](nb::handle capsule) -> std::optional<std::tuple<Address, std::size_t, int>> {
     const Tensor tensor(capsule.ptr());

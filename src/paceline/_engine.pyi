@@ -146,7 +146,7 @@ class DeviceOperation:
     def source(self) -> int: ...
     def done(self) -> bool: ...
     def wait(self, timeout: float = -1.0) -> None:
-        """Let the stream wait for it, not the host."""
+        """Let the stream wait for it, and the host too if the timeout is not negative. Raises what is known by then."""
 
 def communicator(group: Group, divide: Callable[[int, int], Group], /) -> int:
     """The address of a communicator for `engine/mpi`, which lives as long as the process.

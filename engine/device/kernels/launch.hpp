@@ -30,6 +30,7 @@ struct ReduceParameters {
   double divisor;       // a whole number, below 2^31
   std::uint32_t inputs;
   std::uint32_t outputs;
+  const ReduceParameters* later;  // null, or where the other parameters lie, which are complete when the kernel starts
 };
 
 // out[i] = in[i] * factor; floats only. `out` may be `in`.

@@ -1,4 +1,4 @@
-// A job whose ranks are processes, each with an engine and the stand-in for a driver of its own.
+// A job whose ranks are processes, each with an engine and a driver of its own.
 #pragma once
 
 #include <fcntl.h>
@@ -17,13 +17,11 @@
 #include <vector>
 
 #include "device/device_group.hpp"
-#include "tests/device/double/wishes.hpp"
+#include "device/pinned.hpp"
+#include "tests/device/memory.hpp"
 #include "tests/world.hpp"
 
 namespace paceline::test {
-
-// Any image will do for the stand-in.
-inline constexpr std::array kImage = {std::byte{1}};
 
 // A rank, as its process sees it.
 class DeviceRank {
@@ -136,7 +134,8 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     });
     {
       DeviceRank self(static_cast<int>(rank), {std::move(group)}, engine,
-                      job.kernels ? std::span<const std::byte>(kImage) : std::span<const std::byte>());
+                      job.kernels ? kernels() : std::span<const std::byte>());
+      const device::Current current(self.driver(), self.devices().get(0)->context());
       body(self);
     }
     failure_of([&] { engine->close(); });
@@ -158,24 +157,76 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
   }
 }
 
-// Memory of the device with values, which the stand-in lets the host see as well.
+// The stream's work is over.
+inline void finish(DeviceRank& self, device::StreamHandle stream = nullptr) {
+  self.driver().check(self.driver().stream_synchronize(stream), "cuStreamSynchronize");
+}
+
+// Values in memory of the device, which is given back with the process.
 template <typename T>
 class DeviceValues {
  public:
-  explicit DeviceValues(std::size_t count, device::Kind kind = device::Kind::device)
-      : address_(double_allocate(std::max<std::size_t>(1, count) * sizeof(T), static_cast<int>(kind))), count_(count) {
-    CHECK(address_ != 0);
-  }
+  DeviceValues(DeviceRank& self, std::size_t count, device::Kind kind = device::Kind::device)
+      : self_(self),
+        address_(allocate(self.driver(), std::max<std::size_t>(1, count) * sizeof(T), kind)),
+        count_(count) {}
+
   device::Address address() const { return address_; }
-  T* data() const { return reinterpret_cast<T*>(address_); }
   std::size_t count() const { return count_; }
   device::Call call(DType dtype, Op op = Op::sum, device::StreamHandle stream = nullptr) const {
     return {.data = address_, .count = count_, .dtype = dtype, .op = op, .factor = 1, .stream = stream};
   }
 
+  void put(const std::vector<T>& values) const {
+    const auto& driver = self_.driver();
+    driver.check(driver.copy_to_device(address_, values.data(), count_ * sizeof(T), nullptr), "cuMemcpyHtoDAsync");
+    finish(self_);
+  }
+  void fill(T value) const { put(std::vector<T>(count_, value)); }
+  std::vector<T> get() const {
+    std::vector<T> values(count_);
+    const auto& driver = self_.driver();
+    driver.check(driver.copy_to_host(values.data(), address_, count_ * sizeof(T), nullptr), "cuMemcpyDtoHAsync");
+    finish(self_);
+    return values;
+  }
+
  private:
+  DeviceRank& self_;
   device::Address address_;
   std::size_t count_;
+};
+
+// A stream, whose work from then on waits while it is held, as if a kernel ran for long.
+class TestStream {
+ public:
+  explicit TestStream(DeviceRank& self)
+      : self_(self), word_(self.driver(), self.engine().host().arena(), sizeof(Word)) {
+    new (word_.data()) Word(0);
+    self.driver().check(self.driver().stream_create(&handle_, 0), "cuStreamCreate");
+  }
+  ~TestStream() {
+    release();
+    finish(self_, handle_);
+    self_.driver().stream_destroy(handle_);
+  }
+  TestStream(const TestStream&) = delete;
+  TestStream& operator=(const TestStream&) = delete;
+
+  device::StreamHandle get() const { return handle_; }
+  void hold() {
+    device::Batch batch;
+    batch.wait(word_.address_of(word_.data()), 1);
+    batch.submit(self_.driver(), handle_);
+  }
+  void release() { reinterpret_cast<Word*>(word_.data())->store(1); }
+
+ private:
+  using Word = std::atomic<std::uint32_t>;
+
+  DeviceRank& self_;
+  device::Pinned word_;
+  device::StreamHandle handle_ = nullptr;
 };
 
 }  // namespace paceline::test

@@ -1,4 +1,7 @@
 // All-reduces of device memory between processes that share one device, on every path.
+#include <sys/mman.h>
+
+#include <atomic>
 #include <cmath>
 
 #include "calibration/device.hpp"
@@ -11,30 +14,21 @@ using device::Path;
 
 namespace {
 
-// Rank r has (i % 1000) + r at i, so that all sums are exact.
+// Rank r has (i % 10) + r at i, so that all sums are exact.
 template <typename T>
-T value(std::size_t index, int rank) {
-  return static_cast<T>(index % 10 + static_cast<std::size_t>(rank));
+std::vector<T> values_of(std::size_t count, int rank) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(i % 10 + static_cast<std::size_t>(rank));
+  return values;
 }
 
 template <typename T>
-void fill(const DeviceValues<T>& values, int rank) {
-  for (std::size_t i = 0; i < values.count(); ++i) values.data()[i] = value<T>(i, rank);
-}
-
-template <typename T>
-bool summed(const DeviceValues<T>& values, int size) {
-  for (std::size_t i = 0; i < values.count(); ++i) {
-    T expected = 0;
-    for (int rank = 0; rank < size; ++rank) expected = static_cast<T>(expected + value<T>(i, rank));
-    if (values.data()[i] != expected) return false;
-  }
-  return true;
-}
-
-// The stream's work is over.
-void finish(DeviceRank& self, device::StreamHandle stream = nullptr) {
-  self.driver().check(self.driver().stream_synchronize(stream), "cuStreamSynchronize");
+std::vector<T> sum_of(std::size_t count, int ranks) {
+  std::vector<T> sum(count, 0);
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < count; ++i)
+      sum[i] = static_cast<T>(sum[i] + static_cast<T>(i % 10 + static_cast<std::size_t>(rank)));
+  return sum;
 }
 
 template <typename T>
@@ -43,6 +37,26 @@ Path all_reduce(DeviceRank& self, const DeviceValues<T>& values, DType dtype, Op
   finish(self);
   return self.on_device().last().path;
 }
+
+template <typename T>
+bool summed(DeviceRank& self, const DeviceValues<T>& values) {
+  return values.get() == sum_of<T>(values.count(), self.size());
+}
+
+// Memory in which ranks see what one of them has done, outside of the engine.
+class Told {
+ public:
+  Told()
+      : word_(new (::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Word(0)) {}
+  void tell() const { word_->fetch_add(1); }
+  void await(int times) const {
+    while (word_->load() < times) std::this_thread::yield();
+  }
+
+ private:
+  using Word = std::atomic<int>;
+  Word* word_;
+};
 
 struct Size {
   std::size_t bytes;
@@ -58,11 +72,11 @@ const std::array kSizes = {Size{4, Path::host},
 void every_size(int ranks) {
   run({.size = ranks}, [](DeviceRank& self) {
     for (const Size& size : kSizes) {
-      const DeviceValues<float> values(size.bytes / sizeof(float));
+      const DeviceValues<float> values(self, size.bytes / sizeof(float));
       for (int again = 0; again < 3; ++again) {
-        fill(values, self.rank());
+        values.put(values_of<float>(values.count(), self.rank()));
         CHECK(all_reduce(self, values, DType::float32) == size.path);
-        CHECK(summed(values, self.size()));
+        CHECK(summed(self, values));
       }
     }
     const auto opened = self.on_device().opened();
@@ -73,16 +87,20 @@ void every_size(int ranks) {
 template <typename T>
 void reduce_as(DeviceRank& self, std::size_t count, DType dtype, Op op,
                const std::function<double(double, double)>& f) {
-  const DeviceValues<T> values(count);
-  for (std::size_t i = 0; i < count; ++i)
-    values.data()[i] = static_cast<T>(1 + (i + static_cast<std::size_t>(self.rank())) % 3);
+  const DeviceValues<T> values(self, count);
+  const auto value = [](std::size_t i, int rank) {
+    return static_cast<double>(1 + (i + static_cast<std::size_t>(rank)) % 3);
+  };
+  std::vector<T> mine(count);
+  for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<T>(value(i, self.rank()));
+  values.put(mine);
   all_reduce(self, values, dtype, op);
+  const auto result = values.get();
   for (std::size_t i = 0; i < count; ++i) {
-    double expected = static_cast<double>(1 + i % 3);
-    for (std::size_t rank = 1; rank < static_cast<std::size_t>(self.size()); ++rank)
-      expected = f(expected, static_cast<double>(1 + (i + rank) % 3));
+    double expected = value(i, 0);
+    for (int rank = 1; rank < self.size(); ++rank) expected = f(expected, value(i, rank));
     if (op == Op::avg) expected /= self.size();
-    CHECK(static_cast<double>(values.data()[i]) == (std::is_integral_v<T> ? std::trunc(expected) : expected));
+    CHECK(static_cast<double>(result[i]) == (std::is_integral_v<T> ? std::trunc(expected) : expected));
   }
 }
 
@@ -111,14 +129,16 @@ TEST(each_rank_has_its_factor) {
   run({.size = 2}, [](DeviceRank& self) {
     for (const std::size_t count : {std::size_t{100}, std::size_t{50'000}, std::size_t{500'000}}) {
       for (const Kind kind : {Kind::device, Kind::pool}) {
-        const DeviceValues<float> values(count, kind);
-        fill(values, self.rank());
+        const DeviceValues<float> values(self, count, kind);
+        values.put(values_of<float>(count, self.rank()));
         auto call = values.call(DType::float32, Op::premul_sum);
         call.factor = self.rank() + 2;
         self.on_device().all_reduce(call)->order_before(nullptr);
         finish(self);
-        for (std::size_t i = 0; i < count; ++i)
-          CHECK(values.data()[i] == 2 * value<float>(i, 0) + 3 * value<float>(i, 1));
+        const auto result = values.get();
+        const auto first = values_of<float>(count, 0);
+        const auto second = values_of<float>(count, 1);
+        for (std::size_t i = 0; i < count; ++i) CHECK(result[i] == 2 * first[i] + 3 * second[i]);
       }
     }
   });
@@ -126,89 +146,115 @@ TEST(each_rank_has_its_factor) {
 
 TEST(parts_of_a_buffer_and_odd_addresses) {
   run({.size = 2}, [](DeviceRank& self) {
-    const DeviceValues<float> values(400'000);
+    const DeviceValues<float> values(self, 400'000);
     const std::size_t first = self.rank() == 0 ? 1 : 1000;
-    for (std::size_t i = 0; i < values.count(); ++i) values.data()[i] = 7;
+    values.fill(7);
     const std::size_t count = 200'001;
     const device::Call call{.data = values.address() + first * sizeof(float), .count = count, .dtype = DType::float32};
     self.on_device().all_reduce(call)->order_before(nullptr);
     finish(self);
     CHECK(self.on_device().last().path == Path::two_shot);
-    for (std::size_t i = 0; i < values.count(); ++i)
-      CHECK(values.data()[i] == (i >= first && i < first + count ? 14 : 7));
+    const auto result = values.get();
+    for (std::size_t i = 0; i < values.count(); ++i) CHECK(result[i] == (i >= first && i < first + count ? 14 : 7));
   });
 }
 
-// Large buffers go through the host; a small one is copied to memory that other processes can map.
-TEST(memory_without_a_handle) {
-  for (const Kind kind : {Kind::pool, Kind::mapped, Kind::managed}) {
+// It is copied to memory that they can map, and back.
+TEST(memory_that_other_processes_cannot_map) {
+  for (const Kind kind : unmapped_kinds()) {
     run({.size = 2}, [kind](DeviceRank& self) {
       const Kind here = self.rank() == 1 ? kind : Kind::device;
-      const DeviceValues<float> small(10'000, here);
-      fill(small, self.rank());
-      CHECK(all_reduce(self, small, DType::float32) == Path::one_shot && summed(small, 2));
-      const DeviceValues<float> large(5'000'000, here);
-      fill(large, self.rank());
-      CHECK(all_reduce(self, large, DType::float32) == Path::staged && summed(large, 2));
-      CHECK(contains(self.on_device().last().why, "rank 1 has its buffer in memory that other processes cannot map"));
+      for (const std::size_t count : {std::size_t{10'000}, std::size_t{500'000}, std::size_t{700'000}}) {
+        const DeviceValues<float> values(self, count, here);
+        values.put(values_of<float>(count, self.rank()));
+        const Path path = count == 10'000 ? Path::one_shot : Path::two_shot;
+        CHECK(all_reduce(self, values, DType::float32) == path && summed(self, values));
+      }
     });
   }
 }
 
 TEST(without_kernels_everything_goes_through_the_host) {
   run({.size = 2, .kernels = false}, [](DeviceRank& self) {
-    const DeviceValues<float> values(5'000'000);
-    fill(values, self.rank());
-    CHECK(all_reduce(self, values, DType::float32) == Path::staged && summed(values, 2));
+    const DeviceValues<float> values(self, 5'000'000);
+    values.put(values_of<float>(values.count(), self.rank()));
+    CHECK(all_reduce(self, values, DType::float32) == Path::staged && summed(self, values));
     CHECK(contains(self.on_device().last().why, "rank 0: this build of Paceline has no kernels"));
   });
 }
 
 // The caller gets on while the device still works, and what it hands to its stream afterwards sees the result.
 TEST(the_host_does_not_wait_for_the_device) {
-  for (const std::size_t count : {std::size_t{50'000}, std::size_t{500'000}}) {
+  for (const std::size_t count : {std::size_t{100}, std::size_t{50'000}, std::size_t{500'000}}) {
     run({.size = 2}, [count](DeviceRank& self) {
-      const DeviceValues<float> source(count);
-      const DeviceValues<float> values(count);
-      const DeviceValues<float> result(count);
-      device::StreamHandle stream = nullptr;
-      self.driver().check(self.driver().stream_create(&stream, 0), "cuStreamCreate");
-      fill(source, self.rank());
+      const DeviceValues<float> source(self, count);
+      const DeviceValues<float> values(self, count);
+      const DeviceValues<float> result(self, count);
+      TestStream stream(self);
+      source.put(values_of<float>(count, self.rank()));
       self.on_device();
-      double_hold(stream);
-      self.driver().copy(values.address(), source.address(), count * sizeof(float), stream);
-      const auto pending = self.on_device().all_reduce(values.call(DType::float32, Op::sum, stream));
+      stream.hold();
+      self.driver().copy(values.address(), source.address(), count * sizeof(float), stream.get());
+      const auto pending = self.on_device().all_reduce(values.call(DType::float32, Op::sum, stream.get()));
       CHECK(!pending->done());
-      pending->order_before(stream);
-      self.driver().copy(result.address(), values.address(), count * sizeof(float), stream);
-      double_release();
-      finish(self, stream);
-      CHECK(pending->done() && summed(result, 2));
-      self.driver().stream_destroy(stream);
+      pending->order_before(stream.get());
+      self.driver().copy(result.address(), values.address(), count * sizeof(float), stream.get());
+      stream.release();
+      finish(self, stream.get());
+      CHECK(pending->done() && summed(self, result));
     });
   }
 }
 
-// Nothing is waited for in between, and scratch memory is used again and again.
+// A rank gets on although the last one calls later.
+TEST(a_call_does_not_wait_for_other_ranks) {
+  for (const std::size_t count : {std::size_t{100}, std::size_t{50'000}, std::size_t{500'000}}) {
+    const Told told;
+    run({.size = 3}, [&](DeviceRank& self) {
+      const DeviceValues<float> values(self, count);
+      values.put(values_of<float>(count, self.rank()));
+      self.on_device();
+      if (self.rank() == 2) told.await(2);
+      const auto pending = self.on_device().all_reduce(values.call(DType::float32));
+      pending->order_before(nullptr);
+      if (self.rank() != 2) {
+        CHECK(!pending->done());
+        told.tell();
+      }
+      finish(self);
+      CHECK(summed(self, values));
+      pending->wait(std::chrono::seconds(30));
+    });
+  }
+}
+
+// Words of pinned memory and scratch memory serve again and again, and nothing is waited for in between.
+TEST(more_calls_than_can_be_under_way) {
+  run({.size = 2}, [](DeviceRank& self) {
+    const DeviceValues<std::int64_t> small(self, 3);
+    const DeviceValues<std::int64_t> middle(self, 2000);
+    const DeviceValues<std::int64_t> large(self, 100'000);
+    for (const auto* values : {&small, &middle, &large})
+      values->put(values_of<std::int64_t>(values->count(), self.rank()));
+    for (unsigned again = 0; again < 2 * device::kCalls; ++again) {
+      const Op op = again == 0 ? Op::sum : Op::max;
+      for (const auto* values : {&small, &middle, &large})
+        if (values != &large || again % 16 == 0) self.on_device().all_reduce(values->call(DType::int64, op));
+    }
+    self.on_device().all_reduce(small.call(DType::int64, Op::max))->order_before(nullptr);
+    finish(self);
+    CHECK(summed(self, small) && summed(self, middle) && summed(self, large));
+  });
+}
+
 TEST(many_in_a_row_on_one_stream) {
   run({.size = 4}, [](DeviceRank& self) {
-    const DeviceValues<float> values(4000);
-    fill(values, self.rank());
+    const DeviceValues<float> values(self, 4000);
+    values.put(values_of<float>(values.count(), self.rank()));
     constexpr int kTimes = 10;
     for (int again = 0; again < kTimes; ++again)
       self.on_device().all_reduce(values.call(DType::float32, again == 0 ? Op::sum : Op::avg))->order_before(nullptr);
     finish(self);
-    CHECK(summed(values, 4));
-  });
-}
-
-TEST(what_was_taken_is_given_back) {
-  run({.size = 2}, [](DeviceRank& self) {
-    const DeviceValues<float> values(500'000);
-    const int before = double_held();
-    fill(values, self.rank());
-    all_reduce(self, values, DType::float32);
-    self.leave();
-    CHECK(double_held() == before);
+    CHECK(summed(self, values));
   });
 }

@@ -75,6 +75,7 @@ TEST(names_and_numbers_are_those_of_the_header) {
       NAME_OF(cuMemFree),
       NAME_OF(cuMemHostRegister),
       NAME_OF(cuMemHostUnregister),
+      NAME_OF(cuMemHostGetDevicePointer),
       NAME_OF(cuMemcpyDtoHAsync),
       NAME_OF(cuMemcpyHtoDAsync),
       NAME_OF(cuMemcpyDtoDAsync),
@@ -84,16 +85,14 @@ TEST(names_and_numbers_are_those_of_the_header) {
       NAME_OF(cuStreamDestroy),
       NAME_OF(cuStreamSynchronize),
       NAME_OF(cuStreamWaitEvent),
+      NAME_OF(cuStreamBatchMemOp),
+      NAME_OF(cuStreamIsCapturing),
       NAME_OF(cuEventCreate),
       NAME_OF(cuEventDestroy),
       NAME_OF(cuEventRecord),
-      NAME_OF(cuEventQuery),
-      NAME_OF(cuEventSynchronize),
       NAME_OF(cuIpcGetMemHandle),
       NAME_OF(cuIpcOpenMemHandle),
       NAME_OF(cuIpcCloseMemHandle),
-      NAME_OF(cuIpcGetEventHandle),
-      NAME_OF(cuIpcOpenEventHandle),
       NAME_OF(cuModuleLoadData),
       NAME_OF(cuModuleUnload),
       NAME_OF(cuModuleGetFunction),
@@ -128,9 +127,17 @@ TEST(names_and_numbers_are_those_of_the_header) {
   CHECK(same(DeviceAttribute::multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   CHECK(same(MemoryType::host, CU_MEMORYTYPE_HOST) && same(MemoryType::device, CU_MEMORYTYPE_DEVICE));
   CHECK(kStreamNonBlocking == CU_STREAM_NON_BLOCKING && kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
-  CHECK(kEventInterprocess == CU_EVENT_INTERPROCESS && kHostPortable == CU_MEMHOSTREGISTER_PORTABLE);
+  CHECK(kHostPortable == CU_MEMHOSTREGISTER_PORTABLE && kHostDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
+  CHECK(same(MemoryOperation::wait, CU_STREAM_MEM_OP_WAIT_VALUE_32));
+  CHECK(same(MemoryOperation::write, CU_STREAM_MEM_OP_WRITE_VALUE_32));
+  CHECK(CU_STREAM_WAIT_VALUE_GEQ == 0 && CU_STREAM_WRITE_VALUE_DEFAULT == 0);  // StreamOperation::flags
+  CHECK(same(CaptureStatus::none, CU_STREAM_CAPTURE_STATUS_NONE));
   CHECK(kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle) && sizeof(IpcHandle) == sizeof(CUipcEventHandle));
+  static_assert(sizeof(StreamOperation) == sizeof(CUstreamBatchMemOpParams));
+  static_assert(offsetof(StreamOperation, word) == offsetof(CUstreamBatchMemOpParams, waitValue.address) &&
+                offsetof(StreamOperation, value) == offsetof(CUstreamBatchMemOpParams, writeValue.value) &&
+                offsetof(StreamOperation, flags) == offsetof(CUstreamBatchMemOpParams, waitValue.flags));
   static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(Address) == sizeof(CUdeviceptr));
 }
 #endif

@@ -18,6 +18,6 @@ def devices(here: Environment) -> Finding:
     small, one_shot = found.limits()
     reason = (
         f"ranks that share a device all-reduce up to {small >> 10} KiB on the host, up to {one_shot >> 10} KiB by "
-        "kernels in one shot and more in two; other ranks, and memory that has no IPC handle, through the host"
+        "kernels in one shot and more in two; other ranks through the host"
     )
     return Finding("devices", value, reason)

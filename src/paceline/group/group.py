@@ -79,8 +79,9 @@ class Group:
         the next call with the same residual adds to its values (error feedback).
 
         `array` may lie in the memory of a CUDA device on all ranks, if it is contiguous (CuPy's arrays, CUDA tensors).
-        The call then returns when all ranks have called it; the work is done on the stream that
-        `__cuda_array_interface__` names, else on the default one, and `wait` makes that stream wait, not the host.
+        The call then waits for nobody. The work comes after what the stream has to do that `__cuda_array_interface__`
+        names, else the default one, and before what that stream is given afterwards, or after `wait` with `async_op=True`.
+        A failure that is not known yet is raised by `wait` or by the next collective.
         """
         number = reduction(op)
         if codec is None and residual is None:

@@ -39,7 +39,8 @@ class Operation:
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is over, `timeout` seconds at most (default: the group's).
 
-        On a device nothing is waited for: what the stream of the array does from now on comes after it.
+        On a device the host waits only where `timeout` is given; what the stream of the array does from now on comes
+        after it. Without, it raises what is known by then.
 
         Raises PeerLost, Mismatch, Timeout or Aborted, as it fails.
         """

@@ -97,7 +97,8 @@ struct Reduction {
 };
 
 template <typename T, typename F>
-PACELINE_DEVICE void reduce(const ReduceParameters& p) {
+PACELINE_DEVICE void reduce(const ReduceParameters& given) {
+  const ReduceParameters& p = given.later == nullptr ? given : *given.later;
   unsigned differs = 0;
   for (unsigned k = 1; k < p.inputs; ++k) differs |= misalignment(p.in[k], kVector) ^ misalignment(p.in[0], kVector);
   for (unsigned k = 0; k < p.outputs; ++k) differs |= misalignment(p.out[k], kVector) ^ misalignment(p.in[0], kVector);

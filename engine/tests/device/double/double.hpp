@@ -2,9 +2,9 @@
 // process that loads it before the engine looks for a driver gets it. It is in no wheel, and no figure is taken on it.
 //
 // "Device memory" is shared memory, and another process opens it through /proc, so that it cannot once the owner is
-// gone. A stream is a thread. An event counts its records in shared memory. Kernels are the engine's own, compiled for
-// the host. What the stand-in promises is what the driver API's reference promises, and less where that helps to find
-// mistakes: no stream waits for another one unless it was told to, the default one neither.
+// gone. A stream is a thread, which looks now and then at a word that it waits for. Kernels are the engine's own,
+// compiled for the host. What the stand-in promises is what the driver API's reference promises, and less where that
+// helps to find mistakes: no stream waits for another one unless it was told to, the default one neither.
 #pragma once
 
 #include <unistd.h>
@@ -30,7 +30,7 @@ namespace paceline::device::fake {
 // begins with this.
 Result called(const char* function);
 
-// One memory of the system that other processes can open: memory of the device, or the state of an event.
+// Memory of the device, which other processes can open.
 struct Shared {
   int fd = -1;
   std::size_t bytes = 0;
@@ -72,26 +72,16 @@ struct CUfunc_st {
   std::string name;
 };
 
-// Counts in memory that other processes see.
-struct EventState {
-  std::atomic<std::uint64_t> recorded;  // calls of cuEventRecord
-  std::atomic<std::uint64_t> done;      // the last of them whose work is over
-  std::atomic<std::int32_t> owner;      // the process that records
-  std::atomic<std::uint32_t> bell;      // a futex
-};
-
 // Work under way keeps it, whoever destroys the event meanwhile.
-struct EventMemory {
-  paceline::device::fake::Shared memory;
-  int owner = -1;  // a pidfd, if the event is another process's
-
-  ~EventMemory();
-  EventState& state() const { return *static_cast<EventState*>(memory.data); }
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::uint64_t recorded = 0;  // calls of cuEventRecord
+  std::uint64_t done = 0;      // the last of them whose work is over
 };
 
 struct CUevent_st {
-  std::shared_ptr<EventMemory> at = std::make_shared<EventMemory>();
-  unsigned flags = 0;
+  std::shared_ptr<EventState> at = std::make_shared<EventState>();
 };
 
 struct CUstream_st {
@@ -100,6 +90,7 @@ struct CUstream_st {
   std::deque<std::function<void()>> work;
   bool busy = false;
   bool ends = false;
+  bool captures = false;
 
   void add(std::function<void()> one);
   void drain();

@@ -95,6 +95,11 @@ Result cuMemHostUnregister(void* memory) {
   return Result::success;
 }
 
+Result cuMemHostGetDevicePointer_v2(Address* address, void* memory, unsigned) {
+  *address = reinterpret_cast<Address>(memory);
+  return called("cuMemHostGetDevicePointer");
+}
+
 Result cuPointerGetAttribute(void* value, PointerAttribute attribute, Address address) {
   if (const Result wanted = called("cuPointerGetAttribute"); wanted != Result::success) return wanted;
   const std::lock_guard lock(state().mutex);

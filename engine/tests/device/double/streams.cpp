@@ -1,9 +1,6 @@
-// Streams as threads, and events as counters that other processes see.
-#include <linux/futex.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <time.h>
-
+// Streams as threads.
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -17,35 +14,19 @@ using namespace paceline::device::fake;
 
 namespace {
 
-constexpr long kLook = 20'000'000;  // nanoseconds between two looks whether the process of an event is alive
+constexpr std::chrono::microseconds kLook{50};  // between two looks at a word that a stream waits for
 
-bool alive(int pidfd) {
-  if (pidfd < 0) return true;
-  pollfd one{pidfd, POLLIN, 0};
-  return ::poll(&one, 1, 0) == 0;
+// Waits until the work of a record is over.
+void await(EventState& event, std::uint64_t record) {
+  std::unique_lock lock(event.mutex);
+  event.changed.wait(lock, [&] { return event.done >= record; });
 }
 
-void ring(EventState& event) {
-  event.bell.fetch_add(1);
-  ::syscall(SYS_futex, &event.bell, FUTEX_WAKE, 1 << 30, nullptr, nullptr, 0);
-}
-
-// The records of an event may be in several streams, and their work over in any order.
-void reach(EventState& event, std::uint64_t record) {
-  std::uint64_t done = event.done.load();
-  while (done < record && !event.done.compare_exchange_weak(done, record)) {
-  }
-}
-
-// Waits until the work of a record is over. What a process had to do dies with it.
-void await(const EventMemory& memory, std::uint64_t record) {
-  EventState& event = memory.state();
-  while (true) {
-    const std::uint32_t bell = event.bell.load();
-    if (event.done.load() >= record || !alive(memory.owner)) return;
-    const timespec look{0, kLook};
-    ::syscall(SYS_futex, &event.bell, FUTEX_WAIT, bell, &look, nullptr, 0);
-  }
+void carry_out(const StreamOperation& one) {
+  const std::atomic_ref<std::uint32_t> word(*reinterpret_cast<std::uint32_t*>(one.word));
+  const auto value = static_cast<std::uint32_t>(one.value);
+  if (one.what == MemoryOperation::write) return word.store(value);
+  while (static_cast<std::int32_t>(word.load() - value) < 0) std::this_thread::sleep_for(kLook);
 }
 
 void run(CUstream_st* stream) {
@@ -79,11 +60,6 @@ void copy_later(StreamHandle stream, void* to, const void* from, std::size_t byt
 void* data(Address address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
-
-EventMemory::~EventMemory() {
-  if (owner >= 0) ::close(owner);
-  close_shared(memory);
-}
 
 void CUstream_st::add(std::function<void()> one) {
   const std::lock_guard lock(mutex);
@@ -140,14 +116,9 @@ Result cuStreamSynchronize(StreamHandle stream) {
   return Result::success;
 }
 
-Result cuEventCreate(EventHandle* event, unsigned flags) {
+Result cuEventCreate(EventHandle* event, unsigned) {
   if (const Result wanted = called("cuEventCreate"); wanted != Result::success) return wanted;
-  auto one = std::make_unique<CUevent_st>();
-  one->at->memory = make_shared(sizeof(EventState));
-  if (one->at->memory.data == nullptr) return Result::out_of_memory;
-  one->flags = flags;
-  one->at->state().owner = ::getpid();
-  *event = one.release();
+  *event = new CUevent_st;
   const std::lock_guard lock(state().mutex);
   ++state().events;
   return Result::success;
@@ -163,49 +134,31 @@ Result cuEventDestroy_v2(EventHandle event) {
 
 Result cuEventRecord(EventHandle event, StreamHandle stream) {
   if (const Result wanted = called("cuEventRecord"); wanted != Result::success) return wanted;
-  const std::uint64_t number = ++event->at->state().recorded;
-  stream_of(stream).add([at = event->at, number] {
-    reach(at->state(), number);
-    ring(at->state());
+  const std::lock_guard lock(event->at->mutex);
+  stream_of(stream).add([at = event->at, number = ++event->at->recorded] {
+    const std::lock_guard reached(at->mutex);
+    at->done = std::max(at->done, number);  // records may be in several streams, and their work over in any order
+    at->changed.notify_all();
   });
-  return Result::success;
-}
-
-Result cuEventQuery(EventHandle event) {
-  if (const Result wanted = called("cuEventQuery"); wanted != Result::success) return wanted;
-  const EventState& at = event->at->state();
-  return at.done.load() >= at.recorded.load() ? Result::success : Result::not_ready;
-}
-
-Result cuEventSynchronize(EventHandle event) {
-  if (const Result wanted = called("cuEventSynchronize"); wanted != Result::success) return wanted;
-  await(*event->at, event->at->state().recorded.load());
   return Result::success;
 }
 
 Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
   if (const Result wanted = called("cuStreamWaitEvent"); wanted != Result::success) return wanted;
-  const std::uint64_t number = event->at->state().recorded.load();
-  stream_of(stream).add([at = event->at, number] { await(*at, number); });
+  const std::lock_guard lock(event->at->mutex);
+  stream_of(stream).add([at = event->at, number = event->at->recorded] { await(*at, number); });
   return Result::success;
 }
 
-Result cuIpcGetEventHandle(IpcHandle* handle, EventHandle event) {
-  if (const Result wanted = called("cuIpcGetEventHandle"); wanted != Result::success) return wanted;
-  if ((event->flags & kEventInterprocess) == 0) return Result::invalid_value;
-  *handle = handle_of(event->at->memory);
+Result cuStreamBatchMemOp_v2(StreamHandle stream, unsigned count, StreamOperation* all, unsigned) {
+  if (const Result wanted = called("cuStreamBatchMemOp"); wanted != Result::success) return wanted;
+  for (const StreamOperation& one : std::vector(all, all + count)) stream_of(stream).add([one] { carry_out(one); });
   return Result::success;
 }
 
-Result cuIpcOpenEventHandle(EventHandle* event, IpcHandle handle) {
-  if (const Result wanted = called("cuIpcOpenEventHandle"); wanted != Result::success) return wanted;
-  auto one = std::make_unique<CUevent_st>();
-  if (const Result result = open_shared(handle, one->at->memory); result != Result::success) return result;
-  one->at->owner = static_cast<int>(::syscall(SYS_pidfd_open, one->at->state().owner.load(), 0));
-  *event = one.release();
-  const std::lock_guard lock(state().mutex);
-  ++state().events;
-  return Result::success;
+Result cuStreamIsCapturing(StreamHandle stream, CaptureStatus* status) {
+  *status = stream_of(stream).captures ? CaptureStatus::active : CaptureStatus::none;
+  return called("cuStreamIsCapturing");
 }
 
 Result cuMemcpyDtoHAsync_v2(void* to, Address from, std::size_t bytes, StreamHandle stream) {

@@ -79,4 +79,6 @@ void double_release() {
   released.notify_all();
 }
 
+void double_capture(void* stream) { stream_of(static_cast<StreamHandle>(stream)).captures = true; }
+
 }  // extern "C"

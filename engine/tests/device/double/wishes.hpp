@@ -16,4 +16,6 @@ int double_held();
 // Work that goes to the stream from now on waits until `double_release` is called, as if a kernel ran for long.
 void double_hold(void* stream);
 void double_release();
+// The stream records a graph from now on.
+void double_capture(void* stream);
 }

@@ -1,0 +1,162 @@
+#include "device/device_operation.hpp"
+
+#include <algorithm>
+
+#include "calibration/device.hpp"
+#include "device/part.hpp"
+
+namespace paceline::device {
+
+DeviceOperation::DeviceOperation(Engine& engine, Device& device, Neighbours& neighbours, Staging& staging,
+                                 std::uint32_t call)
+    : engine_(engine),
+      device_(device),
+      neighbours_(neighbours),
+      staging_(staging),
+      call_(call),
+      notices_(static_cast<std::size_t>(neighbours.hosts().size())) {
+  probes = false;  // the meeting does
+}
+
+void DeviceOperation::meet() {
+  Handle meeting = all_gather(engine_, *group, reinterpret_cast<const std::byte*>(&notice),
+                              reinterpret_cast<std::byte*>(notices_.data()), sizeof(Notice), DType::uint8, Mode::async);
+  const auto lock = engine_.host().enter();
+  sequence = meeting->sequence;
+  meeting_ = std::move(meeting);
+  if (!over()) engine_.host().step_now(*this);
+}
+
+bool DeviceOperation::step() {
+  if (trouble_ || meeting_ == nullptr) return false;
+  try {
+    return advance();
+  } catch (const DriverError& error) {
+    trouble_ = {ErrorKind::aborted, group->name_of(group->rank) + ": " + description() + ": " + error.what(),
+                group->members[static_cast<std::size_t>(group->rank)].description};
+  } catch (const Failure& failure) {
+    trouble_ = {failure.kind, failure.what(), failure.culprit};
+  }
+  return true;
+}
+
+bool DeviceOperation::advance() {
+  bool moved = false;
+  if (phase_ == Phase::meeting) {
+    if (!meeting_->over()) return false;
+    if (meeting_->state() == State::failed) {
+      trouble_ = meeting_->error();
+      return true;
+    }
+    agree();
+    if (trouble_) return true;
+    if (two_shot) complete_parameters();
+    phase_ = chunks ? Phase::combining : Phase::device;
+    moved = true;
+  }
+  if (phase_ == Phase::combining) {
+    moved |= staging_.advance(*chunks, trouble_);
+    if (trouble_) return true;
+    if (chunks->next == chunks->end) phase_ = Phase::device;
+  }
+  if (phase_ == Phase::device && (call_ == 0 || neighbours_.control().finished(call_))) {
+    phase_ = Phase::ended;
+    return true;
+  }
+  look_later();
+  return moved;
+}
+
+// All ranks see the same notices, and say the same of them.
+void DeviceOperation::agree() {
+  const Fingerprint& first = notices_[0].what;
+  for (std::size_t from = 1; from < notices_.size() && !trouble_; ++from)
+    if (notices_[from].what != first)
+      trouble_ = {ErrorKind::mismatch, "ranks disagree: " + group->name_of(0) + " calls " + describe(first, sequence) +
+                                           " on the device, " + group->name_of(static_cast<int>(from)) + " calls " +
+                                           describe(notices_[from].what, sequence)};
+}
+
+// The kernel waits for these on the stream: see two_shot in device_group.hpp.
+void DeviceOperation::complete_parameters() {
+  const Current current(device_.driver(), device_.context());
+  PeerMemory& memory = neighbours_.memory();
+  memory.close_freed([&](std::uint32_t call) { return neighbours_.control().finished(call); });
+  const std::size_t ranks = notices_.size();
+  const std::size_t bytes = what.count * size_of(what.dtype);
+  const Part part = part_of(bytes, static_cast<std::size_t>(group->rank), ranks);
+  for (std::size_t from = 0; from < ranks; ++from) {
+    const Notice& said = notices_[from];
+    Address there = data;
+    if (static_cast<int>(from) != group->rank) {
+      if (!Memory{.base = 0, .length = said.shown.length}.holds(said.offset, bytes))
+        throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
+      there = memory.open(static_cast<int>(from), said.shown, call_) + said.offset;
+    }
+    two_shot->in[from] = two_shot->out[from] = reinterpret_cast<std::byte*>(there + part.begin);
+  }
+  two_shot->inputs = two_shot->outputs = static_cast<std::uint32_t>(ranks);
+  two_shot->count = (part.end - part.begin) / size_of(what.dtype);
+  Control& control = neighbours_.control();
+  control.parameters(call_) = *two_shot;
+  control.prepared(call_).store(call_);
+}
+
+// Nobody rings when the device has come so far. To look again after a part of the time that it has taken already adds
+// no more than that part.
+void DeviceOperation::look_later() {
+  wake = Clock::time_point::max();
+  if (phase_ == Phase::meeting) return;
+  const auto now = Clock::now();
+  if (now >= deadline && missing().empty()) {
+    trouble_ = {ErrorKind::timeout, group->name_of(group->rank) + ": the device has not finished the work before " +
+                                        description() + " in time"};
+    return;
+  }
+  if (phase_ == Phase::combining && chunks->combining != nullptr) return;
+  const Clock::duration part = (now - started) / calibration::kDeviceLookPart;
+  wake = now + std::clamp<Clock::duration>(part, calibration::kDeviceLook, calibration::kLongestDeviceLook);
+}
+
+bool DeviceOperation::has_work() const {
+  switch (phase_) {
+    case Phase::meeting: return meeting_ != nullptr && meeting_->over();
+    case Phase::combining: return staging_.has_work(*chunks);
+    case Phase::device: return call_ == 0 || neighbours_.control().finished(call_);
+    case Phase::ended: return true;
+  }
+  return true;
+}
+
+std::vector<int> DeviceOperation::missing() const {
+  if (phase_ == Phase::meeting) return meeting_ == nullptr ? std::vector<int>() : meeting_->missing();
+  if (phase_ == Phase::combining)
+    return chunks->combining == nullptr ? std::vector<int>() : chunks->combining->missing();
+  std::vector<int> ranks;
+  if (chunks || call_ == 0 || !neighbours_.unreachable().empty()) return ranks;
+  for (std::size_t from = 0; from < notices_.size(); ++from) {
+    const Signals& signals = neighbours_.signals();
+    const bool heard = signals.heard(from, Signals::Kind::given, call_) &&
+                       (!two_shot || signals.heard(from, Signals::Kind::taken, call_));
+    if (!heard) ranks.push_back(static_cast<int>(from));
+  }
+  return ranks;
+}
+
+std::vector<int> DeviceOperation::absent() const {
+  return phase_ == Phase::meeting && meeting_ != nullptr ? meeting_->absent() : missing();
+}
+
+// The stream goes on without the others: nothing waits for ever, and what it leaves in the buffers is of no use.
+void DeviceOperation::let_go(const Error& error) {
+  if (call_ == 0) return;
+  if (chunks) {
+    engine_.host().fail_group(neighbours_.hosts(), error);
+    return staging_.release(*chunks);
+  }
+  Control& control = neighbours_.control();
+  if (two_shot && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
+  neighbours_.signals().release(call_);
+}
+
+}  // namespace paceline::device

@@ -1,0 +1,62 @@
+// The host's part of a call: the ranks compare what they do, tell each other where their buffers lie, and, where their
+// devices do not reach each other, combine the data. It is an operation of the engine's loop, and stays one until the
+// device has done its part: a rank that is lost meanwhile fails it, and the stream is let go on.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "device/neighbours.hpp"
+#include "device/staging.hpp"
+
+namespace paceline::device {
+
+class DeviceOperation final : public Operation {
+ public:
+  // call: its number among those of the group on the device; 0: the device has nothing to do. two_shot: the parameters
+  // of the kernel, which are complete but for the addresses and the count.
+  DeviceOperation(Engine& engine, Device& device, Neighbours& neighbours, Staging& staging, std::uint32_t call);
+
+  // How the device does it. All of this is set before the operation is added to the loop.
+  std::optional<ReduceParameters> two_shot;
+  std::optional<Staging::Chunks> chunks;
+  Notice notice;
+  Address data = 0;  // of a two-shot call: what others read and write here
+
+  // The ranks exchange notices. The operation is in the loop already. Throws Failure.
+  void meet();
+  std::uint32_t call() const { return call_; }
+
+  bool step() override;
+  bool complete() const override { return phase_ == Phase::ended; }
+  std::string description() const override { return describe(what, sequence) + " on the device"; }
+  std::vector<int> missing() const override;
+  std::vector<int> absent() const override;
+  bool has_work() const override;
+  // Nobody needs to hear at once that the device is through.
+  bool patient() const override { return phase_ == Phase::device; }
+
+ protected:
+  void begin() override {}
+  void let_go(const Error& error) override;
+  void clear() override {}
+
+ private:
+  enum class Phase : std::uint8_t { meeting, combining, device, ended };
+
+  bool advance();
+  void agree();
+  void complete_parameters();
+  void look_later();
+
+  Engine& engine_;
+  Device& device_;
+  Neighbours& neighbours_;
+  Staging& staging_;
+  const std::uint32_t call_;
+  Handle meeting_;
+  std::vector<Notice> notices_;
+  Phase phase_ = Phase::meeting;
+};
+
+}  // namespace paceline::device
