@@ -80,7 +80,7 @@ class Group:
 
         `array` may lie in the memory of a CUDA device on all ranks, if it is contiguous (CuPy's arrays, CUDA tensors).
         The call then waits for nobody. The work comes after what the stream has to do that `__cuda_array_interface__`
-        names, else the default one, and before what that stream is given afterwards, or after `wait` with `async_op=True`.
+        names, else the default one, and before what that stream is given next, or after `wait` with `async_op=True`.
         A failure that is not known yet is raised by `wait` or by the next collective.
         """
         number = reduction(op)
