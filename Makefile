@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
 JOBS ?= $(shell nproc)
 LANE_JOBS := $(shell expr \( $(JOBS) + 1 \) / 2)
+# Hundreds of processes import the same modules, which are compiled once also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 # What was compiled before, in this clone or another, is not compiled again.
 ifneq ($(shell command -v ccache),)
 export CMAKE_CXX_COMPILER_LAUNCHER := ccache

@@ -1,22 +1,69 @@
-"""Jobs of ranks that run a program of a test's folder, without torch."""
+"""Jobs of ranks that run a program of a test's folder, without a launcher."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
+from warm_python import Forked, WarmPython
+
+from paceline.launch import tree
+from paceline.launch.job import Command
 from paceline.launch.local import LocalJob
 
 PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
+RAW = ("numpy", "pytest", "paceline.adapt.replanner", "paceline.coordinate", "paceline.runtime.init")
+"""What nearly all programs import."""
+TORCH = (*RAW, "paceline.torch", "torch.distributed.fsdp")
+"""What programs of torch's users import."""
 
 
-def job(ranks: int, program: Path, *arguments: str, output: Path, env: Mapping[str, str] | None = None) -> LocalJob:
-    """A job of `ranks` processes of `program`, whose output goes to the folder `output`."""
-    argv = [sys.executable, str(program), *arguments]
-    return LocalJob(ranks, argv, {**os.environ, **(env or {})}, threads=1, output=output)
+@cache
+def warm(number: int, imports: tuple[str, ...] = RAW) -> WarmPython:
+    """One of several processes that have imported these modules. They last as long as the tests."""
+    return WarmPython(imports)
+
+
+class WarmJob(LocalJob):
+    """Its ranks are forked from processes that have imported what they need, which saves most of a short job's time.
+
+    There are two such processes, so that neither the hashes of strings nor the addresses of libraries are alike on all
+    ranks.
+    """
+
+    def __init__(
+        self, ranks: int, argv: list[str], env: Mapping[str, str], output: Path, imports: tuple[str, ...]
+    ) -> None:
+        super().__init__(ranks, argv, env, threads=1, output=output)
+        self._argv, self._folder, self._imports = argv, output, imports
+
+    def _spawn(self, number: int, command: Command) -> Forked:  # type: ignore[override]
+        stem = self._folder / f"rank-{number}"
+        env = {**command.env, tree.MARK: self.mark}
+        forking = warm(number % 2, self._imports)
+        return forking.start(self._argv, env, stem.with_suffix(".out"), stem.with_suffix(".err"))
+
+
+def job(
+    ranks: int,
+    program: Path,
+    *arguments: str,
+    output: Path,
+    env: Mapping[str, str] | None = None,
+    imports: tuple[str, ...] | None = RAW,
+) -> LocalJob:
+    """A job of `ranks` processes of `program`, whose output goes to the folder `output`.
+
+    imports: what the processes have imported from the beginning; None: each is an interpreter of its own.
+    """
+    argv, environment = [str(program), *arguments], {**os.environ, **(env or {})}
+    if imports is None:
+        return LocalJob(ranks, [sys.executable, *argv], environment, threads=1, output=output)
+    return WarmJob(ranks, argv, environment, output, imports)
 
 
 def run(
@@ -26,9 +73,10 @@ def run(
     output: Path,
     deadline: float = 250,
     env: Mapping[str, str] | None = None,
+    imports: tuple[str, ...] | None = RAW,
 ) -> None:
     """Run it to its end; fails with what the ranks wrote if one of them fails or time is up."""
-    with job(ranks, program, *arguments, output=output, env=env) as running:
+    with job(ranks, program, *arguments, output=output, env=env, imports=imports) as running:
         try:
             code = running.wait(deadline)
         except TimeoutError as error:

@@ -10,8 +10,8 @@ import psutil
 MARK = "STARTED_BY_TESTS_OF"
 GRACE = 20.0
 """Seconds that what was told to end gets to end."""
-SERVERS = "from multiprocessing"
-"""In the command of the fork server and of the resource tracker, our children, which last as long as we do."""
+SERVERS = ("from multiprocessing", "warm_python.py")
+"""In the commands of our children that last as long as we do: servers that fork, and the resource tracker."""
 
 
 def mark() -> None:
@@ -41,7 +41,7 @@ def _of_this_run(pid: int) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
         ours = process.environ().get(MARK) == str(os.getpid()) and process.status() != psutil.STATUS_ZOMBIE
-        server = process.ppid() == os.getpid() and SERVERS in " ".join(process.cmdline())
+        server = process.ppid() == os.getpid() and any(name in " ".join(process.cmdline()) for name in SERVERS)
         if ours and not server:
             return process
     except psutil.Error:  # it has ended, or belongs to somebody else

@@ -1,4 +1,4 @@
-"""Ranks on the machines of a lab, one process each, whom a test talks to."""
+"""Ranks on the machines of a lab: one process each, whom a test talks to; or forked there, see `jobs.WarmJob`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,38 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+
+from warm_python import WarmPython
 
 from paceline.lab.lab import Lab
 
 PORT = "28541"
 Process = subprocess.Popen[str]
+
+
+@contextmanager
+def warm_on(lab: Lab, imports: Sequence[str]) -> Iterator[list[WarmPython]]:
+    """A process on each of the machines that has imported these modules, and forks others there."""
+    with ExitStack() as stack:
+        machines = range(len(lab.machines))
+        yield [stack.enter_context(closing(WarmPython(imports, lab.exec(machine)))) for machine in machines]
+
+
+def environment(lab: Lab, places: Sequence[int], rank: int) -> dict[str, str]:
+    """Of this rank, where rank r is on machine places[r]."""
+    machine = places[rank]
+    return {
+        **os.environ,
+        **lab.environment(machine),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(places)),
+        "LOCAL_RANK": str(places[:rank].count(machine)),
+        "LOCAL_WORLD_SIZE": str(places.count(machine)),
+        "MASTER_ADDR": lab.machines[0].address,
+        "MASTER_PORT": PORT,
+    }
 
 
 @contextmanager
@@ -31,22 +56,11 @@ def ranks_on(
     with ExitStack() as stack:
         ranks = []
         for rank, machine in enumerate(places):
-            env = {
-                **os.environ,
-                **lab.environment(machine),
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(places)),
-                "LOCAL_RANK": str(places[:rank].count(machine)),
-                "LOCAL_WORLD_SIZE": str(places.count(machine)),
-                "MASTER_ADDR": lab.machines[0].address,
-                "MASTER_PORT": PORT,
-                **settings,
-            }
             ranks.append(
                 stack.enter_context(
                     subprocess.Popen(
                         [*under, *lab.exec(machine), sys.executable, str(program), *arguments],
-                        env=env,
+                        env={**environment(lab, places, rank), **settings},
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE,

@@ -24,7 +24,7 @@ def test_only_the_runtime_is_linked(module: Path) -> None:
     readelf = shutil.which("readelf")
     if readelf is None:
         pytest.skip("readelf of binutils reads what a library links")
-    dynamic = subprocess.run([readelf, "-d", module], check=True, capture_output=True, text=True, timeout=60).stdout
+    dynamic = subprocess.run([readelf, "-d", module], check=True, capture_output=True, text=True, timeout=150).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
     assert needed, "readelf names no library at all"
     assert [name for name in needed if not RUNTIME.fullmatch(name)] == []

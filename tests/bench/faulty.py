@@ -1,12 +1,12 @@
-"""Gloo with a planted error, for the tests."""
+"""Paceline with a planted error, for the tests."""
 
 from __future__ import annotations
 
-from ranks.torch_distributed import Gloo
+from ranks.raw import Raw
 
 
-class Planted(Gloo):
-    """Gloo, but rank 1's result has one wrong element."""
+class Planted(Raw):
+    """Paceline, but rank 1's result has one wrong element."""
 
     def bind(self, case, source, target):
         call = super().bind(case, source, target)

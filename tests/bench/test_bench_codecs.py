@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from benched import bench
+from commands import paceline
 
 from paceline.bench.codecs import measure
 from paceline.bench.codecs.weights import trained
@@ -47,10 +47,12 @@ def test_training_changes_every_layer(weights):
     assert np.mean(first != weights) > 0.5
 
 
-def test_rows_of_both_sizes_through_the_command_line(tmp_path):
+def test_rows_of_both_sizes_through_the_command_line(weights, tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.bench.codecs.command.trained", lambda: weights)
+    monkeypatch.setattr(measure, "_BURST_BYTES", 1 << 18)
     file = tmp_path / "rows.json"
-    done = bench("codecs", "--cached", "16K", "--large", "64K", "--rounds", 3, "--json", file)
-    assert done.returncode == 0, done.stderr
+    code, out, err = paceline("bench", "codecs", "--cached", "16K", "--large", "64K", "--rounds", 3, "--json", file)
+    assert code == 0, err
     rows = json.loads(file.read_text())
     half = len(rows) // 2
     assert [(row["bytes"], row["buffer"]) for row in rows[::half]] == [(16384, "cache"), (65536, "memory")]
@@ -61,4 +63,4 @@ def test_rows_of_both_sizes_through_the_command_line(tmp_path):
         assert (row["max_relative_error"] == 0) == (row["codec"] in ("none", "lossless"))
     halves = [row for row in rows if (row["codec"], row["dtype"]) == ("lossless", "bfloat16")]
     assert all(row["ratio"] < 0.7 for row in halves)
-    assert len(done.stdout.splitlines()) == 1 + len(rows)
+    assert len(out.splitlines()) == 1 + len(rows)

@@ -7,7 +7,7 @@ import socket
 
 import numpy as np
 import pytest
-from benched import bench
+from benched import bench, refused
 
 from paceline.bench.coordination import measure
 from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Measurements, Method, divided
@@ -94,6 +94,7 @@ def test_divided_cores_are_a_partition_that_the_setting_takes(ranks):
     assert wish.mode == "static" or len(wish.explicit) == ranks
 
 
+@pytest.mark.long  # eighteen ranks
 @pytest.mark.timeout(300)
 def test_policies_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
@@ -113,6 +114,4 @@ def test_policies_through_the_command_line(tmp_path):
 
 
 def test_a_model_that_nobody_knows_is_refused():
-    done = bench("coordination", "--models", "ResNet")
-    assert done.returncode == 2
-    assert "'ResNet' is none of ResNet-50, GoogLeNet, AlexNet" in " ".join(done.stderr.split())
+    assert "'ResNet' is none of ResNet-50, GoogLeNet, AlexNet" in refused("coordination", "--models", "ResNet")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benched import bench
+from benched import bench, refused
 
 torch = pytest.importorskip("torch")
 
@@ -92,6 +92,7 @@ def test_it_says_which_idea_does_not_shorten_a_step_and_why() -> None:
     ]
 
 
+@pytest.mark.long  # twelve ranks import torch
 @pytest.mark.requires_root_network
 def test_rows_through_the_command_line(tmp_path: Path) -> None:
     file, picture = tmp_path / "rows.json", tmp_path / "steps.svg"
@@ -112,5 +113,4 @@ def test_rows_through_the_command_line(tmp_path: Path) -> None:
 
 
 def test_an_unknown_network_is_refused() -> None:
-    done = bench("data", "--models", "LeNet")
-    assert done.returncode == 2 and "LeNet" in done.stderr
+    assert "LeNet" in refused("data", "--models", "LeNet")

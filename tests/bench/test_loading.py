@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benched import bench
+from benched import bench, refused
 
 from paceline.bench.loading.measure import METHODS, Rounds, rows
 
@@ -34,5 +34,4 @@ def test_rows_through_the_command_line(tmp_path: Path) -> None:
 
 
 def test_images_have_whole_blocks() -> None:
-    done = bench("loading", "--pixels", 100)
-    assert done.returncode == 2 and "100 is not a multiple of 8" in done.stderr
+    assert "100 is not a multiple of 8" in refused("loading", "--pixels", 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from benched import bench
+from commands import paceline
 
 from paceline import _engine
 from paceline.bench.kernels import measure
@@ -37,8 +37,8 @@ def test_the_right_result_passes_and_one_planted_error_is_counted(kernel, monkey
 
 def test_rows_of_both_sizes_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
-    done = bench("reductions", "--cached", "4K", "--large", "256K", "--rounds", 3, "--json", file)
-    assert done.returncode == 0, done.stderr
+    code, out, err = paceline("bench", "reductions", "--cached", "4K", "--large", "256K", "--rounds", 3, "--json", file)
+    assert code == 0, err
     rows = json.loads(file.read_text())
     assert [(row["bytes"], row["buffer"]) for row in rows[:: len(rows) // 2]] == [(4096, "cache"), (262144, "memory")]
     assert len(rows) == 2 * len(every_kernel())
@@ -47,4 +47,4 @@ def test_rows_of_both_sizes_through_the_command_line(tmp_path):
         assert 0 < row["time_us_q1"] <= row["time_us"] <= row["time_us_q3"]
         assert row["algbw_gbps"] == pytest.approx(3 * row["bytes"] / row["time_us"] / 1e3, rel=0.01, abs=1e-3)
         assert row["to_add"] > 0
-    assert len(done.stdout.splitlines()) == 1 + len(every_kernel())
+    assert len(out.splitlines()) == 1 + len(every_kernel())

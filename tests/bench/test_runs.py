@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from benched import bench, command
+from benched import bench, command, refused
 
 from paceline.bench import systems
 from paceline.bench.interleave import Effort, Work
@@ -137,9 +137,7 @@ def test_the_limit_beside_the_others(tmp_path):
 
 def test_the_limit_is_for_float32_sums_only():
     for words in (("all_gather",), ("all_reduce", "--dtype", "float64"), ("all_reduce", "--op", "max")):
-        done = bench(*words, "--paths", "none", "--limit")
-        assert done.returncode == 2
-        assert "all_reduce of float32 sums" in " ".join(done.stderr.split())
+        assert "all_reduce of float32 sums" in refused(*words, "--paths", "none", "--limit")
 
 
 def faulty(*names):
@@ -177,18 +175,16 @@ def test_a_system_that_hangs_is_not_waited_for():
 
 
 def test_a_missing_peer_is_one_sentence_that_names_the_extra(tmp_path):
-    done = bench("all_reduce", "--paths", "none", "--against", "mpich", "--peers", str(tmp_path))
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"mpich is not installed in {tmp_path}")
-    assert 'pip install "paceline[bench]" brings it.\n' in done.stderr
+    told = refused("all_reduce", "--paths", "none", "--against", "mpich", "--peers", tmp_path)
+    assert told.startswith(f"mpich is not installed in {tmp_path}")
+    assert 'pip install "paceline[bench]" brings it.' in told
 
 
 def test_intel_mpi_missing_is_one_sentence_that_says_how_it_is_installed(tmp_path):
-    done = bench("all_reduce", "--paths", "none", "--against", "intelmpi", "--peers", str(tmp_path))
-    assert done.returncode == 2
+    told = refused("all_reduce", "--paths", "none", "--against", "intelmpi", "--peers", tmp_path)
     own = tmp_path / "peers" / "intelmpi"
-    assert done.stderr.startswith(f"intelmpi is not installed in {own}")
-    assert f"`{own}/bin/pip install impi-rt mpi4py numpy`.\n" in done.stderr
+    assert told.startswith(f"intelmpi is not installed in {own}")
+    assert f"`{own}/bin/pip install impi-rt mpi4py numpy`." in told
 
 
 @pytest.mark.parametrize(
@@ -202,14 +198,12 @@ def test_intel_mpi_missing_is_one_sentence_that_says_how_it_is_installed(tmp_pat
     ],
 )
 def test_a_wrong_argument_is_refused_with_the_right_ones(words, expected):
-    done = bench(*words, "--paths", "none")
-    assert done.returncode == 2
-    assert expected in " ".join(done.stderr.split())
+    assert expected in refused(*words, "--paths", "none")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(tmp_path, number):
-    words = ("all_reduce", "-b", "8", "-e", "8", "--paths", "none", "--against", "gloo", "--iterations", "20000")
+    words = ("all_reduce", "-b", "8", "-e", "8", "--paths", "engine", "--iterations", "100000000")
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     running = subprocess.Popen(
         command(*words), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -219,7 +213,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, number):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     running.send_signal(number)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=150)
     assert running.returncode == 130, errors
     assert not offspring(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -228,21 +222,22 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, number):
 @pytest.mark.requires_root_network
 def test_two_machines(tmp_path):
     file = tmp_path / "rows.json"
-    words = ("all_reduce", "-n", "2", "-b", "4K", "-e", "4K", "--paths", "engine", "--against", "gloo")
-    words = (*words, "--machines", "2")
+    words = ("all_reduce", "-n", "2", "-b", "4K", "-e", "4K", "--paths", "engine", "--machines", "2")
     done = bench(*words, *QUICK, "--json", str(file))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
-    check_rows(rows, 2)
-    assert [row["machines"] for row in rows] == [2, 2]
-    assert [row["link_efficiency"] for row in rows] == [None, None]  # nothing is held to a rate
+    check_rows(rows, 1)
+    assert [row["machines"] for row in rows] == [2]
+    assert [row["link_efficiency"] for row in rows] == [None]  # nothing is held to a rate
 
 
 @pytest.mark.requires_root_network
-@pytest.mark.parametrize("collective", ["all_reduce", "broadcast"])
-def test_codecs_between_two_machines(tmp_path, collective):
+@pytest.mark.parametrize(
+    ("collective", "names"),
+    [("all_reduce", ["none", "bf16", "three_in_one", "int8", "lossless"]), ("broadcast", ["none", "three_in_one"])],
+)
+def test_codecs_between_two_machines(tmp_path, collective, names):
     file = tmp_path / "rows.json"
-    names = ["none", "bf16", "three_in_one", "int8", "lossless"]
     words = (collective, "-n", "3", "-b", "1M", "-e", "1M", "--paths", "engine", "--codecs", ",".join(names))
     done = bench(*words, "--machines", "2", *QUICK, "--json", str(file))
     assert done.returncode == 0, done.stderr
@@ -291,7 +286,7 @@ def test_a_lab_says_how_many_ranks_there_are(tmp_path):
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("children: [{machine: one, ranks: 2, uplink: 1 Gbit/s}]\n")
     lab = [sys.executable, "-m", "paceline", "lab", str(cluster), "--"]
-    done = subprocess.run([*lab, *command("all_reduce", "-n", "4")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*lab, *command("all_reduce", "-n", "4")], capture_output=True, text=True, timeout=150)
     assert done.returncode == 2
     assert "the lab has 2 ranks" in done.stderr
 

@@ -19,7 +19,7 @@ from paceline.bench.session import SessionFailed
 from paceline.bench.systems import System
 
 HERE = Path(__file__).parent
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 pytestmark = pytest.mark.skipif(not os.access(FOLDER, os.W_OK), reason="/dev/shm is not there to be written to")
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import paceline
 from launched import environment
 
 from paceline.cli.output_file import UsageError, writable, write
@@ -13,18 +14,18 @@ from paceline.trace import dump
 from paceline.version import VERSION
 
 
-def paceline(*words: str, **variables: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a `paceline` command."""
+def started(*words: str, **variables: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a `paceline` command that is a process of its own."""
     command = [sys.executable, "-m", "paceline", *words]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=100)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_help_lists_every_command() -> None:
-    code, out, _ = paceline("--help")
+    code, out, _ = started("--help")
     assert code == 0
     assert all(f" {name} " in out for name in ("run", "doctor", "trace", "bench", "demo", "topology", "check"))
-    assert paceline()[1] == out
+    assert started()[1] == out
 
 
 def test_a_group_of_commands_alone_shows_its_help() -> None:
@@ -37,12 +38,9 @@ def test_a_group_of_commands_alone_shows_its_help() -> None:
 def test_an_alphabet_that_lacks_a_character_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
     file.write_text("children: [{machine: a, ranks: 2, uplink: 1 Gbit/s}]\n")
-    command = [sys.executable, "-m", "paceline", "topology", str(file)]
-    done = subprocess.run(
-        command, env=environment(PYTHONIOENCODING="ascii"), capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "ranks 0?1" in done.stdout
+    code, out, err = started("topology", str(file), PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "")
+    assert "ranks 0?1" in out
 
 
 def test_it_has_a_version() -> None:
@@ -75,7 +73,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "print([m for m in ('torch', 'numpy', 'psutil', 'paceline._engine', 'paceline.bench') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines()[-1] == "[]"
 
 

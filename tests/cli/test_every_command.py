@@ -11,6 +11,7 @@ import subprocess
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -28,6 +29,9 @@ REPORT = {"format": "paceline report 1", "size": 1, "ranks": [], "missing": {"0"
 NUMBERS = ("-1", "0", "9" * 40, "9" * 400, "1e400", "nan", "1.5", "one", "")
 TEXTS = (*NUMBERS, "x" * 100_000, "\udcff", "∞", ",", ";;", "0-", "1K", "9999999999G", "-x")
 WRONG = (None, [], {}, "", "x", -1, 0, 10**30, 1e308, True, [[]], {"x": {"x": []}}, "9" * 400, "nan Gbit/s")
+
+# To make the commands takes longer than what is tried of them.
+APPLICATION, COMMAND = cache(main.application), cache(typer.main.get_command)
 
 
 class Started(BaseException):
@@ -116,6 +120,8 @@ def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     def start(*_: object, **__: object) -> None:
         raise Started
 
+    monkeypatch.setattr(main, "application", APPLICATION)
+    monkeypatch.setattr(typer.main, "get_command", COMMAND)
     monkeypatch.setattr(subprocess.Popen, "__init__", start)
     monkeypatch.setattr(subprocess.Popen, "__del__", lambda _: None)
     monkeypatch.setattr(live, "listening", start)

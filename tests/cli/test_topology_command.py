@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from test_commands import paceline
+import pytest
+from commands import paceline
 
 from paceline.topology import read
 
@@ -26,12 +27,13 @@ def test_a_topology_file(tmp_path: Path) -> None:
     assert [child["uplink"]["up"] for child in root["children"]] == [125e6, 250e6]
 
 
-def test_nothing_is_cut_where_the_window_is_narrow(tmp_path: Path) -> None:
+def test_nothing_is_cut_where_the_window_is_narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "two.yaml"
     name = "a-machine-with-a-long-name.example.org"
     machines = f"{{machine: {name}, ranks: 2, uplink: 1 Gbit/s}}, {{machine: b, ranks: 3, uplink: 2 Gbit/s}}"
     file.write_text(f"children: [{machines}]\n")
-    code, out, _ = paceline("topology", str(file), COLUMNS="40")
+    monkeypatch.setenv("COLUMNS", "40")
+    code, out, _ = paceline("topology", file)
     assert code == 0
     assert out.splitlines()[1] == f"├── machine {name}  ranks 0–1  1 Gbit/s, 50 us"
 

@@ -25,7 +25,7 @@ HERE = Environment({}, Settings())
 
 def test_everything_is_examined_on_this_machine() -> None:
     command = [sys.executable, "-m", "paceline", "doctor", "--json"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
     findings = json.loads(done.stdout)
     assert [finding["topic"] for finding in findings] == EXPECTED
@@ -120,7 +120,7 @@ def test_a_driver_that_is_there_is_found(tmp_path: Path) -> None:
 
     def devices(folder: Path) -> list[str]:
         here = environment(LD_LIBRARY_PATH=str(folder))
-        done = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().split("|")
 

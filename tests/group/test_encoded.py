@@ -41,7 +41,7 @@ rank = int(os.environ["RANK"])
 os.environ["PACELINE_MACHINE"] = f"machine-{rank}"
 os.environ["PACELINE_COMPRESS"] = sys.argv[1 + rank]
 import numpy as np, paceline
-group = paceline.init(timeout=30)
+group = paceline.init(timeout=100)
 small, large = np.full(9, 1 + 2.0**-20, np.float32), np.full(20_000, 1 + 2.0**-20, np.float32)
 group.all_reduce(small)
 group.all_reduce(np.ones(20_000))  # float64 has no codec
@@ -71,7 +71,7 @@ def test_the_setting(settings: tuple[str, str], said: str, tmp_path: Path) -> No
     output = tmp_path / "out"
     output.mkdir()
     with job(2, program, *settings, output=output) as running:
-        running.wait(60)
+        running.wait(150)
     lines = [path.read_text().strip() for path in sorted(output.glob("*out*"))]
     assert len(lines) == 2 and all(re.match(said, line) for line in lines), words(output)
 
@@ -83,7 +83,7 @@ os.environ.update(
     PACELINE_MACHINE="machine-" + sys.argv[1][rank], PACELINE_COMPRESS=sys.argv[3], PACELINE_TOPOLOGY=sys.argv[2]
 )
 import numpy as np, paceline
-group = paceline.init(timeout=30)
+group = paceline.init(timeout=100)
 print(group.native.codec, group.native.coded_from)
 data = np.full(1_000_000, 1 + 2.0**-20, np.float32)
 if sys.argv[3] == "auto":
@@ -134,7 +134,7 @@ def test_the_cost_model_decides(machines: str, uplink: str, found: str, said: st
     output = tmp_path / "out"
     output.mkdir()
     with job(2, program, machines, str(topology), setting, output=output) as running:
-        running.wait(60)
+        running.wait(150)
     printed = [path.read_text().split() for path in sorted(output.glob("*out*"))]
     assert printed == [found.split()] * 2, words(output)
     errors = "".join(path.read_text() for path in output.glob("*err*"))

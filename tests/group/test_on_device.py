@@ -16,8 +16,8 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 @pytest.mark.parametrize(("ranks", "kernels"), [(2, True), (4, True), (2, False)])
 def test_all_reduce(ranks: int, kernels: bool, tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
-    words = ["kernels"] if kernels else []
-    run(ranks, PROGRAMS / "on_device.py", *words, output=tmp_path, env={"LD_LIBRARY_PATH": str(STAND_IN)})
+    words, env = ["kernels"] if kernels else [], {"LD_LIBRARY_PATH": str(STAND_IN)}
+    run(ranks, PROGRAMS / "on_device.py", *words, output=tmp_path, env=env, imports=None)
 
 
 def test_other_arrays_are_not_of_a_device() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from jobs import PROGRAMS, run, words
+from jobs import PROGRAMS, RAW, job, run, words
+from on_lab import warm_on
+from warm_python import WarmPython
 
 from paceline.lab.lab import Lab
-from paceline.launch.local import LocalJob
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.flexreduce import flexreduce
 from paceline.topology import parse, read
@@ -38,10 +38,23 @@ children:
 """
 
 
+class Machines(NamedTuple):
+    """Those of a lab, and on each of them a process from which its ranks are forked."""
+
+    lab: Lab
+    warm: list[WarmPython]
+
+
+@contextmanager
+def made(topology: str) -> Iterator[Machines]:
+    with Lab(parse(topology)) as lab, warm_on(lab, RAW) as warm:
+        yield Machines(lab, warm)
+
+
 @pytest.fixture(scope="module")
-def two_machines() -> Iterator[Lab]:
-    with Lab(parse(TWO_AND_THREE)) as made:
-        yield made
+def two_machines() -> Iterator[Machines]:
+    with made(TWO_AND_THREE) as machines:
+        yield machines
 
 
 @pytest.fixture
@@ -59,24 +72,23 @@ def out(tmp_path: Path) -> Path:
     return path
 
 
-def run_on(machines: Lab, places: str, output: Path, *, program: Path = PROGRAM, **environ: str) -> None:
+def run_on(machines: Machines, places: str, output: Path, *, program: Path = PROGRAM, **environ: str) -> None:
     """Ranks on the machines that `places` names by number; fails with what they wrote if one of them does."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "SLURM_", "OMPI_"))}
     common = {
         **clean,
         "WORLD_SIZE": str(len(places)),
-        "MASTER_ADDR": machines.machines[0].address,
+        "MASTER_ADDR": machines.lab.machines[0].address,
         "MASTER_PORT": PORT,
         **environ,
     }
     output.mkdir(exist_ok=True)
     ranks = []
     for rank, machine in enumerate(places):
-        with (output / f"rank{rank}").open("w") as log:
-            argv = [*machines.exec(int(machine)), sys.executable, str(program)]
-            ranks.append(subprocess.Popen(argv, env={**common, "RANK": str(rank)}, stdout=log, stderr=log))
+        files = output / f"rank{rank}.out", output / f"rank{rank}.err"
+        ranks.append(machines.warm[int(machine)].start([str(program)], {**common, "RANK": str(rank)}, *files))
     try:
-        codes = [rank.wait(timeout=250) for rank in ranks]
+        codes = [rank.wait(250) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
@@ -86,12 +98,12 @@ def run_on(machines: Lab, places: str, output: Path, *, program: Path = PROGRAM,
 
 @pytest.mark.requires_root_network
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Lab, file: Path, out: Path) -> None:
+def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Machines, file: Path, out: Path) -> None:
     run_on(two_machines, "00111", out, PACELINE_TOPOLOGY=str(file), PACELINE_ALGORITHM=algorithm)
 
 
 @pytest.mark.requires_root_network
-def test_machines_that_find_each_other_plan_too(two_machines: Lab, out: Path) -> None:
+def test_machines_that_find_each_other_plan_too(two_machines: Machines, out: Path) -> None:
     run_on(two_machines, "01101", out)
 
 
@@ -102,9 +114,9 @@ def test_whoever_the_root_is_it_enters_or_leaves_every_machine_and_switch_once(
 ) -> None:
     """By the kernel's counters; each rank is the root of 4 MiB once."""
     file.write_text(DEEP)
-    with Lab(parse(DEEP)) as machines:
+    with made(DEEP) as machines:
         run_on(machines, "00122", out, program=program, PACELINE_TOPOLOGY=str(file))
-        crossed = {traffic.name: getattr(traffic, way) / (4 << 20) for traffic in machines.traffic()}
+        crossed = {traffic.name: getattr(traffic, way) / (4 << 20) for traffic in machines.lab.traffic()}
     # One crossing for every root elsewhere, and headers.
     assert crossed == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
 
@@ -131,16 +143,17 @@ def test_a_rank_that_runs_ahead_is_not_held_up(out: Path) -> None:
 
 def failure(output: Path, machines: str, env: dict[str, str], per_rank: dict[int, dict[str, str]]) -> list[str]:
     """What each rank's last line says when a job fails."""
-    program = (
+    text = (
         "import os, sys; rank = int(os.environ['RANK']); "
         f"os.environ.update({per_rank!r}.get(rank, {{}})); os.environ['PACELINE_MACHINE'] = {machines!r}[rank]; "
         "import paceline, paceline.errors\n"
-        "try:\n    paceline.init(timeout=30)\n"
+        "try:\n    paceline.init(timeout=100)\n"
         "except (paceline.errors.CommunicationError, ValueError) as error:\n    print(error)"
     )
-    argv = [sys.executable, "-c", program]
-    with LocalJob(len(machines), argv, {**os.environ, **env}, threads=1, output=output) as job:
-        job.wait(60)
+    program = output.with_name("program.py")
+    program.write_text(text)
+    with job(len(machines), program, output=output, env=env) as running:
+        running.wait(150)
     return [path.read_text().strip() for path in sorted(output.glob("*out*"))]
 
 

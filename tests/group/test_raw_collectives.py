@@ -36,7 +36,7 @@ def test_more_than_four_gibibytes(tmp_path: Path) -> None:
 
 
 def test_no_framework_is_imported(tmp_path: Path) -> None:
-    run(2, PROGRAMS / "without_framework.py", output=tmp_path)
+    run(2, PROGRAMS / "without_framework.py", output=tmp_path, imports=None)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

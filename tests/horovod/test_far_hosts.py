@@ -72,14 +72,14 @@ def test_ranks_here_and_elsewhere_meet(hosts: str, log: Path) -> None:
 def test_the_exit_code_and_the_last_words_come_back(log: Path) -> None:
     program = "import os, sys; sys.exit(f'rank {os.environ[\"RANK\"]} fails' if os.environ['RANK'] == '1' else 0)"
     launcher = start("-np", "2", "-H", "localhost:1,far:1", sys.executable, "-c", program)
-    _, err = launcher.communicate(timeout=60)
+    _, err = launcher.communicate(timeout=150)
     assert launcher.returncode == 1
     assert "[1] rank 1 fails\n" in err and "rank 1 on far" in err and err.endswith("\nrank 1 fails\n"), err
 
 
 def test_a_host_that_cannot_be_reached_is_named(log: Path) -> None:
     launcher = start("-np", "1", "-H", "gone:1", "true")
-    _, err = launcher.communicate(timeout=60)
+    _, err = launcher.communicate(timeout=150)
     assert launcher.returncode == 255
     assert "[0] ssh: connect to host gone port 22: No route to host\n" in err
     assert "rank 0 on gone" in err
@@ -98,7 +98,7 @@ def test_ranks_elsewhere_end_with_their_launcher(number: signal.Signals, log: Pa
     pids = [int(word) for file in files for word in file.read_text().split()]
     assert alive(pids) == pids
     launcher.send_signal(number)
-    launcher.communicate(timeout=60)
+    launcher.communicate(timeout=150)
     wait_until(lambda: not alive(pids))
 
 

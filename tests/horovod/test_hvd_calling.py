@@ -15,16 +15,12 @@ import pytest
 from paceline import horovod
 
 
-def summed(factor: float, *, fail: str = "") -> tuple[int, Any]:
+def summed(factor: float) -> tuple[int, Any]:
     import torch
 
     import paceline.horovod.torch as hvd
 
     hvd.init()
-    if fail == "raise" and hvd.rank() == 1:
-        raise KeyError("of rank 1")
-    if fail == "die" and hvd.rank() == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
     return hvd.rank(), hvd.allreduce(torch.tensor([factor * (hvd.rank() + 1)]), op=hvd.Sum).item()
 
 
@@ -78,16 +74,29 @@ def test_a_script_calls_its_own_function_and_the_timeline_is_written(tmp_path: P
     assert any(record["name"] == "ALLREDUCE" for record in json.loads(timeline.read_text()))
 
 
+def failing(how: str) -> None:
+    import numpy as np
+
+    import paceline
+
+    group = paceline.init()
+    if group.rank == 1 and how == "raise":
+        raise KeyError("of rank 1")
+    if group.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    group.all_reduce(np.ones(1))
+
+
 @pytest.mark.parametrize(
-    ("fail", "words"),
+    ("how", "words"),
     [
         ("raise", "rank 1 failed: (?s:.*)KeyError: 'of rank 1'"),
         ("die", "rank [01] failed: (?s:.*rank 1 |its process was killed by SIGKILL)"),
     ],
 )
-def test_a_failure_is_raised_here(fail: str, words: str) -> None:
+def test_a_failure_is_raised_here(how: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
-        horovod.run(summed, args=(2.0,), kwargs={"fail": fail}, num_proc=2)
+        horovod.run(failing, kwargs={"how": how}, num_proc=2)
 
 
 def told(words: str) -> str:

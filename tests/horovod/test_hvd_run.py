@@ -17,6 +17,7 @@ from paceline.horovod.config_file import arguments as arguments_of
 from paceline.horovod.hosts import elsewhere, from_file, from_lines, from_text, placed
 from paceline.horovod.options import check
 from paceline.horovod.rank_layout import rank_variables
+from paceline.horovod.run import main
 
 TELL = (
     "import json, os; told = {k: v for k, v in os.environ.items() if k in "
@@ -114,10 +115,10 @@ def test_the_exit_code_is_that_of_the_rank_that_failed() -> None:
         ("-np 2 --min-np 1 --reset-limit -1 true", "--reset-limit -1 should not be less than 0"),
     ],
 )
-def test_a_bad_request_gets_one_sentence(arguments: str, words: str) -> None:
-    done = launch(*arguments.split())
-    assert done.returncode == 2
-    assert words in done.stderr.splitlines()[-1]
+def test_a_bad_request_gets_one_sentence(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments.split())
+    assert words in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", ["HOROVOD_CACHE_CAPACITY", "PACELINE_SPIN_US"])

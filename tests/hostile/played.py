@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PLAYER = Path(__file__).with_name("player.py")
-DEADLINE = 60.0
+DEADLINE = 150.0
 """Seconds for whatever a rank is to say next."""
 LIMIT = 50.0
 """Seconds that the ranks have to meet, and for every collective: less than a test waits for them."""

@@ -80,7 +80,7 @@ def test_who_started_the_ranks(launcher: str, victim: str, tmp_path: Path) -> No
             assert {process.pid for process in started} >= set(ranks)
             agent = next(process.pid for process in started if process.ppid() == run.pid)
             os.kill(run.pid if victim == "launcher" else agent, signal.SIGKILL)
-            _, said = run.communicate(timeout=60)
+            _, said = run.communicate(timeout=150)
         finally:
             run.kill()
     await_end(started)

@@ -40,7 +40,7 @@ def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
         with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None
             assert server.stdout.readline() == "ready\n"
-            subprocess.run([*lab.exec(0), sys.executable, "-c", CONNECT, "c"], check=True, timeout=60)
+            subprocess.run([*lab.exec(0), sys.executable, "-c", CONNECT, "c"], check=True, timeout=150)
             assert server.stdout.read() == "hello\n"
         addresses = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
         assert lab.machines[0].address not in addresses
@@ -67,7 +67,7 @@ def test_a_machine_has_its_own_host_name_and_the_host_keeps_its() -> None:
     with Lab(switched([1, 1])) as lab:
         show = "import socket; print(socket.gethostname(), socket.gethostbyname('machine-0'))"
         words = [*lab.exec(1), sys.executable, "-c", show]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+        said = subprocess.run(words, capture_output=True, text=True, timeout=150, check=True).stdout
         assert said.split() == ["machine-1", lab.machines[0].address]
     if before:
         assert before == (Path("/etc/hostname").read_text(), Path("/etc/hosts").read_text())
@@ -104,7 +104,7 @@ print(lab.prefix, left.pid, flush=True)
 os.kill(lab.guard.pid, 9)
 os._exit(9)
 """
-    said = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=60).stdout.split()
+    said = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=150).stdout.split()
     prefix, pid = said
     assert [name for name in existing() if name.startswith(prefix)]
     with Lab(switched([1])) as alive:
@@ -118,7 +118,7 @@ os._exit(9)
 def test_labs_that_start_together_remove_the_same_remains() -> None:
     leave = "import os; from paceline.lab.lab import Lab, switched; lab = Lab(switched([1] * 6)); lab.__enter__(); \
 print(lab.prefix, flush=True); os.kill(lab.guard.pid, 9); os._exit(9)"
-    prefix = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=60).stdout.strip()
+    prefix = subprocess.run([sys.executable, "-c", leave], capture_output=True, text=True, timeout=150).stdout.strip()
     start = [sys.executable, "-c", "from paceline.lab.lab import Lab, switched\nwith Lab(switched([1])): pass"]
     together = [subprocess.Popen(start) for _ in range(4)]
     assert [one.wait(60) for one in together] == [0] * 4

@@ -14,7 +14,7 @@ import pytest
 
 from paceline.lab.namespaces import existing
 
-DEADLINE = 60.0
+DEADLINE = 150.0
 """Seconds."""
 CLUSTER = """
 name: pair

@@ -29,13 +29,13 @@ def pair(queue: Queue) -> Lab:
 def limits(namespace: str, device: str) -> list[int]:
     """Bytes that the kernel lets wait at each place behind this device."""
     words = ["tc", "-n", namespace, "-json", "qdisc", "show", "dev", device]
-    shown = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout)
+    shown = json.loads(subprocess.run(words, capture_output=True, text=True, timeout=150, check=True).stdout)
     return [one["options"]["limit"] for one in shown if one["kind"] == "bfifo"]
 
 
 def buckets(namespace: str, device: str) -> set[str]:
     words = ["tc", "-n", namespace, "class", "show", "dev", device]
-    shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=150, check=True).stdout
     return set(re.findall(r" cburst (\S+)", shown))
 
 

@@ -168,7 +168,7 @@ def test_the_users_own_settings_stay(tmp_path: Path) -> None:
 )
 def test_refusals(words: list[str], complaint: str) -> None:
     process = paceline_run("--direct", "-n", "1", *words, "sh", "-c", "true")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=150)
     assert process.returncode == 2 and complaint in said and said.startswith("paceline run: ")
 
 
@@ -177,7 +177,7 @@ def test_the_doctor_knows() -> None:
     command = [sys.executable, "-m", "paceline", "doctor", "--json"]
     for env, value in (({}, "not divided"), ({"PACELINE_CORES": "static"}, f"compute {first}")):
         with only_on((first, second)):
-            done = subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=150)
         finding = next(one for one in json.loads(done.stdout) if one["topic"] == "cores")
         assert value in finding["value"]
         assert f"engine {second}, input {second}, compute {first}" in finding["value"] + finding["reason"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from jobs import run
+from jobs import RAW, TORCH, run
 from on_lab import ended, ranks_on
 
 from paceline.lab.lab import Lab
@@ -48,7 +48,8 @@ def test_on_one_machine(faces: str, tmp_path: Path) -> None:
     output, report = tmp_path / "output", tmp_path / "report.json"
     output.mkdir()
     env = {"PACELINE_REPORT": str(report), "OMP_NUM_THREADS": "1"}
-    run(2, PROGRAM, faces, str(STEPS), output=output, deadline=250, env=env)
+    imports = RAW if faces == "raw" else TORCH
+    run(2, PROGRAM, faces, str(STEPS), output=output, deadline=250, env=env, imports=imports)
     check([(output / f"rank-{rank}.out").read_text() for rank in range(2)], report, elsewhere=0)
 
 

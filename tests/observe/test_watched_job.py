@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import sys
 import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
 
-from jobs import PROGRAMS
+from jobs import PROGRAMS, job
 
 from paceline.launch.local import LocalJob
 from paceline.trace import chrome, dump
 from paceline.trace.phases import FIRST_PID
 
-WATCHED = str(PROGRAMS / "watched_job.py")
-DEADLINE = 60.0
+WATCHED = PROGRAMS / "watched_job.py"
+DEADLINE = 150.0
 TENSORS = 12
 
 
-def job(tmp_path: Path, steps: int, timeline: str, what: str, **env: str) -> LocalJob:
+def watched(tmp_path: Path, steps: int, timeline: str, what: str, **env: str) -> LocalJob:
     output = tmp_path / "output"
     output.mkdir()
-    argv = [sys.executable, WATCHED, str(steps), timeline, what]
-    return LocalJob(2, argv, {**os.environ, **env}, threads=1, output=output)
+    return job(2, WATCHED, str(steps), timeline, what, output=output, env=env)
 
 
 def test_the_timeline_has_every_tensor_and_both_ranks(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
-    with job(tmp_path, 40, str(path), "end") as running:
+    with watched(tmp_path, 40, str(path), "end") as running:
         assert running.wait(DEADLINE) == 0, (tmp_path / "output" / "rank-0.err").read_text()
     records = json.loads(path.read_text())
     names = Counter(record["name"] for record in records)
@@ -47,7 +44,7 @@ def test_the_timeline_has_every_tensor_and_both_ranks(tmp_path: Path) -> None:
 
 def test_a_timeline_of_a_job_that_was_killed_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "timeline.json"
-    with job(tmp_path, 0, str(path), "end") as running:
+    with watched(tmp_path, 0, str(path), "end") as running:
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline and not (path.exists() and b"PACELINE_ALLREDUCE" in path.read_bytes()):
             time.sleep(0.05)
@@ -57,7 +54,7 @@ def test_a_timeline_of_a_job_that_was_killed_is_whole(tmp_path: Path) -> None:
 
 def test_the_trace_of_a_job_that_ended_has_every_tensor_of_both_ranks(tmp_path: Path) -> None:
     folder = tmp_path / "trace"
-    with job(tmp_path, 20, "-", "end", PACELINE_TRACE=str(folder)) as running:
+    with watched(tmp_path, 20, "-", "end", PACELINE_TRACE=str(folder)) as running:
         assert running.wait(DEADLINE) == 0
     chrome.write(dump.read(folder), tmp_path / "t.json")
     records = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
@@ -73,7 +70,7 @@ def test_metrics_of_each_rank(tmp_path: Path) -> None:
         port = sock.getsockname()[1]
     token = "a-token-for-this-test-only"
     env = {"PACELINE_METRICS": f"{port}-{port + 40}", "PACELINE_METRICS_TOKEN": token, "PACELINE_LOG": "info"}
-    with job(tmp_path, 0, "-", "end", **env):
+    with watched(tmp_path, 0, "-", "end", **env):
         log = tmp_path / "output" / "rank-1.err"
         deadline = time.monotonic() + DEADLINE
         while "serves metrics at " not in log.read_text() and time.monotonic() < deadline:
@@ -93,7 +90,7 @@ def test_metrics_of_each_rank(tmp_path: Path) -> None:
 def test_a_stalled_tensor_is_named_with_who_is_missing(tmp_path: Path) -> None:
     """In the warning, and once the time is up in the error that ends the waiting rank."""
     env = {"PACELINE_STALL_SECONDS": "1", "PACELINE_TIMEOUT": "3", "PACELINE_START_TIMEOUT": "60"}
-    with job(tmp_path, 5, "-", "withhold", **env) as running:
+    with watched(tmp_path, 5, "-", "withhold", **env) as running:
         assert running.processes[0].wait(DEADLINE) != 0
         text = (tmp_path / "output" / "rank-0.err").read_text()
     warning = next(line for line in text.splitlines() if line.startswith("stalled "))

@@ -39,7 +39,7 @@ def test_where_the_system_chose_bbr_it_is_taken_up_over_long_ways_alone() -> Non
     if "bbr" not in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split():
         pytest.skip("this kernel has no BBR")
     with Lab(switched([1, 1])) as lab:
-        done = subprocess.run([*lab.exec(0), sys.executable, "-c", PAIR], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*lab.exec(0), sys.executable, "-c", PAIR], capture_output=True, text=True, timeout=150)
     assert done.stdout.splitlines() == ["cubic cubic"] * 2 + ["cubic bbr"] * 2, done.stderr
 
 

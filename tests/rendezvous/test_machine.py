@@ -29,7 +29,7 @@ def ranks_see(count: int, *wrapper: str) -> list[str]:
         f"started = [subprocess.Popen({start!r}, env=environ) for environ in ranks]; "
         "sys.exit(any(rank.wait() for rank in started))"
     )
-    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, timeout=150, check=True)
     return done.stdout.split()
 
 

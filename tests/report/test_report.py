@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobs import PROGRAMS
+from jobs import PROGRAMS, job
 from rich.console import Console
 
 from paceline.launch.local import LocalJob
@@ -23,16 +23,15 @@ from paceline.report.report import make, read, to_json
 from paceline.report.show import show
 from paceline.trace.clocks import Meeting
 
-WATCHED = str(PROGRAMS / "watched_job.py")
+WATCHED = PROGRAMS / "watched_job.py"
 
 
 def run(tmp_path: Path, ranks: int, what: str, place: str, deadline: float = 60) -> str:
     """The report job's rank 0's words on stderr."""
-    env = {**os.environ, "PACELINE_REPORT": place}
     output = tmp_path / "output"
     output.mkdir()
-    with LocalJob(ranks, [sys.executable, WATCHED, "40", "-", what], env, threads=1, output=output) as job:
-        code = job.wait(deadline)
+    with job(ranks, WATCHED, "40", "-", what, output=output, env={"PACELINE_REPORT": place}) as running:
+        code = running.wait(deadline)
     assert (code == 0) == (what == "end"), (output / "rank-0.err").read_text()
     return (output / "rank-0.err").read_text()
 

@@ -51,7 +51,7 @@ def in_simgrid(choice: Choice, topology: Topology) -> float:
         "programs": programs,
     }
     command = ["/usr/bin/python3", str(PEER)]
-    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
 

@@ -31,7 +31,7 @@ from paceline.trace import live
 
 WATCHED = str(PROGRAMS / "watched_job.py")
 TOP = [sys.executable, "-m", "paceline", "top"]
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 import left_behind
 import psutil
 import pytest
-from jobs import PROGRAMS, job, words
+from jobs import PROGRAMS, TORCH, job, words
 from rank_loss import leftovers
 
 from paceline.report.report import read
@@ -32,7 +32,7 @@ def told(folder: Path) -> dict[int, dict[str, Any]]:
 def run(what: str, workers: int, folder: Path, **env: str) -> dict[int, dict[str, Any]]:
     """What each rank met. A rank that was killed says nothing. env: added to the ranks' environment."""
     before = set(psutil.pids())
-    with job(RANKS, PROGRAM, what, str(workers), output=folder, env=env) as running:
+    with job(RANKS, PROGRAM, what, str(workers), output=folder, env=env, imports=TORCH) as running:
         deadline = time.monotonic() + DEADLINE
         waited_for = running.processes[1:] if what == "stop" else running.processes
         while any(process.poll() is None for process in waited_for):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from harness import Ranks
-from jobs import run
+from jobs import TORCH, run
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("encoded_training.py")
 
 @pytest.mark.parametrize("machines", ["01", "011"])
 def test_training(machines: str, tmp_path: Path) -> None:
-    run(len(machines), PROGRAM, machines, output=tmp_path)
+    run(len(machines), PROGRAM, machines, output=tmp_path, imports=TORCH)
 
 
 def refused(rank: int, size: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from on_lab import ended, ranks_on
+from jobs import TORCH, words
+from on_lab import environment, warm_on
 
 from paceline.lab.lab import Lab
 from paceline.topology import parse
@@ -17,17 +18,19 @@ children:
   - {machine: alpha, ranks: 2, uplink: 500 Mbit/s}
   - {machine: beta, ranks: 1, uplink: {up: 200 Mbit/s, down: 500 Mbit/s}}
 """
+PLACES = (0, 0, 1)
 
 
 @pytest.mark.requires_root_network
-def test_ddp_and_fsdp2_equal_one_process() -> None:
-    with Lab(parse(TOPOLOGY)) as lab, ranks_on(lab, (0, 0, 1), PROGRAM, OMP_NUM_THREADS="1") as ranks:
-        _, said = ended(ranks, deadline=200)
-    assert [rank.returncode for rank in ranks] == [0, 0, 0], "\n".join(said)
-
-
-@pytest.mark.requires_root_network
-def test_a_sharded_optimizer_whose_parameters_are_encoded() -> None:
-    with Lab(parse(TOPOLOGY)) as lab, ranks_on(lab, (0, 0, 1), ENCODED, OMP_NUM_THREADS="1") as ranks:
-        _, said = ended(ranks, deadline=200)
-    assert [rank.returncode for rank in ranks] == [0, 0, 0], "\n".join(said)
+def test_training_on_two_machines(tmp_path: Path) -> None:
+    """DDP and FSDP2 equal one process; then a sharded optimizer, the parameters of which are encoded."""
+    with Lab(parse(TOPOLOGY)) as lab, warm_on(lab, TORCH) as warm:
+        for program in (PROGRAM, ENCODED):
+            output = tmp_path / program.stem
+            output.mkdir()
+            ranks = []
+            for rank, machine in enumerate(PLACES):
+                env = {**environment(lab, PLACES, rank), "OMP_NUM_THREADS": "1"}
+                files = output / f"rank-{rank}.out", output / f"rank-{rank}.err"
+                ranks.append(warm[machine].start([str(program)], env, *files))
+            assert [rank.wait(140) for rank in ranks] == [0, 0, 0], words(output)

@@ -53,7 +53,7 @@ def test_ranks_that_agree(tmp_path: Path) -> None:
     rows = [row(n + 1, 5, n, name) for n, name in enumerate(COLLECTIVES)]
     flight.write(dumps_of(rows, rows), str(tmp_path / "trace_"))
     command = [sys.executable, "-m", MODULE, "-p", "trace_", str(tmp_path), "-o", str(tmp_path / "db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
     said = (done.stdout + done.stderr).lower()
     assert done.returncode == 0, said
     assert "missing" not in said and "error" not in said and "mismatch" not in said

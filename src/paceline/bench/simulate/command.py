@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from statistics import median
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,9 +15,11 @@ from paceline.bench.ending import FAILED, ending
 from paceline.bench.option import JSON
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
-from paceline.bench.simulate.measure import CASES, USUAL, Row, measure
 from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
+
+if TYPE_CHECKING:
+    from paceline.bench.simulate.measure import Row
 
 
 def command(
@@ -37,6 +39,8 @@ def command(
 
     Exit code: 0, 1 when a sum was wrong or a rank failed, 2 where there can be no lab.
     """
+    from paceline.bench.simulate.measure import CASES, USUAL, measure  # what predicts jobs takes long to load
+
     out, err = Console(), Console(stderr=True)
     words = [word.strip() for word in cases.split(",") if word.strip()]
     chosen = tuple(case for case in CASES if not words or any(word in case.name for word in words))
