@@ -103,6 +103,12 @@ void bind_device(nb::module_& m) {
       .def(
           "done", [](const PyDeviceOperation& self) { return self.pending->done(); }, Release())
       .def(
+          "order_before",
+          [](const PyDeviceOperation& self, Address stream) {
+            without_gil(self, [&] { self.pending->order_before(stream_of(stream)); });
+          },
+          "stream"_a)
+      .def(
           "wait",
           [](const PyDeviceOperation& self, double timeout) {
             without_gil(self, [&] {

@@ -144,6 +144,9 @@ class DeviceGroup:
 class DeviceOperation:
     @property
     def source(self) -> int: ...
+    def order_before(self, stream: int) -> None:
+        """Let this stream wait for it. Raises what is known by then."""
+
     def done(self) -> bool: ...
     def wait(self, timeout: float = -1.0) -> None:
         """Let the stream wait for it, and the host too if the timeout is not negative. Raises what is known by then."""

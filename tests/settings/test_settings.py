@@ -215,6 +215,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_ALGORITHM", "best"),
         ("PACELINE_COMPRESS", "zip"),
         ("PACELINE_CORES", "all"),
+        ("PACELINE_CUDA", "rocm"),
         ("PACELINE_INTEROP_THREADS", "0"),
         ("PACELINE_START_TIMEOUT", "0"),
         ("PACELINE_POLICY", "best"),
@@ -270,6 +271,7 @@ def test_wishes() -> None:
             "PACELINE_ALGORITHM": "flexreduce",
             "PACELINE_COMPRESS": "int8",
             "PACELINE_CORES": "adaptive",
+            "PACELINE_CUDA": "engine",
             "PACELINE_INTEROP_THREADS": "3",
             "PACELINE_START_TIMEOUT": "30",
             "PACELINE_POLICY": "cycle",
@@ -288,6 +290,7 @@ def test_wishes() -> None:
     assert read({}).compress == read({"PACELINE_COMPRESS": "off"}).compress == "none"
     assert read({"PACELINE_COMPRESS": "auto"}).compress == "auto"
     assert found.interop_threads == 3
+    assert found.cuda == "engine" and read({}).cuda == "auto"
     assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
     assert (found.cache_capacity, found.timeline) == (0, "timeline.json")

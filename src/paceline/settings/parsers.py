@@ -219,3 +219,10 @@ def policy(text: str) -> str:
     if text in POLICIES:
         return text
     raise ValueError(f"should be one of {', '.join(POLICIES)}")
+
+
+def cuda(text: str) -> str:
+    """Return who serves CUDA tensors of torch."""
+    if text in ("auto", "engine", "nccl"):
+        return text
+    raise ValueError("should be auto, engine or nccl")

@@ -92,6 +92,9 @@ class Settings:
     """PACELINE_COMPRESS: how sums and means of float32 are encoded between machines, the same on all ranks: `off`,
     `auto` (as `bf16` where that saves time), `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default:
     `off`."""
+    cuda: str = "auto"
+    """PACELINE_CUDA: who serves CUDA tensors of torch: `engine`, `nccl`, or `auto`: NCCL where torch has it. Default:
+    `auto`."""
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""
@@ -199,6 +202,7 @@ class Settings:
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=value_of(parsers.algorithm, "PACELINE_ALGORITHM"),
             compress=value_of(parsers.codec, "PACELINE_COMPRESS") or "none",
+            cuda=value_of(parsers.cuda, "PACELINE_CUDA") or "auto",
             cores=value_of(parse, "PACELINE_CORES") or OFF,
             interop_threads=value_of(parsers.threads, "PACELINE_INTEROP_THREADS"),
             thread_count=env.get("OMP_NUM_THREADS") or None,

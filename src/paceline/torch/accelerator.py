@@ -1,4 +1,4 @@
-"""Hands CUDA tensors to an inner NCCL group, which is made when the first one comes."""
+"""Who serves CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,34 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline import _engine
+from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
 from paceline.torch.opaque import opaque
 
 
 @opaque
 class Accelerator:
-    """Finds the backend of devices that Paceline does not serve: a Python process group stands for all devices."""
+    """Finds who serves devices: a Python process group stands for all of them."""
 
     _store: dist.Store
     _rank: int
     _size: int
     _limits: Limits
+    _home: Runtime
+    _group: _engine.Group
     _inner: dist.ProcessGroup | None = None
+    _device: _engine.DeviceGroup | None = None
+
+    def _elsewhere(self, device: torch.device) -> bool:
+        """Whether the engine does not move tensors of this device, which is not the CPU."""
+        return device.type != "cuda" or not by_engine(self._home.settings.cuda)
+
+    def _on_device(self, tensor: Tensor) -> _engine.DeviceGroup:
+        """The group on the device that has the memory of `tensor`. Collective for the first time."""
+        if self._device is None:
+            self._device = _engine.DeviceGroup(self._home.devices, self._group, tensor.data_ptr())
+        return self._device
 
     def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: object) -> dist.Work:
         return self._hand_over(operation, tensor.device, *arguments)
@@ -38,6 +53,14 @@ class Accelerator:
                 )
             self._inner = _nccl_group(self._store, self._rank, self._size, self._limits.operation)
         return self._inner
+
+
+def by_engine(wish: str) -> bool:
+    """Whether the engine serves CUDA tensors. wish: PACELINE_CUDA.
+
+    `auto` means NCCL where torch has it: which of the two is faster has not been measured.
+    """
+    return wish == "engine" or (wish == "auto" and not dist.is_nccl_available())
 
 
 def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> dist.ProcessGroup:

@@ -94,6 +94,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
                     if group is not None:
                         last.callback(self._home.forget, group.channel)
                         last.callback(group.close)
+                if self._device is not None:
+                    last.callback(self._device.close)
 
     @property
     def encoding_of_parameters(self) -> tuple[int, int]:

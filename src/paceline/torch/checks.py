@@ -64,12 +64,12 @@ def one_per_rank(tensors: Sequence[Tensor], size: int, operation: str) -> None:
 
 
 def alike(tensors: Sequence[Tensor], operation: str) -> torch.dtype:
-    """The dtype of all tensors. Raises TypeError if they have several, ValueError if one is not on the CPU."""
+    """The dtype of all tensors. Raises TypeError if they have several, ValueError if they are on several devices."""
     dtype = tensors[0].dtype
     for tensor in tensors:
         if tensor.dtype != dtype:
             raise TypeError(f"{operation} needs tensors of one dtype, got {dtype} and {tensor.dtype}")
-        if not tensor.is_cpu:
+        if tensor.device != tensors[0].device:
             raise ValueError(
                 f"{operation} needs all tensors on one device, got {tensors[0].device} and {tensor.device}"
             )

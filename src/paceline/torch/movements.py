@@ -25,7 +25,7 @@ class Movements(Starting):
     def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Give every rank the root's tensor, in place."""
         tensor = checks.single(tensors, "broadcast")
-        if not tensor.is_cpu:
+        if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("broadcast", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
         if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
@@ -49,7 +49,7 @@ class Movements(Starting):
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):
             return DONE
-        if not output.is_cpu:
+        if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("_allgather_base", output, output, input, opts)
         checks.alike([output, input], "all_gather")
         checks.numel(output, input.numel() * self._size, "the output of all_gather")
@@ -83,7 +83,7 @@ class Movements(Starting):
     def allgather(self, outputs: Rows, inputs: Tensors, opts: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the outputs."""
         source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
-        if not source.is_cpu:
+        if not source.is_cpu and self._elsewhere(source.device):
             return self._on_accelerator("allgather", source, outputs, inputs, opts)
         checks.one_per_rank(targets, self._size, "all_gather")
         checks.alike([source, *targets], "all_gather")
@@ -108,7 +108,7 @@ class Movements(Starting):
     def gather(self, outputs: Rows, inputs: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the root's outputs; other ranks give none."""
         source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
-        if not source.is_cpu:
+        if not source.is_cpu and self._elsewhere(source.device):
             return self._on_accelerator("gather", source, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
         copies: Copies = []
@@ -128,7 +128,7 @@ class Movements(Starting):
     def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Give the i-th of the root's inputs to rank i's output; other ranks give none."""
         target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
-        if not target.is_cpu:
+        if not target.is_cpu and self._elsewhere(target.device):
             return self._on_accelerator("scatter", target, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
         copies: Copies = []
@@ -149,7 +149,7 @@ class Movements(Starting):
         """Send the i-th input to rank i, and receive rank i's tensor into the i-th output."""
         for tensors in (outputs, inputs):
             checks.one_per_rank(tensors, self._size, "all_to_all")
-        if not outputs[0].is_cpu:
+        if not outputs[0].is_cpu and self._elsewhere(outputs[0].device):
             return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
         dtype = checks.alike([*outputs, *inputs], "all_to_all")
         checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
@@ -175,7 +175,7 @@ class Movements(Starting):
         equal = not output_splits and not input_splits
         if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
             return DONE
-        if not output.is_cpu:
+        if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
         dtype = checks.alike([output, input], "all_to_all")
         copies: Copies = []
@@ -190,7 +190,12 @@ class Movements(Starting):
     def barrier(self, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
         """Wait until every rank has called it, `timeout` at most where that is given."""
         device = getattr(opts, "device", None)
-        if device is not None and device.type != "cpu" and getattr(opts, "device_ids", None):
+        if (
+            device is not None
+            and device.type != "cpu"
+            and getattr(opts, "device_ids", None)
+            and self._elsewhere(device)
+        ):
             return self._hand_over("barrier", device, opts)
         work = self._start("barrier", (), opts, [], [])
         if timeout is not None:
@@ -205,7 +210,7 @@ class Movements(Starting):
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         """Send a tensor to rank `peer`, which must receive the same dtype and count with the same tag."""
         tensor = checks.single(tensors, "send")
-        if not tensor.is_cpu:
+        if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("send", tensor, tensors, peer, tag)
         to = checks.root_of(peer, self._size)
         if not callbacks.depth and (sent := self._group.send_tensor(tensor, to, tag, False)) is not False:
@@ -224,7 +229,7 @@ class Movements(Starting):
 
     def _receive(self, tensors: Tensors, peer: int, tag: int) -> dist.Work:
         tensor = checks.single(tensors, "recv")
-        if not tensor.is_cpu:
+        if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("recv", tensor, tensors, peer, tag)
         if not callbacks.depth and (found := self._group.recv_tensor(tensor, peer, tag, False)) is not None:
             work = ReceivedWork(tensor, found) if isinstance(found, int) else self._message(found, tensor)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.torch import checks, sparse
+from paceline.torch import checks, cuda, sparse
 from paceline.torch.checks import Reduction, Rows, Tensors
+from paceline.torch.device_work import DeviceWork
 from paceline.torch.freed_memory import Returning
+from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
-from paceline.torch.staging import Copies, adjacent, plain, plain_output
+from paceline.torch.staging import Copies, adjacent, plain, plain_output, usable
 from paceline.torch.starting import Starting
 from paceline.torch.tables import DTYPES, reducible, reduction
 from paceline.torch.work import DONE
@@ -31,8 +34,10 @@ class Reductions(Starting):
             op, factor = reduction(opts.reduceOp)
             if self._group.all_reduce_tensor(tensor, op, factor):
                 return DONE
-        if not tensor.is_cpu:
+        if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("allreduce", tensor, tensors, opts)
+        if not tensor.is_cpu and (handed := self._reduce_on_device(tensor, opts)) is not None:
+            return handed
         reduce_op = checks.reduce_op(opts)
         if tensor.is_sparse:
             return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
@@ -42,6 +47,17 @@ class Reductions(Starting):
         copies = [(tensor, memory)] if memory is not tensor else []
         arguments = _in_place(memory, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
+
+    def _reduce_on_device(self, tensor: Tensor, opts: object) -> dist.Work | None:
+        """Hand an all-reduce to the device if it can use the memory as it is; None: it goes through the host."""
+        if tensor.layout != torch.strided or not usable(tensor) or callbacks.depth:
+            return None
+        arguments = _reduce_arguments(tensor, checks.reduce_op(opts))
+        stream = cuda.stream(tensor.device)
+        work = DeviceWork(self._on_device(tensor).all_reduce(*arguments, stream), tensor, self._home)
+        if self._window is None and not checks.is_async(opts):
+            work.wait(checks.timeout_of(opts) or timedelta(0))
+        return self._in_window(work)
 
     def allreduce_encoded(
         self, tensor: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
@@ -71,7 +87,7 @@ class Reductions(Starting):
     ) -> dist.Work:
         """Combine a tensor over all ranks into the root's, in place; other ranks' tensors stay as they are."""
         tensor = checks.single(tensors, "reduce")
-        if not tensor.is_cpu:
+        if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("reduce", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
         reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
@@ -88,7 +104,7 @@ class Reductions(Starting):
             op, factor = reduction(opts.reduceOp)
             if self._group.reduce_scatter_tensor(output, input, op, factor):
                 return DONE
-        if not output.is_cpu:
+        if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
         checks.alike([output, input], "reduce_scatter")
         checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")
@@ -127,7 +143,7 @@ class Reductions(Starting):
     def reduce_scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Combine one tensor for each rank over all ranks; tensor i goes to rank i's output."""
         output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
-        if not output.is_cpu:
+        if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
         checks.one_per_rank(parts, self._size, "reduce_scatter")
         checks.alike([output, *parts], "reduce_scatter")

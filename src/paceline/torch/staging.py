@@ -8,6 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from paceline.torch import cuda
 from paceline.torch.tables import BYTES, DTYPES
 
 Copies: TypeAlias = list[tuple[Tensor, Tensor]]
@@ -17,23 +18,30 @@ Span: TypeAlias = tuple[int, int]
 NOTHING: Span = (0, 0)
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor's memory can be used as it is."""
+def usable(tensor: Tensor) -> bool:
+    """Whether the tensor's memory can be used as it is, wherever it lies."""
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether the host can use the tensor's memory as it is."""
+    return tensor.is_cpu and usable(tensor)
+
+
 def plain(tensor: Tensor) -> Tensor:
-    """The tensor itself if its memory can be used as it is, else a copy."""
+    """The tensor itself if the host can use its memory as it is, else a copy in memory of the host."""
     if is_plain(tensor):
         return tensor
+    if not tensor.is_cpu:
+        return cuda.host_memory(tensor).copy_(tensor.detach())
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def plain_output(tensor: Tensor, copies: Copies) -> Tensor:
-    """Memory for a result that belongs in `tensor`: its own, or other memory, which is noted in `copies`."""
+    """Memory for a result that belongs in `tensor`: its own, or other memory of the host, noted in `copies`."""
     if is_plain(tensor):
         return tensor
-    memory = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    memory = torch.empty(tensor.shape, dtype=tensor.dtype) if tensor.is_cpu else cuda.host_memory(tensor)
     copies.append((tensor, memory))
     return memory
 

@@ -1,0 +1,30 @@
+"""What the backend needs of torch's CUDA. A build of torch without CUDA has none of it; a test fills it in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.futures import Future
+
+
+def stream(device: torch.device) -> int:
+    """CUDA's number of the stream that is current in this thread."""
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def host_memory(like: Tensor) -> Tensor:
+    """Pinned, contiguous memory of the host for as many elements; first waits for the current stream."""
+    torch.cuda.current_stream(like.device).synchronize()
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+
+
+def future(device: torch.device, results: list[Tensor], order: Callable[[int], None]) -> Future[list[Tensor]]:
+    """A complete future, whose readers' streams wait for what `order` lets a stream wait for."""
+    made: Future[list[Tensor]] = Future(devices=[device])
+    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch gives it no types
+    order(side.cuda_stream)
+    with torch.cuda.stream(side):
+        made.set_result(results)
+    return made

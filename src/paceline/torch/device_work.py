@@ -1,0 +1,84 @@
+"""The object that a collective on a device returns."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+
+from paceline._engine import DeviceOperation
+from paceline.group.host import Host
+from paceline.torch import cuda
+from paceline.torch.opaque import opaque
+
+_GROUP_TIMEOUT = timedelta(0)
+
+
+class _Abandoned:
+    """An operation under way whose work the program has dropped."""
+
+    def __init__(self, operation: DeviceOperation, tensor: Tensor) -> None:
+        self._operation, self._tensor = operation, tensor
+
+    def done(self) -> bool:
+        """Whether it is over; never waits."""
+        return self._operation.done()
+
+
+@opaque
+class DeviceWork(dist.Work):
+    """A collective that was handed to a device. Streams wait for it, as for NCCL's; the host does not.
+
+    It keeps its tensor alive to the end.
+    """
+
+    def __init__(self, operation: DeviceOperation, tensor: Tensor, host: Host) -> None:
+        super().__init__()
+        self._operation = operation
+        self._tensor = tensor
+        self._host = host
+
+    def __del__(self) -> None:
+        if not self._operation.done():
+            self._host.dropped(_Abandoned(self._operation, self._tensor))
+
+    def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
+        """Let the current stream wait for it, and the host too if a timeout is given; return True.
+
+        Raises PeerLost, Mismatch, Timeout or Aborted if it is known by then that it failed.
+        """
+        if timeout > _GROUP_TIMEOUT:
+            self._operation.wait(timeout.total_seconds())
+        self._operation.order_before(cuda.stream(self._tensor.device))
+        return True
+
+    def synchronize(self) -> None:
+        """Let the current stream wait for it, as `wait` does."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the device is through with it, well or not; never waits."""
+        return self._operation.done()
+
+    def is_success(self) -> bool:
+        """Whether it is over and went well; never waits."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Exception | None:
+        """The error with which it failed; None if there is none, or none is known yet."""
+        if self._operation.done():
+            try:
+                self._operation.wait(0.0)
+            except Exception as error:
+                return error
+        return None
+
+    def result(self) -> list[Tensor]:
+        """The tensor that holds the result."""
+        return [self._tensor]
+
+    def get_future(self) -> Future[list[Tensor]]:
+        """A future of the tensor. It is complete; the streams of those who read it wait for the device."""
+        return cuda.future(self._tensor.device, [self._tensor], self._operation.order_before)

@@ -1,0 +1,174 @@
+"""CUDA tensors that the engine serves. A library of the driver's name stands for a device, and a kind of CPU tensor,
+whose memory is the library's, for CUDA tensors."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from harness import Ranks
+from torch import Tensor
+
+from paceline.torch.accelerator import by_engine
+
+STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double" / "libcuda.so.1"
+ENGINE = {"PACELINE_CUDA": "engine"}
+CUDA = torch.device("cuda", 0)
+
+
+class DeviceTensor(Tensor):
+    """A tensor that says of itself that it lies on a device."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __dlpack_c_exchange_api__ = None
+    is_cpu = property(lambda self: False)
+    device = property(lambda self: CUDA)
+
+
+class Device:
+    """The stand-in, in place of what `paceline.torch.cuda` asks torch for."""
+
+    def __init__(self) -> None:
+        from paceline import _engine
+        from paceline.runtime.process import runtime
+        from paceline.torch import cuda
+
+        seam: Any = cuda
+        self._driver = ctypes.CDLL(str(STAND_IN))
+        self._driver.double_allocate.restype = ctypes.c_uint64
+        self._driver.double_allocate.argtypes = (ctypes.c_size_t, ctypes.c_int)
+        runtime().devices = _engine.Devices(b"any image will do for the stand-in")
+        self.waits: list[int] = []
+
+        def host_memory(like: Tensor) -> Tensor:
+            self.finish()
+            return torch.empty(like.shape, dtype=like.dtype)
+
+        def future(_: torch.device, results: list[Tensor], order: Callable[[int], None]) -> Any:
+            order(0)
+            made: Any = torch.futures.Future()
+            made.set_result(results)
+            return made
+
+        seam.stream = lambda device: 0
+        seam.host_memory = host_memory
+        seam.future = future
+
+    def tensor(self, values: Tensor) -> Tensor:
+        """These values in the memory of the device."""
+        address = self._driver.double_allocate(max(values.nbytes, 1), 2)
+        memory = np.frombuffer(memoryview((ctypes.c_byte * values.nbytes).from_address(address)), np.uint8)
+        there = torch.from_numpy(memory).view(values.dtype).view(values.shape)
+        there.copy_(values)
+        return there.as_subclass(DeviceTensor)
+
+    def host(self, tensor: Tensor) -> Tensor:
+        """What the tensor holds when the device is through."""
+        self.finish()
+        return tensor.as_subclass(Tensor).clone()
+
+    def finish(self) -> None:
+        assert self._driver.cuStreamSynchronize(None) == 0
+
+
+def reduced(rank: int, size: int) -> list[str]:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    device = Device()
+    group: Any = _get_default_group()
+    paths = []
+    for count in (3, 10_000, 300_000):
+        for dtype in (torch.float32, torch.float64, torch.int32):
+            values = (torch.arange(count) % 100 + rank).to(dtype)
+            others = [(torch.arange(count) % 100 + other).to(dtype) for other in range(size)]
+            expected = torch.stack(others).sum(0, dtype=dtype)
+            tensor = device.tensor(values)
+            assert dist.all_reduce(tensor) is None
+            assert torch.equal(device.host(tensor), expected)
+            paths.append(group._device.last[0])
+            work = dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True)
+            assert work is not None
+            assert work.wait()
+            assert torch.equal(device.host(tensor), expected)
+            assert work.is_completed() and work.is_success() and work.exception() is None
+            assert dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True).get_future().wait()[0] is tensor
+            assert torch.equal(device.host(tensor), expected)
+    return paths
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_all_reduce(ranks: Ranks, size: int) -> None:
+    for paths in ranks(reduced, size, environment=ENGINE, fresh=True):
+        assert set(paths) == {"host", "one_shot", "two_shot"}
+
+
+def moved(rank: int, size: int) -> None:
+    device = Device()
+    mine = torch.arange(6, dtype=torch.float32) + 10 * rank
+    all_ranks = [torch.arange(6, dtype=torch.float32) + 10 * other for other in range(size)]
+
+    tensor = device.tensor(mine)
+    dist.broadcast(tensor, 1)
+    assert torch.equal(device.host(tensor), all_ranks[1])
+
+    output = device.tensor(torch.zeros(6 * size))
+    dist.all_gather_into_tensor(output, device.tensor(mine))
+    assert torch.equal(device.host(output), torch.cat(all_ranks))
+
+    parts = [device.tensor(torch.zeros(6)) for _ in range(size)]
+    dist.all_gather(parts, device.tensor(mine), async_op=True).wait()
+    assert all(torch.equal(device.host(part), expected) for part, expected in zip(parts, all_ranks, strict=True))
+
+    output = device.tensor(torch.zeros(6 // size))
+    dist.reduce_scatter_tensor(output, device.tensor(mine))
+    assert torch.equal(device.host(output), torch.stack(all_ranks).sum(0).chunk(size)[rank])
+
+    output = device.tensor(torch.zeros(6))
+    dist.all_to_all_single(output, device.tensor(mine))
+    assert torch.equal(device.host(output), torch.cat([one.chunk(size)[rank] for one in all_ranks]))
+
+    other = device.tensor(torch.zeros(6))
+    exchange = [
+        dist.P2POp(dist.isend, device.tensor(mine), (rank + 1) % size),
+        dist.P2POp(dist.irecv, other, (rank - 1) % size),
+    ]
+    for work in dist.batch_isend_irecv(exchange):
+        work.wait()
+    assert torch.equal(device.host(other), all_ranks[(rank - 1) % size])
+    dist.barrier(device_ids=[0])
+
+
+def test_everything_else_goes_through_the_host(ranks: Ranks) -> None:
+    ranks(moved, 2, environment=ENGINE, fresh=True)
+
+
+def disagreeing(rank: int, size: int) -> str:
+    from paceline.errors import Mismatch
+
+    work = dist.all_reduce(Device().tensor(torch.zeros(10_000 + rank)), async_op=True)
+    assert work is not None
+    try:
+        from datetime import timedelta
+
+        work.wait(timedelta(seconds=60))
+    except Mismatch as error:
+        return str(error)
+    return ""
+
+
+def test_ranks_that_disagree_are_named(ranks: Ranks) -> None:
+    for said in ranks(disagreeing, 2, environment=ENGINE, fresh=True):
+        assert "rank 1" in said and "float32[10001] SUM" in said
+
+
+def test_who_serves_cuda_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    for nccl in (True, False):
+        monkeypatch.setattr(dist, "is_nccl_available", lambda nccl=nccl: nccl)
+        assert by_engine("engine") and not by_engine("nccl")
+        assert by_engine("auto") is not nccl
