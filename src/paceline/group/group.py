@@ -96,25 +96,10 @@ class Group:
                 raise ValueError("arrays of a device are not encoded: leave out codec and residual")
             return self._reduce_on_device(there, number, factor, async_op)
         data = write(array)
-        lost = feedback(residual, data)
         coded = encoding(codec) if codec != AUTO else self._pays(data, number)
-        address = lost.address if lost is not None else 0
-        return self._run(
-            partial(
-                self._native.all_reduce,
-                data.address,
-                data.address,
-                data.count,
-                data.dtype,
-                number,
-                factor,
-                codec=coded,
-                residual=address,
-            ),
-            [data] if lost is None else [data, lost],
-            async_op,
-            factor=factor,
-        )
+        numbers = data.address, data.address, data.count, data.dtype, number, factor
+        call = partial(self._native.all_reduce, *numbers, codec=coded)
+        return self._with_residual(call, [data], residual, async_op, factor)
 
     def broadcast(
         self, array: Array, root: int = 0, *, codec: str | None = None, async_op: bool = False
@@ -212,24 +197,9 @@ class Group:
             raise
         source, data = read(input), write(output)
         matched(source, data, data.count * self.size, "input")
-        lost = feedback(residual, source)
-        coded, address = encoding(codec), lost.address if lost is not None else 0
-        return self._run(
-            partial(
-                self._native.reduce_scatter,
-                source.address,
-                data.address,
-                data.count,
-                data.dtype,
-                number,
-                factor,
-                codec=coded,
-                residual=address,
-            ),
-            [data, source] if lost is None else [data, source, lost],
-            async_op,
-            factor=factor,
-        )
+        numbers = source.address, data.address, data.count, data.dtype, number, factor
+        call = partial(self._native.reduce_scatter, *numbers, codec=encoding(codec))
+        return self._with_residual(call, [data, source], residual, async_op, factor)
 
     def all_to_all(
         self,
@@ -398,6 +368,20 @@ class Group:
             if sums and data.dtype == DTYPES["float32"] and data.count * _engine.SIZES[data.dtype] >= least
             else CODECS[NONE]
         )
+
+    def _with_residual(
+        self,
+        call: partial[_engine.Operation | None],
+        buffers: Sequence[Buffer],
+        residual: Array | None,
+        async_op: bool,
+        factor: float,
+    ) -> Operation | None:
+        """Carry out a sum; if there is a residual, it belongs to the last of the buffers."""
+        lost = feedback(residual, buffers[-1])
+        if lost is not None:
+            call, buffers = partial(call, residual=lost.address), [*buffers, lost]
+        return self._run(call, buffers, async_op, factor=factor)
 
     def _exchange(
         self,
