@@ -17,7 +17,7 @@ from paceline.characterize.page import characterisation_page
 from paceline.characterize.results import FORMAT, Results
 from paceline.characterize.row import Round, Row, of_replies, summary
 from paceline.characterize.show import ordered
-from paceline.cli.output_file import UsageError
+from paceline.options.usage import UsageError
 
 ROW = Row(
     approach="paceline",

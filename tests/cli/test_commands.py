@@ -9,7 +9,8 @@ import pytest
 from commands import paceline
 from launched import environment
 
-from paceline.cli.output_file import UsageError, writable, write
+from paceline.options.output_file import writable, write
+from paceline.options.usage import UsageError
 from paceline.trace import dump
 from paceline.version import VERSION
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from paceline.cli import demo as demo_command
-from paceline.cli.output_file import UsageError
+from paceline.options import checks
+from paceline.options.usage import UsageError
 from paceline.trace import dump
 
 DEADLINE_SECONDS = 240
@@ -90,6 +91,6 @@ def test_a_run_that_breaks_gives_its_exit_code_and_no_result(tmp_path: Path) -> 
 
 
 def test_it_says_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_command, "find_spec", lambda module: None if module == "sklearn" else object())
+    monkeypatch.setattr(checks, "find_spec", lambda module: None if module == "sklearn" else object())
     with pytest.raises(UsageError, match=r"^needs scikit-learn; pip install scikit-learn$"):
         demo_command.command()

@@ -19,7 +19,6 @@ from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import gradients, pattern
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, Outcome, run
-from paceline.cli.option_checks import finite
 from paceline.codec.codecs import CODECS
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
@@ -33,11 +32,9 @@ COLLECTIVES = tuple(bandwidth.BUS_FACTORS)
 def command(
     context: typer.Context,
     ranks: RANKS = None,
-    begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "8",
-    end: Annotated[
-        str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
-    ] = "64M",
-    factor: Annotated[float, typer.Option("-f", "--factor", callback=finite, help="From one size to the next.")] = 8,
+    begin: option.BEGIN = "8",
+    end: option.END = "64M",
+    factor: option.FACTOR = 8,
     dtype: Annotated[
         str, typer.Option(help=", ".join(pattern.DTYPES), callback=option.one_of(pattern.DTYPES))
     ] = "float32",
@@ -72,19 +69,11 @@ def command(
         int, typer.Option(min=1, help="Spread the ranks over this many machines of a lab without rate limits (root).")
     ] = 1,
     rounds: Annotated[int, typer.Option(min=3, help="Most bursts per system and size.")] = Effort.rounds,
-    seconds: Annotated[
-        float,
-        typer.Option(callback=finite, min=0, help="Time per size, all systems together; at least 3 rounds run."),
-    ] = Effort.seconds,
+    seconds: option.SECONDS = Effort.seconds,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Calls per burst.", show_default="as many as fill 40 ms")
     ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            callback=finite, min=1, help="Seconds that a start or a burst may take before the system counts as failed."
-        ),
-    ] = 120.0,
+    timeout: Annotated[float, option.time_limit("a start or a burst")] = 120.0,
     json_file: option.JSON = None,
 ) -> None:
     """Measure this collective in Paceline and its peers, interleaved in one run.

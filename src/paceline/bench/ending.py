@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from paceline.bench.session import SessionFailed, Unsupported
+from paceline.bench.systems import Missing
 from paceline.lab.namespaces import Unavailable
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -27,7 +28,7 @@ def ending(err: Console) -> Iterator[Callable[[str], None]]:
     except (SessionFailed, Unsupported) as error:
         complain(str(error))
         raise typer.Exit(FAILED) from None
-    except Unavailable as reason:
+    except (Unavailable, Missing) as reason:
         complain(str(reason))
         raise typer.Exit(REFUSED) from None
     except KeyboardInterrupt:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.option_checks import ranks_here
 from paceline.lab.lab import Lab, switched
+from paceline.options.checks import ranks_here
 
 RANKS = Annotated[
     int | None,
@@ -17,6 +17,8 @@ RANKS = Annotated[
         "-n", "--ranks", min=1, callback=ranks_here, help="Ranks of every system.", show_default="2, or the lab's"
     ),
 ]
+LOCAL_RANKS = Annotated[int, typer.Option("-n", "--ranks", min=1, callback=ranks_here, help="Ranks of each system.")]
+"""Of a benchmark that runs on this machine alone."""
 _DEFAULT = 2
 """The number of ranks on this machine if the user gives none."""
 

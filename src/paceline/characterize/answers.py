@@ -81,7 +81,7 @@ def _scaling(rows: Sequence[Row]) -> list[str]:
     sentences = []
     for asked, some in _configurations(rows):
         best = max(some, key=lambda row: row.efficiency)
-        text = f"{_told(asked)}: {best.approach} is the most efficient, with {best.efficiency:.0%}"
+        text = f"{_at(asked)}: {best.approach} is the most efficient, with {best.efficiency:.0%}"
         if best.efficiency < GOOD:
             text += f"; {_limit(best)}"
         sentences.append(text + ".")
@@ -112,8 +112,8 @@ def _batches(rows: Sequence[Row]) -> list[str]:
                 changes.append(f"{approach} from {ends[low]:.0%} to {ends[high]:.0%}")
         if changes:
             sentences.append(
-                f"With {model} at {size} px on {ranks} ranks ({network}), from {low} to {high} images a rank the"
-                f" efficiency goes for {_listed(changes)}."
+                f"{_with(size, ranks, model=model, network=network)}, from {low} to {high} images a rank the efficiency"
+                f" goes for {_listed(changes)}."
             )
     return sentences
 
@@ -126,7 +126,7 @@ def _libraries(rows: Sequence[Row]) -> list[str]:
             continue
         order = sorted(some, key=lambda row: -row.efficiency)
         first, last = order[0], order[-1]
-        text = f"{_told(asked)}, the library that sums DDP's buckets decides over "
+        text = f"{_at(asked)}, the library that sums DDP's buckets decides over "
         text += f"{first.images_per_s / last.images_per_s:.2f}×: "
         sentences.append(text + _listed([f"{row.approach} {row.efficiency:.0%}" for row in order]) + ".")
     return sentences
@@ -147,7 +147,7 @@ def _models(rows: Sequence[Row]) -> list[str]:
                 f"{model} exchanges {density:.0f} MB for each second that a rank computes, and its approaches have a"
                 f" median efficiency of {typical:.0%}"
             )
-        sentences.append(f"With {batch} images a rank at {size} px on {ranks} ranks ({network}), {_listed(told)}.")
+        sentences.append(f"{_with(size, ranks, batch=batch, network=network)}, {_listed(told)}.")
     return sentences
 
 
@@ -162,7 +162,7 @@ def _networks(rows: Sequence[Row]) -> list[str]:
             if len(few) > 1:
                 told.append(f"{approach} has " + _listed([f"{row.efficiency:.0%} on {row.network}" for row in few]))
         if told:
-            sentences.append(f"With {model}, {batch} images a rank at {size} px on {ranks} ranks, {_listed(told)}.")
+            sentences.append(f"{_with(size, ranks, model=model, batch=batch)}, {_listed(told)}.")
     return sentences
 
 
@@ -198,11 +198,14 @@ def _by(rows: Iterable[Row], *names: str) -> list[tuple[Any, list[Row]]]:
     return list(found.items())
 
 
-def _told(asked: Configuration) -> str:
-    return (
-        f"With {asked.model}, {asked.batch} images a rank at {asked.image_size} px on {asked.ranks} ranks"
-        f" ({asked.network})"
-    )
+def _at(asked: Configuration) -> str:
+    return _with(asked.image_size, asked.ranks, model=asked.model, batch=asked.batch, network=asked.network)
+
+
+def _with(size: int, ranks: int, *, model: str = "", batch: int = 0, network: str = "") -> str:
+    """Begin a sentence with what its rows have in common. size: of the images, in pixels. batch: images a rank."""
+    given = [word for word in (model, f"{batch} images a rank" if batch else "") if word]
+    return f"With {', '.join(given)} at {size} px on {ranks} ranks" + (f" ({network})" if network else "")
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from paceline.characterize.row import Configuration, Row
-from paceline.cli.output_file import UsageError
+from paceline.options.usage import UsageError
 
 FORMAT = "paceline characterize 1"
 MOST_BYTES = 64 * 2**20

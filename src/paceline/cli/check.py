@@ -12,12 +12,13 @@ import typer
 from rich.console import Console
 
 import paceline
-from paceline.cli.option_checks import ranks_here
-from paceline.cli.output_file import UsageError, writable, write
 from paceline.errors import CommunicationError
 from paceline.formats.terminal import show
 from paceline.launch.local import LocalJob
 from paceline.measure.links import measure
+from paceline.options.checks import ranks_here
+from paceline.options.output_file import writable, write
+from paceline.options.usage import UsageError
 from paceline.runtime.process import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine

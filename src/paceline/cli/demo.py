@@ -4,18 +4,18 @@ import json
 import os
 import signal
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from paceline import demo
-from paceline.cli.option_checks import ranks_here
-from paceline.cli.output_file import UsageError, writable, write
 from paceline.cpu.budget import available
 from paceline.launch.arguments import split
 from paceline.launch.run import LaunchRequest, run
+from paceline.options.checks import installed, ranks_here
+from paceline.options.output_file import writable, write
+from paceline.options.usage import UsageError
 
 TRAIN = Path(demo.__file__).with_name("train.py")
 BACKENDS = ("paceline", "gloo")
@@ -39,9 +39,7 @@ def command(
     """
     if backend not in BACKENDS:
         raise UsageError(f"--backend {backend} is none of {', '.join(BACKENDS)}")
-    missing = [package for module, package in NEEDS.items() if find_spec(module) is None]
-    if missing:
-        raise UsageError(f"needs {' and '.join(missing)}; pip install {' '.join(missing)}")
+    installed(NEEDS)
     with tempfile.TemporaryDirectory(prefix="paceline-demo-") as folder:
         found = Path(folder) / "result.json"
         words = [str(TRAIN), "--backend", backend, "--epochs", str(epochs), "--json", str(found)]

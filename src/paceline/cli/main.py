@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.output_file import UsageError
 from paceline.launch import interrupts
+from paceline.options.usage import UsageError
 from paceline.version import VERSION
 
 _MAX_MESSAGE = 800
@@ -35,7 +35,7 @@ _COMMANDS = {
         "Measure collectives and what they cost other processes, with other systems in the same run.",
     ),
     "characterize": (
-        "paceline.characterize.command",
+        "paceline.cli.characterize",
         "Measure approaches to distributed training side by side: which is fast, where the time goes, and why.",
     ),
     "lab": (

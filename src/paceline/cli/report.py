@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.output_file import UsageError, writable, write
+from paceline.options.output_file import writable, write
+from paceline.options.usage import UsageError
 
 
 def command(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.output_file import UsageError
+from paceline.options.usage import UsageError
 
 
 def command(

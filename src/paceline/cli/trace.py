@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.output_file import UsageError
+from paceline.options.usage import UsageError
 from paceline.trace import chrome, dump, live
 from paceline.trace import flight as recorder
 

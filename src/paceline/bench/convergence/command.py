@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import asdict
 from statistics import mean
@@ -13,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench.convergence.measure import CODECS, TRAININGS, Row, measure, system
-from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON, some_of
+from paceline.bench.ending import FAILED, ending
+from paceline.bench.option import JSON, selection, time_limit
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
+from paceline.options.checks import installed
 
 RANKS = 2
 """One on each of the two machines."""
@@ -28,11 +27,9 @@ NEEDS = {"torch": "torch", "sklearn": "scikit-learn"}
 
 
 def command(
-    trainings: Annotated[
-        str, typer.Option(help=f"Trainings: {', '.join(TRAININGS)}; or all.", callback=some_of(TRAININGS))
-    ] = "all",
+    trainings: Annotated[str, selection(TRAININGS)] = "all",
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Trainings with each codec.")] = 3,
-    timeout: Annotated[float, typer.Option(callback=finite, min=1, help="Seconds that a training may take.")] = 600.0,
+    timeout: Annotated[float, time_limit("a training")] = 600.0,
     json_file: JSON = None,
 ) -> None:
     """Train three small networks on real data, with each codec from the same seeds, and compare where they end.
@@ -47,9 +44,7 @@ def command(
     Exit code: 0, 1 when ranks ended differently or failed, 2 without torch or scikit-learn.
     """
     out, err = Console(), Console(stderr=True)
-    if missing := [package for module, package in NEEDS.items() if importlib.util.find_spec(module) is None]:
-        err.print(f"paceline bench convergence needs {' and '.join(missing)}.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed(NEEDS)
     with (
         ending(err) as complain,
         err.status("starting") as status,

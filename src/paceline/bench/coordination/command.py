@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import asdict
 from functools import partial
@@ -14,16 +13,16 @@ from rich.status import Status
 from rich.table import Table
 
 from paceline.bench.coordination.measure import METHODS, Model, Row, measure, rows, systems
-from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON, one_of, size
+from paceline.bench.ending import FAILED, ending
+from paceline.bench.option import FUSION, JSON, one_of, time_limit
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks.load import ComputeLoad
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
+from paceline.options.checks import finite, installed
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
 
@@ -40,12 +39,10 @@ def command(
     inputs: Annotated[
         float, typer.Option(callback=finite, min=0, max=1e3, help="Computation of an input batch, as a share of that.")
     ] = 0.5,
-    fusion: Annotated[str, typer.Option("--fusion-bytes", callback=size, help="The most in one buffer.")] = "64M",
+    fusion: FUSION = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every policy.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 5,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 300.0,
+    timeout: Annotated[float, time_limit("a start or a turn")] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Train with the gradients of real models, submitted by name in another order on every rank, under every policy.
@@ -61,9 +58,7 @@ def command(
     """
     out, err = Console(), Console(stderr=True)
     names = [one_of(MODELS)(name) for name in models.split(",")]
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench coordination needs torch, for the models' gradients.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     placed = place(ranks, 1, os.environ)
     if placed is None:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -16,14 +15,14 @@ from paceline.bench.data.devices import lab
 from paceline.bench.data.draw import chart
 from paceline.bench.data.explain import sentences
 from paceline.bench.data.measure import CATEGORIES, NETWORKS, Row, measure, system
-from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON, some_of
+from paceline.bench.ending import FAILED, ending
+from paceline.bench.option import JSON, selection, time_limit
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite, ranks_here
-from paceline.cli.output_file import writable, write
 from paceline.formats.terminal import show
+from paceline.options.checks import installed, ranks_here
+from paceline.options.output_file import writable, write
 
 
 def command(
@@ -31,14 +30,10 @@ def command(
         int, typer.Option("-n", "--devices", min=2, callback=ranks_here, help="Ranks that stand for devices.")
     ] = 4,
     batch: Annotated[int, typer.Option(min=1, help="Samples per device and step.")] = 8,
-    models: Annotated[
-        str, typer.Option(help=f"Networks: {', '.join(NETWORKS)}; or all.", callback=some_of(NETWORKS))
-    ] = "all",
+    models: Annotated[str, selection(NETWORKS)] = "all",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every approach.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after two that aren't.")] = 4,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 300.0,
+    timeout: Annotated[float, time_limit("a start or a turn")] = 300.0,
     svg: Annotated[
         Path | None,
         typer.Option("--draw", metavar="FILE", help="Draw the steps as stacked bars, as SVG.", callback=writable),
@@ -62,9 +57,7 @@ def command(
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch or a lab.
     """
     out, err = Console(), Console(stderr=True)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench data needs torch.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     with (
         ending(err) as complain,
         err.status("starting") as status,

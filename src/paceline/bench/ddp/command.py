@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Annotated
 
@@ -11,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench.ddp.measure import METHODS, POSSIBLE, Row, measure, rows, system
-from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON, some_of
+from paceline.bench.ending import FAILED, ending
+from paceline.bench.option import JSON, some_of, time_limit
 from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
+from paceline.options.checks import installed
 
 OTHERS = tuple(method for method in METHODS if method not in POSSIBLE)
 """The methods that can be chosen."""
@@ -33,9 +32,7 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Images per rank and step.")] = 16,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every training method.")] = 11,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 3,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 300.0,
+    timeout: Annotated[float, time_limit("a start or a turn")] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Train ResNet-18 on random 64×64 images: alone, with DDP, in the arena, with sharded optimizers, and with FSDP2.
@@ -56,10 +53,7 @@ def command(
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
     """
     out, err = Console(), Console(stderr=True)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench ddp needs torch.", highlight=False)
-        raise typer.Exit(REFUSED)
-
+    installed({"torch": "torch"})
     placed = place(ranks, 1, os.environ)
     if placed is None:
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import asdict
 from typing import Annotated
 
@@ -11,18 +10,16 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench import option
-from paceline.bench.ending import REFUSED
 from paceline.bench.graphs.measure import Row, measure
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
+from paceline.options.checks import installed
 
 
 def command(
-    fusion: Annotated[
-        str, typer.Option("--fusion-bytes", help="The most in one buffer.", callback=option.size)
-    ] = "64M",
+    fusion: option.FUSION = "64M",
     rounds: Annotated[int, typer.Option(min=3, help="How many times each graph is ordered.")] = 31,
     json_file: option.JSON = None,
 ) -> None:
@@ -35,9 +32,7 @@ def command(
     Exit code: 0, or 2 without torch.
     """
     out, err = Console(), Console(stderr=True)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench order needs torch.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     with err.status("") as status:
         rows = measure(rounds, parse_bytes(fusion), status.update)
     show(out, table(rows))

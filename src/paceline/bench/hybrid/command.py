@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from dataclasses import asdict
@@ -12,16 +11,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.ending import FAILED, ending
 from paceline.bench.hybrid.measure import MODELS, Row, measure, row, shapes, systems
-from paceline.bench.option import JSON, some_of
+from paceline.bench.option import JSON, selection, time_limit
 from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite
 from paceline.formats.sizes import show_bytes
 from paceline.formats.terminal import show
+from paceline.options.checks import installed
 
 _TOLERANCE = 1e-3
 """The largest error of a gradient that float32 explains: BatchNorm magnifies rounding in a hundred layers."""
@@ -29,9 +28,7 @@ _TOLERANCE = 1e-3
 
 def command(
     ranks: RANKS = None,
-    models: Annotated[
-        str, typer.Option(help=f"Some of {', '.join(MODELS)}; or all.", callback=some_of(MODELS))
-    ] = ",".join(MODELS[:4]),
+    models: Annotated[str, selection(MODELS)] = ",".join(MODELS[:4]),
     wanted: Annotated[
         str, typer.Option("--shapes", help="auto, all, or partitions x replicas x microbatches, as auto,2x1x8.")
     ] = "",
@@ -39,9 +36,7 @@ def command(
     batch: Annotated[int, typer.Option(min=1, help="Samples of a step, of all replicas together.")] = 64,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 2,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 600.0,
+    timeout: Annotated[float, time_limit("a start or a turn")] = 600.0,
     json_file: JSON = None,
 ) -> None:
     """Train models in partitions and replicas, beside DDP and one rank alone; each rank has one thread.
@@ -57,9 +52,7 @@ def command(
     Exit code: 0, 1 when gradients were wrong or a rank failed, 2 without torch.
     """
     out, err = Console(), Console(stderr=True)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench hybrid needs torch.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     placed = place(ranks, 1, os.environ)
     if placed is None:
         return

@@ -11,34 +11,25 @@ import typer
 from rich.console import Console
 
 from paceline.bench import option, report, sizes, systems
-from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.ending import FAILED, ending
 from paceline.bench.interleave import Effort, Work
-from paceline.bench.option import JSON
+from paceline.bench.place import LOCAL_RANKS
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, run
-from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", callback=ranks_here, min=1, help="Ranks of each system.")] = 2,
-    begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size.", callback=option.size)] = "1K",
-    end: Annotated[
-        str, typer.Option("-e", "--end", help="Largest size; always measured.", callback=option.size)
-    ] = "64M",
-    factor: Annotated[float, typer.Option("-f", "--factor", callback=finite, help="From one size to the next.")] = 1024,
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds JAX, and sees Paceline.", show_default="this one")
-    ] = Path(sys.prefix),
+    ranks: LOCAL_RANKS = 2,
+    begin: option.BEGIN = "1K",
+    end: option.END = "64M",
+    factor: option.FACTOR = 1024,
+    peers: Annotated[Path, option.environment("JAX, and sees Paceline")] = Path(sys.prefix),
     rounds: Annotated[int, typer.Option(min=3, help="Most bursts per system and size.")] = Effort.rounds,
-    seconds: Annotated[
-        float, typer.Option(callback=finite, min=0, help="Time per size, all systems together; at least 3 rounds run.")
-    ] = Effort.seconds,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a burst may take.")
-    ] = 120.0,
-    json_file: JSON = None,
+    seconds: option.SECONDS = Effort.seconds,
+    timeout: Annotated[float, option.time_limit("a start or a burst")] = 120.0,
+    json_file: option.JSON = None,
 ) -> None:
     """Sum a float32 array over all ranks: by the raw call, by paceline.jax.all_reduce, and by JAX's psum.
 
@@ -54,11 +45,8 @@ def command(
         swept = sizes.sweep(parse_bytes(begin), parse_bytes(end), factor)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    try:
+    with ending(err):
         chosen = systems.in_jax(peers)
-    except systems.Missing as reason:
-        err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
     counts = [sizes.elements(size, "float32", "all_reduce", ranks) for size in swept]
     works = [Work("all_reduce", "float32", "sum", count) for count in dict.fromkeys(counts)]
     request = BenchRequest(chosen, ranks, works, effort=Effort(rounds, seconds), timeout=timeout)

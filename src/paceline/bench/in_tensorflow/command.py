@@ -15,14 +15,15 @@ from rich.console import Console
 from paceline.bench import report, systems
 from paceline.bench.coordination.command import MODELS, gradients
 from paceline.bench.ddp.measure import measure
-from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.ending import FAILED, ending
 from paceline.bench.in_tensorflow import keras_steps
 from paceline.bench.interleave import Effort, Interleaved, Work
-from paceline.bench.option import JSON, one_of
+from paceline.bench.option import JSON, environment, one_of, time_limit
+from paceline.bench.place import LOCAL_RANKS
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.terminal import show
+from paceline.options.checks import finite
 
 _BURST_SECONDS = 0.5
 """Seconds of a burst: several steps in a row, as in a training."""
@@ -31,21 +32,17 @@ BATCH = 16
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", callback=ranks_here, min=1, help="Ranks of each system.")] = 2,
+    ranks: LOCAL_RANKS = 2,
     model: Annotated[
         str, typer.Option(help=f"Whose gradients, of {', '.join(MODELS)}.", callback=one_of(MODELS))
     ] = MODELS[0],
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds TensorFlow, and sees Paceline.", show_default="this one")
-    ] = Path(sys.prefix),
+    peers: Annotated[Path, environment("TensorFlow, and sees Paceline")] = Path(sys.prefix),
     rounds: Annotated[int, typer.Option(min=3, help="Most turns of each system.")] = Effort.rounds,
     seconds: Annotated[
         float, typer.Option(callback=finite, min=0, help="Time for the gradients; at least 3 rounds run.")
     ] = 30.0,
     steps: Annotated[int, typer.Option(min=1, help="Timed Keras steps per turn, after one that isn't.")] = 5,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 300.0,
+    timeout: Annotated[float, time_limit("a start or a turn")] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Sum a model's gradients by name over all ranks, and make training steps of a small Keras model.
@@ -59,11 +56,8 @@ def command(
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when TensorFlow or torch is not installed.
     """
     out, err = Console(), Console(stderr=True)
-    try:
+    with ending(err):
         chosen = systems.in_tensorflow(peers)
-    except systems.Missing as reason:
-        err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
     named = json.dumps(list(gradients(model).gradients))
     chosen = [replace(one, options={**one.options, "gradients": named, "batch": str(BATCH)}) for one in chosen]
     work = Work("all_reduce", "float32", "sum", sum(elements for _, elements in json.loads(named)))

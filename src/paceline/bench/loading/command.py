@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import asdict
 from typing import Annotated
@@ -11,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.ending import FAILED, ending
 from paceline.bench.loading.measure import METHODS, Row, measure, rows, system
-from paceline.bench.option import JSON
+from paceline.bench.option import JSON, time_limit
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.bench.run import BenchRequest, started
-from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.terminal import show
+from paceline.options.checks import installed, ranks_here
 
 _BLOCK = 8
 """Pixels: the images' edges are multiples of it."""
@@ -31,7 +30,7 @@ def command(
     pixels: Annotated[int, typer.Option(min=8, max=4096, help="Width and height, a multiple of 8.")] = 64,
     batches: Annotated[int, typer.Option(min=1, max=1 << 20, help="Batches of an epoch.")] = 128,
     rounds: Annotated[int, typer.Option(min=3, help="Epochs of each, in turn, after one that isn't timed.")] = 5,
-    timeout: Annotated[float, typer.Option(callback=finite, min=1, help="Seconds that an epoch may take.")] = 300.0,
+    timeout: Annotated[float, time_limit("an epoch")] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Read images that are decoded as JPEG files are, for ranks that do nothing else.
@@ -46,9 +45,7 @@ def command(
     if pixels % _BLOCK:
         raise typer.BadParameter(f"{pixels} is not a multiple of {_BLOCK}", param_hint="--pixels")
     out, err = Console(), Console(stderr=True)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench loading needs torch.", highlight=False)
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     images = ranks * batch * batches
     systems = [system(method, ranks * batch, ranks * workers, pixels, images) for method in METHODS]
     with (

@@ -14,31 +14,28 @@ from rich.console import Console
 
 from paceline.bench import report, systems
 from paceline.bench.coordination.command import MODELS, gradients
-from paceline.bench.ending import FAILED, REFUSED, ending
+from paceline.bench.ending import FAILED, ending
 from paceline.bench.interleave import Effort, Work
-from paceline.bench.option import JSON, one_of
+from paceline.bench.option import JSON, environment, one_of, time_limit
+from paceline.bench.place import LOCAL_RANKS
 from paceline.bench.row import records, write_json
 from paceline.bench.run import BenchRequest, run
-from paceline.cli.option_checks import finite, ranks_here
 from paceline.formats.terminal import show
+from paceline.options.checks import finite
 
 _BURST_SECONDS = 0.5
 """Seconds of a burst: several steps in a row, as in a training."""
 
 
 def command(
-    ranks: Annotated[int, typer.Option("-n", "--ranks", callback=ranks_here, min=1, help="Ranks of both systems.")] = 2,
+    ranks: LOCAL_RANKS = 2,
     model: Annotated[
         str, typer.Option(help=f"Whose gradients, of {', '.join(MODELS)}.", callback=one_of(MODELS))
     ] = MODELS[0],
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds Horovod, torch and NumPy.", show_default="this one")
-    ] = Path(sys.prefix),
+    peers: Annotated[Path, environment("Horovod, torch and NumPy")] = Path(sys.prefix),
     rounds: Annotated[int, typer.Option(min=3, help="Most bursts per system.")] = Effort.rounds,
     seconds: Annotated[float, typer.Option(callback=finite, min=0, help="Time for all; at least 3 rounds run.")] = 30.0,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a burst may take.")
-    ] = 120.0,
+    timeout: Annotated[float, time_limit("a start or a burst")] = 120.0,
     json_file: JSON = None,
 ) -> None:
     """Sum a model's gradients by name, all submitted at once and then waited for, with the same calls of Horovod's API.
@@ -50,11 +47,8 @@ def command(
     Exit code: 0, 1 when a result was wrong or a system failed, 2 when a requested system cannot be measured.
     """
     out, err = Console(), Console(stderr=True)
-    try:
+    with ending(err):
         chosen = systems.by_name(peers)
-    except systems.Missing as reason:
-        err.print(str(reason), style="yellow", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(REFUSED) from None
     found = gradients(model).gradients
     options = {"gradients": json.dumps(list(found))}
     chosen = [replace(system, options={**system.options, **options}) for system in chosen]

@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench.ending import FAILED, ending
-from paceline.bench.option import JSON
+from paceline.bench.option import JSON, time_limit
 from paceline.bench.report import columns, wrong
 from paceline.bench.row import write_json
-from paceline.cli.option_checks import finite
 from paceline.formats.terminal import show
 
 if TYPE_CHECKING:
@@ -26,9 +25,7 @@ def command(
     cases: Annotated[str, typer.Option(help="Only cases whose names have one of these words, with commas.")] = "",
     steps: Annotated[int, typer.Option(min=4, help="Counted steps of each run; twice as many calibrate.")] = 20,
     rounds: Annotated[int, typer.Option(min=1, help="Runs of every case.")] = 2,
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a run may take.")
-    ] = 300.0,
+    timeout: Annotated[float, time_limit("a start or a run")] = 300.0,
     json_file: JSON = None,
 ) -> None:
     """Run a training on a lab's 2+2 ranks at 500 Mbit/s, predict others from its report, and run them. Needs root.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from dataclasses import asdict
 from typing import Annotated
@@ -11,21 +10,21 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.bench.ending import FAILED, REFUSED
-from paceline.bench.option import JSON, some_of
+from paceline.bench.ending import FAILED
+from paceline.bench.option import JSON, selection
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
 from paceline.bench.tune.measure import NAMES, Comparison, Failed, compare
-from paceline.cli.option_checks import finite
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
 from paceline.launch.interrupts import also_from_others
+from paceline.options.checks import finite, installed
 from paceline.tune.choice import Row
 from paceline.tune.trial import Effort
 
 
 def command(
-    scripts: Annotated[str, typer.Option(help=f"Some of {', '.join(NAMES)}; or all.", callback=some_of(NAMES))] = "all",
+    scripts: Annotated[str, selection(NAMES)] = "all",
     rounds: Annotated[int, typer.Option(min=2, max=100, help="Runs of each setting in the exhaustive search.")] = 4,
     seconds: Annotated[
         float, typer.Option(callback=finite, min=0.1, max=600, help="How long steps are measured in each run.")
@@ -47,9 +46,7 @@ def command(
     Exit code: 0, 1 when a search measured nothing, 2 without torch.
     """
     out, err = Console(), Console(stderr=True, highlight=False)
-    if importlib.util.find_spec("torch") is None:
-        err.print("paceline bench tune needs torch.")
-        raise typer.Exit(REFUSED)
+    installed({"torch": "torch"})
     found: list[Comparison] = []
     tried: dict[str, list[Row]] = {}
     with also_from_others(), err.status("starting") as status:

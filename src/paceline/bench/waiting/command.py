@@ -21,9 +21,9 @@ from paceline.bench.run import BenchRequest, started
 from paceline.bench.session import SessionFailed
 from paceline.bench.waiting import measure
 from paceline.bench.waiting.measure import Row
-from paceline.cli.option_checks import finite, ranks_here
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
+from paceline.options.checks import ranks_here
 
 SIZES = (8, 1 << 20)
 """Bytes of the all_reduce among computing processes."""
@@ -37,9 +37,7 @@ def command(
     rounds: Annotated[int, typer.Option(min=3, help="Waits, and bursts per size, of every system.")] = 21,
     against: option.AGAINST = "",
     peers: option.PEERS = Path(sys.prefix),
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or an order may take.")
-    ] = 120.0,
+    timeout: Annotated[float, option.time_limit("a start or an order")] = 120.0,
     json_file: option.JSON = None,
 ) -> None:
     """Measure what a waiting rank costs other processes, and what those cost the ranks.

@@ -7,12 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import typer
-
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""An error that becomes one sentence and exit code 2, see `paceline.cli.main.main`. Its name differs between versions
-of Typer; its place in the hierarchy does not.
-"""
+from paceline.options.usage import UsageError
 
 
 def writable(path: Path | None) -> Path | None:

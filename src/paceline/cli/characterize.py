@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from paceline.bench.ending import FAILED, REFUSED, ending
-from paceline.bench.option import JSON, some_of
+from paceline.bench.option import JSON, environment, selection, some_of, time_limit
 from paceline.bench.place import place
 from paceline.bench.row import write_json
 from paceline.bench.systems import Missing, System
@@ -25,9 +25,9 @@ from paceline.characterize.page import characterisation_page
 from paceline.characterize.results import Results
 from paceline.characterize.run import Study, run
 from paceline.characterize.show import ordered, table
-from paceline.cli.option_checks import finite, ranks_here
-from paceline.cli.output_file import writable, write
 from paceline.formats.terminal import show
+from paceline.options.checks import ranks_here
+from paceline.options.output_file import writable, write
 
 MODELS = ("ResNet-50", "MobileNet")
 ALL = "all"
@@ -65,7 +65,7 @@ def numbers(text: str, what: str) -> list[int]:
 
 
 def command(
-    models: Annotated[str, typer.Option(help=f"Of {', '.join(MODELS)}.", callback=some_of(MODELS))] = "all",
+    models: Annotated[str, selection(MODELS)] = "all",
     batches: Annotated[str, typer.Option(help="Images per rank and step: 2,8 for both.", callback=_batches)] = "2,8",
     ranks: Annotated[
         str | None,
@@ -77,15 +77,9 @@ def command(
     image_size: Annotated[int, typer.Option(min=32, max=1024, help="Width and height of the images in pixels.")] = 64,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every approach.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 2,
-    peers: Annotated[
-        Path, typer.Option(help="The environment that holds the MPIs and Horovod.", show_default="this one")
-    ] = Path(sys.prefix),
-    tensorflow: Annotated[
-        Path, typer.Option(help="The environment that holds TensorFlow.", show_default="this one")
-    ] = Path(sys.prefix),
-    timeout: Annotated[
-        float, typer.Option(callback=finite, min=1, help="Seconds that a start or a turn may take.")
-    ] = 300.0,
+    peers: Annotated[Path, environment("the MPIs and Horovod")] = Path(sys.prefix),
+    tensorflow: Annotated[Path, environment("TensorFlow")] = Path(sys.prefix),
+    timeout: Annotated[float, time_limit("a start or a turn")] = 300.0,
     results: Annotated[
         Path | None,
         typer.Option(

@@ -1,12 +1,14 @@
-"""Checks of numbers on the command line, as callbacks of options; an invalid number gives one sentence."""
+"""Checks of what a command is asked for, each of which gives one sentence; for numbers, as callbacks of options."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from importlib.util import find_spec
 
-from paceline.cli.output_file import UsageError
 from paceline.cpu.budget import available
 from paceline.launch.resources import plausible
+from paceline.options.usage import UsageError
 
 
 def finite(value: float) -> float:
@@ -23,3 +25,10 @@ def ranks_here(value: int | None) -> int | None:
     except ValueError as error:
         raise UsageError(str(error)) from None
     return value
+
+
+def installed(packages: Mapping[str, str]) -> None:
+    """Raise UsageError unless these modules are installed. packages: each module, and the package that holds it."""
+    missing = [package for module, package in packages.items() if find_spec(module) is None]
+    if missing:
+        raise UsageError(f"needs {' and '.join(missing)}; pip install {' '.join(missing)}")
