@@ -81,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
 def _watch(make: Callable[[Collector], Job]) -> int:
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
-        collector = Collector(selector)
+        collector = Collector(selector, interrupts=signals.received)
         return watch(make(collector), selector, signals, collector)
 
 

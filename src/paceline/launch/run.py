@@ -74,7 +74,7 @@ def run(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget) -
         if torchrun.redirects_output(request.arguments):
             with make(request, environment, "-", cores) as job:
                 return supervise(job, selector, signals, None, request.grace, interrupt=request.interrupt)
-        collector = Collector(selector)
+        collector = Collector(selector, interrupts=signals.received)
         job = make(request, environment, collector.address, cores)
         listener: Listener = collector
         if not direct and not torchrun.one_machine(request.arguments, environ):
@@ -114,6 +114,8 @@ def watch(
         code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
     collector.close()
     if signals.received:
+        if count := collector.repeats.count:
+            say(f"{count} more {'rank' if count == 1 else 'ranks'} wrote the same")
         say(f"{signal.Signals(signals.received[0]).name} ended the job; none of its processes is left")
     elif code:
         cause = first_failure(job, collector, agent)

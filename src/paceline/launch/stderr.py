@@ -15,10 +15,12 @@ import socket
 import struct
 import termios
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
 from paceline.launch.failure_report import LONGEST, FailureReport, parse
+from paceline.launch.repeats import Repeats
 from paceline.launch.write_all import write_all
 
 STDOUT = 1
@@ -131,15 +133,19 @@ class Collector:
     """Gives a stderr to every process that reports at the socket `address`, and copies what arrives to `target`.
 
     target: the descriptor that everything is copied to. If it is a terminal, the ranks get one too, for progress bars.
+    interrupts: the signals that have asked the job to end so far. Once there is one, what several processes write alike
+    is copied once, see `Repeats`.
 
     `handle` does all work; it is called for those keys of `selector` whose `data` is this collector.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, target: int = 2) -> None:
+    def __init__(self, selector: selectors.BaseSelector, target: int = 2, *, interrupts: Sequence[int] = ()) -> None:
         self.address = f"paceline-launch-{secrets.token_hex(8)}"
         self.streams: list[OutputStream] = []
         self._selector = selector
         self._target = target
+        self._interrupts = interrupts
+        self.repeats = Repeats()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.address)
         self._listener.listen(128)
@@ -169,10 +175,7 @@ class Collector:
         except OSError:  # the last writer of a terminal has closed it
             data = b""
         if not data:
-            self._selector.unregister(stream.descriptor)
-            os.close(stream.descriptor)
-            stream.end()
-            self._release(stream)
+            self._end(stream)
             return
         stream.record(data)
         data = stream.held + data
@@ -205,10 +208,7 @@ class Collector:
         self._listener.close()
         for stream in self.streams:
             if stream.ended is None:
-                self._selector.unregister(stream.descriptor)
-                os.close(stream.descriptor)
-                stream.end()
-                self._release(stream)
+                self._end(stream)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -260,7 +260,19 @@ class Collector:
         self._copy(stream, stream.held)
         stream.held = b""
 
+    def _end(self, stream: OutputStream) -> None:
+        self._selector.unregister(stream.descriptor)
+        os.close(stream.descriptor)
+        stream.end()
+        self._release(stream)
+        self._write(stream, self.repeats.release(stream.descriptor))
+
     def _copy(self, stream: OutputStream, data: bytes) -> None:
+        if self._interrupts and not stream.is_output:
+            data = self.repeats.hold(stream.descriptor, data)
+        self._write(stream, data)
+
+    def _write(self, stream: OutputStream, data: bytes) -> None:
         if stream.prefix and data:
             prefix = stream.prefix.encode()
             data = prefix + data[:-1].replace(b"\n", b"\n" + prefix) + data[-1:]
