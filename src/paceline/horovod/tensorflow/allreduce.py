@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -16,9 +15,7 @@ from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
 from paceline.horovod.tensorflow.queries import size_op
-from paceline.horovod.tensorflow.reduction import reduction, started_allreduce
-
-KERNEL = "paceline_allreduce"
+from paceline.horovod.tensorflow.reduction import Reduction
 
 
 def allreduce(
@@ -49,17 +46,15 @@ def allreduce(
     Raises ValueError and NotImplementedError for arguments that make no sense. If the ranks' shapes, dtypes or
     operations differ, the op raises tf.errors.FailedPreconditionError, and if a rank is lost tf.errors.UnknownError.
     """
-    chosen = ops.chosen(op, average)
+    how = Reduction(ops.chosen(op, average), prescale_factor, postscale_factor, process_set, codec_of(compression))
     if isinstance(tensor, tf.IndexedSlices):
-        _check_sparse(chosen, prescale_factor, postscale_factor)
+        _check_sparse(how)
         values = allgather(tensor.values, process_set=process_set, ignore_name_scope=ignore_name_scope)
         indices = allgather(tensor.indices, process_set=process_set, ignore_name_scope=ignore_name_scope)
-        return _slices(values, indices, tensor, chosen, process_set)
+        return _slices(values, indices, tensor, how)
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
     names = attributes("HorovodAllreduce", name, [compressed], ignore_name_scope)
-    (result,) = _combined(
-        [compressed], chosen, prescale_factor, postscale_factor, process_set, False, names, codec_of(compression), False
-    )
+    (result,) = how.allreduce([compressed], False, names)
     return compression.decompress(result, context)
 
 
@@ -79,75 +74,59 @@ def grouped_allreduce(
     """Combine several tensors over the ranks, together, into new ones; see `allreduce`."""
     if not tensors:
         return tensors
-    chosen = ops.chosen(op, average)
-    factors = prescale_factor, postscale_factor
-    return allreduce_together(tensors, name, chosen, *factors, process_set, ignore_name_scope, compression, False)
+    how = Reduction(ops.chosen(op, average), prescale_factor, postscale_factor, process_set, codec_of(compression))
+    return allreduce_together(tensors, name, how, compression, ignore_name_scope)
 
 
 def allreduce_together(
     tensors: Sequence[Any],
     name: str | None,
-    chosen: int,
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    ignore_name_scope: bool,
+    how: Reduction,
     compression: type[Compressor],
-    error_feedback: bool,
+    ignore_name_scope: bool,
 ) -> list[Any]:
     """Combine several tensors over the ranks, together, into new ones.
 
-    error_feedback: whether a codec's loss of each tensor is kept, by `name` and the tensor's number, for the next time.
+    name: with each tensor's number, the name by which what a codec loses of it is kept. compression: what encodes them
+    before they are handed in.
     """
     results = list(tensors)
     sparse = [index for index, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
     if sparse:
-        _check_sparse(chosen, prescale_factor, postscale_factor)
+        _check_sparse(how)
         all_values, all_indices = (
-            grouped_allgather(parts, process_set=process_set, ignore_name_scope=ignore_name_scope)
+            grouped_allgather(parts, process_set=how.process_set, ignore_name_scope=ignore_name_scope)
             for parts in ([tensors[i].values for i in sparse], [tensors[i].indices for i in sparse])
         )
         for index, values, indices in zip(sparse, all_values, all_indices, strict=True):
-            results[index] = _slices(values, indices, tensors[index], chosen, process_set)
+            results[index] = _slices(values, indices, tensors[index], how)
     dense = [index for index in range(len(tensors)) if index not in sparse]
     if dense:
         compressed, contexts = zip(
             *(compression.compress(tf.convert_to_tensor(tensors[index])) for index in dense), strict=True
         )
         names = attributes("HorovodGroupedAllreduce", name, list(compressed), ignore_name_scope)
-        factors = prescale_factor, postscale_factor
-        codec = codec_of(compression)
-        combined = _combined(compressed, chosen, *factors, process_set, True, names, codec, error_feedback)
+        combined = how.allreduce(compressed, True, names)
         for index, tensor, context in zip(dense, combined, contexts, strict=True):
             results[index] = compression.decompress(tensor, context)
     return results
 
 
-def allreduce_each(
-    tensors: Sequence[Any],
-    names: Sequence[str],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    ignore_name_scope: bool,
-    codec: str | None,
-) -> list[Any]:
+def allreduce_each(tensors: Sequence[Any], names: Sequence[str], how: Reduction, ignore_name_scope: bool) -> list[Any]:
     """Combine dense tensors over the ranks, each when all ranks have it. Outside of a graph this is a single op.
 
-    names: a name for each tensor. codec: how float32 is encoded between machines; what that loses is kept by the names
-    for the next time.
+    names: a name for each tensor.
     """
     if tf.executing_eagerly():
         own = {**attributes("", None, []), "names": list(names)}
-        return _combined(tensors, op, prescale, postscale, process_set, False, own, codec, True)
+        return how.allreduce(tensors, False, own)
     results = []
     for tensor, name in zip(tensors, names, strict=True):
         own = attributes("", name, [], ignore_name_scope)
         # The name of the op in the graph that is traced: functions that inline this one would give it another.
         unique = tf.compat.v1.get_default_graph().unique_name(own["name"], mark_as_used=False)
         own["names"] = [name if ignore_name_scope else unique]
-        results += _combined([tensor], op, prescale, postscale, process_set, False, own, codec, True)
+        results += how.allreduce([tensor], False, own)
     return results
 
 
@@ -162,7 +141,7 @@ def _allreduce(
 ) -> Any:
     """Combine a dense tensor over the ranks; see `allreduce`."""
     names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
-    return _combined([tensor], op, prescale_factor, postscale_factor, process_set, False, names, None, False)[0]
+    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce([tensor], False, names)[0]
 
 
 def _grouped_allreduce(
@@ -176,36 +155,24 @@ def _grouped_allreduce(
 ) -> list[Any]:
     """Combine dense tensors over the ranks, together; see `allreduce`."""
     names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
-    return _combined(tensors, op, prescale_factor, postscale_factor, process_set, True, names, None, False)
-
-
-def _combined(
-    tensors: Sequence[Any],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    grouped: bool,
-    names: dict[str, Any],
-    codec: str | None,
-    error_feedback: bool,
-) -> list[Any]:
-    encoded = {"codec": codec or "", "error_feedback": error_feedback}
-    call = partial(reduction, KERNEL) if tf.executing_eagerly() else started_allreduce
-    return call(tensors, op, prescale, postscale, process_set, grouped, names, **encoded)
+    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce(tensors, True, names)
 
 
 @tf.RegisterGradient("PacelineAllreduce")
 def _gradient(op: Any, *gradients: Any) -> Any:
-    names = [f"{name}.gradient" for name in op.get_attr("names")]
-    arguments = (op.get_attr("reduce_op"), op.get_attr("prescale_factor"), op.get_attr("postscale_factor"))
+    how = Reduction(
+        op.get_attr("reduce_op"),
+        op.get_attr("prescale_factor"),
+        op.get_attr("postscale_factor"),
+        set_of(op.get_attr("process_set_id")),
+        op.get_attr("codec").decode(),
+    )
     grouped = op.get_attr("grouped")
     kind = "HorovodGroupedAllreduce" if grouped else "HorovodAllreduce"
     own = attributes(kind, None, list(gradients), op.get_attr("ignore_name_scope"))
     if tf.executing_eagerly():
-        own["names"] = names
-    codec = op.get_attr("codec").decode()
-    return _combined(gradients, *arguments, set_of(op.get_attr("process_set_id")), grouped, own, codec, False)
+        own["names"] = [f"{name}.gradient" for name in op.get_attr("names")]
+    return how.allreduce(gradients, grouped, own)
 
 
 @tf.RegisterGradient("PacelineAllreduceStart")
@@ -218,21 +185,21 @@ def _gradient_of_done(op: Any, *gradients: Any) -> Any:
     return [*gradients, None]
 
 
-def _check_sparse(op: int, prescale: float, postscale: float) -> None:
-    if op == ops.Adasum:
+def _check_sparse(how: Reduction) -> None:
+    if how.op == ops.Adasum:
         raise NotImplementedError(
             "The Adasum reduction does not currently support sparse tensors. As a workaround please pass "
             "sparse_as_dense=True to DistributedOptimizer"
         )
-    if op not in (ops.Sum, ops.Average):
+    if how.op not in (ops.Sum, ops.Average):
         raise NotImplementedError("Only Sum and Average ops are supported with tf.IndexedSlices")
-    if prescale != 1.0 or postscale != 1.0:
+    if how.prescale != 1.0 or how.postscale != 1.0:
         raise NotImplementedError("Pre/postscale_factor are not supported with tf.IndexedSlices")
 
 
-def _slices(values: Any, indices: Any, like: Any, op: int, process_set: ProcessSet) -> Any:
-    if op == ops.Average:
-        values /= tf.cast(ranks_of(process_set), values.dtype)
+def _slices(values: Any, indices: Any, like: Any, how: Reduction) -> Any:
+    if how.op == ops.Average:
+        values /= tf.cast(ranks_of(how.process_set), values.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=like.dense_shape)
 
 

@@ -17,6 +17,7 @@ from paceline.horovod.tensorflow.allreduce import allreduce, allreduce_each, all
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.hand_in_order import hand_in_in_order, operations
 from paceline.horovod.tensorflow.known_order import announce_order
+from paceline.horovod.tensorflow.reduction import Reduction
 from paceline.horovod.tensorflow.variables import key, names_of
 
 Groups = int | Sequence[Sequence[Any]] | None
@@ -76,18 +77,12 @@ class Gradients:
                 results[i] = tf.convert_to_tensor(results[i])
         before = len(operations())
         factors = (1.0 / self.predivide, self.predivide) if self.op == ops.Average else (1.0, 1.0)
+        codec = codec_of(self.compression)
+        how = Reduction(self.op, *factors, self.process_set, codec, error_feedback=True)
         grouped = [group for group in self._grouped(wanted, variables) if len(group) > 1]
         for group in grouped:
-            combined = allreduce_together(
-                [results[i] for i in group],
-                names[group[0]],
-                self.op,
-                *factors,
-                self.process_set,
-                ignore_name_scope=numbered,
-                compression=self.compression,
-                error_feedback=True,
-            )
+            tensors = [results[i] for i in group]
+            combined = allreduce_together(tensors, names[group[0]], how, self.compression, ignore_name_scope=numbered)
             for i, result in zip(group, combined, strict=True):
                 results[i] = result
         alone = sorted(set(wanted).difference(*grouped))
@@ -99,15 +94,7 @@ class Gradients:
             hand_in_in_order(before)
             return
         compressed, contexts = zip(*(self.compression.compress(results[i]) for i in dense), strict=True)
-        combined = allreduce_each(
-            compressed,
-            [names[i] for i in dense],
-            self.op,
-            *factors,
-            self.process_set,
-            ignore_name_scope=numbered,
-            codec=codec_of(self.compression),
-        )
+        combined = allreduce_each(compressed, [names[i] for i in dense], how, ignore_name_scope=numbered)
         hand_in_in_order(before)
         if not tf.executing_eagerly():
             announce_order(compressed, combined, self.process_set)

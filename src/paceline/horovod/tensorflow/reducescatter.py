@@ -14,9 +14,7 @@ from paceline.horovod.tensorflow.allgather import allgather
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import set_of
-from paceline.horovod.tensorflow.reduction import reduction
-
-KERNEL = "paceline_reducescatter"
+from paceline.horovod.tensorflow.reduction import Reduction
 
 
 def reducescatter(
@@ -36,10 +34,8 @@ def reducescatter(
     """
     compressed, context = compression.compress(tf.convert_to_tensor(tensor))
     names = attributes("HorovodReducescatter", name, [compressed], ignore_name_scope)
-    codec = codec_of(compression) or ""
-    (part,) = reduction(
-        KERNEL, [compressed], op, prescale_factor, postscale_factor, process_set, False, names, codec=codec
-    )
+    how = Reduction(op, prescale_factor, postscale_factor, process_set, codec_of(compression))
+    (part,) = how.reducescatter([compressed], False, names)
     return compression.decompress(part, context)
 
 
@@ -57,8 +53,8 @@ def grouped_reducescatter(
         return tensors
     compressed, contexts = zip(*(compression.compress(tf.convert_to_tensor(one)) for one in tensors), strict=True)
     names = attributes("HorovodGroupedReducescatter", None, list(compressed))
-    codec = codec_of(compression) or ""
-    parts = reduction(KERNEL, compressed, op, prescale_factor, postscale_factor, process_set, True, names, codec=codec)
+    how = Reduction(op, prescale_factor, postscale_factor, process_set, codec_of(compression))
+    parts = how.reducescatter(compressed, True, names)
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
 
 

@@ -3,63 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import tensorflow as tf
 
 from paceline.horovod.process_sets import ProcessSet
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.process_set import number_of
 
 
-def reduction(
-    kernel: str,
-    tensors: Sequence[Any],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    grouped: bool,
-    names: dict[str, Any],
-    **encoded: Any,
-) -> list[Any]:
-    """Hand dense tensors to an op that combines them over the ranks, and return its results.
+@dataclass(frozen=True)
+class Reduction:
+    """How dense tensors are combined over the ranks of a process set.
 
-    kernel: "paceline_allreduce" or "paceline_reducescatter". op: what combines them, such as Sum. prescale, postscale:
-    factors before and after. names: the attributes that `naming.attributes` makes. encoded: the op's `codec`, and
-    `error_feedback` if it is an allreduce.
+    op: what combines them, such as Sum. prescale, postscale: factors before and after. codec: how float32 is encoded
+    between machines; None: not at all. error_feedback: whether what that loses of a tensor is kept, by its name, for
+    the next time; of an allreduce only.
     """
-    options = _options(op, prescale, postscale, process_set, grouped, names | encoded)
-    results: list[Any] = getattr(LIBRARY.ops, kernel)(tensors, **options)
-    return results
 
+    op: int
+    prescale: float
+    postscale: float
+    process_set: ProcessSet
+    codec: str | None = None
+    error_feedback: bool = False
 
-def started_allreduce(
-    tensors: Sequence[Any],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-    grouped: bool,
-    names: dict[str, Any],
-    **encoded: Any,
-) -> list[Any]:
-    """Combine dense tensors in a graph by two ops, one that hands them in and one that waits, and return the results.
+    def allreduce(self, tensors: Sequence[Any], grouped: bool, names: dict[str, Any]) -> list[Any]:
+        """Combine tensors; each rank gets them all.
 
-    The arguments are those of `reduction`. `hand_in_order` lets the rest of the graph wait for the first op.
-    """
-    options = _options(op, prescale, postscale, process_set, grouped, names | encoded)
-    started, number = LIBRARY.ops.paceline_allreduce_start(tensors, **options)
-    results: list[Any] = LIBRARY.ops.paceline_allreduce_done(started, number, name=f"{names['name']}_done")
-    return results
+        grouped: whether they are combined together. names: the attributes that `naming.attributes` makes.
 
+        In a graph two ops do this, one that hands the tensors in and one that waits for the results; `hand_in_order`
+        lets the rest of the graph wait for the first.
+        """
+        options = {**self._options(grouped), **names, "error_feedback": self.error_feedback}
+        results: list[Any]
+        if tf.executing_eagerly():
+            results = LIBRARY.ops.paceline_allreduce(tensors, **options)
+        else:
+            started, number = LIBRARY.ops.paceline_allreduce_start(tensors, **options)
+            results = LIBRARY.ops.paceline_allreduce_done(started, number, name=f"{names['name']}_done")
+        return results
 
-def _options(
-    op: int, prescale: float, postscale: float, process_set: ProcessSet, grouped: bool, others: dict[str, Any]
-) -> dict[str, Any]:
-    return {
-        "grouped": grouped,
-        "process_set_id": number_of(process_set),
-        "reduce_op": op,
-        "prescale_factor": prescale,
-        "postscale_factor": postscale,
-        **others,
-    }
+    def reducescatter(self, tensors: Sequence[Any], grouped: bool, names: dict[str, Any]) -> list[Any]:
+        """Combine tensors; each rank gets its own rows. The arguments are those of `allreduce`."""
+        results: list[Any] = LIBRARY.ops.paceline_reducescatter(tensors, **self._options(grouped), **names)
+        return results
+
+    def _options(self, grouped: bool) -> dict[str, Any]:
+        return {
+            "grouped": grouped,
+            "process_set_id": number_of(self.process_set),
+            "reduce_op": self.op,
+            "prescale_factor": self.prescale,
+            "postscale_factor": self.postscale,
+            "codec": self.codec or "",
+        }
