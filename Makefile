@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+WITH_TENSORFLOW := PATH="$(CURDIR)/$(VENV)/tensorflow/bin:$$PATH" $(VENV)/tensorflow/bin/python
 JOBS ?= $(shell nproc)
 LANE_JOBS := $(shell expr \( $(JOBS) + 1 \) / 2)
 # Hundreds of processes import the same modules, which are compiled once also where the environment says otherwise.
@@ -17,6 +18,8 @@ endif
 # Each has requirements, an environment in .venv and a folder in tests/frameworks, all of its name.
 FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
+# A checkout of Horovod; this one is made when it is not there.
+HOROVOD ?= build/horovod
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print) \
     $(shell find engine/tests/device/double -type f)
@@ -42,7 +45,7 @@ LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message progra
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -95,6 +98,13 @@ torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed 
 
 torch-suite-part: $(VENV)/test.stamp $(VENV)/engine.stamp ## a representative part of it, in minutes
 	$(WITH_TOOLS) $(SUITE_PART)
+
+horovod-suite: $(VENV)/tensorflow.stamp $(VENV)/test.stamp $(VENV)/engine.stamp $(HOROVOD) ## Horovod's own tests and examples for TensorFlow and Keras against Paceline
+	$(WITH_TENSORFLOW) tests/horovod_suite/run.py --horovod $(HOROVOD) --failures-only $(ARGS)
+	$(WITH_TENSORFLOW) tests/horovod_suite/examples.py --horovod $(HOROVOD)
+
+build/horovod:
+	git clone --quiet --depth 1 --branch v0.28.1 -c advice.detachedHead=false https://github.com/horovod/horovod $@
 
 framework-tests: $(FRAMEWORKS:%=%-tests) ## tests of the faces of TensorFlow and JAX, and under trainers, each in an environment of its own
 

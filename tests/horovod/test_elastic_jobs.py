@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
+from elastic_jobs import DEADLINE, nothing_runs, run, said, started, wait_until
 
 from paceline.horovod.run import main
 
 HERE = Path(__file__).parent
-DEADLINE = 250.0
-
-
-@contextmanager
-def started(
-    folder: Path, *arguments: str, timeout: float = 20.0, **variables: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The launcher; its output goes to FOLDER/out and FOLDER/err. It has ended when the context is left."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")} | variables
-    with (folder / "out").open("w") as out, (folder / "err").open("w") as err:
-        launcher = subprocess.Popen(
-            [sys.executable, "-m", "paceline.horovod.run", *arguments],
-            stdout=out,
-            stderr=err,
-            env={**environment, "PACELINE_TIMEOUT": str(timeout), "PACELINE_START_TIMEOUT": "60"},
-        )
-    try:
-        yield launcher
-    finally:
-        launcher.send_signal(signal.SIGTERM)
-        try:
-            launcher.wait(timeout=DEADLINE)
-        finally:
-            launcher.kill()
-
-
-def run(folder: Path, *arguments: str, timeout: float = 20.0, **variables: str) -> tuple[int, str, str]:
-    with started(folder, *arguments, timeout=timeout, **variables) as launcher:
-        code = launcher.wait(timeout=DEADLINE)
-    return code, (folder / "out").read_text(), said(folder)
-
-
-def said(folder: Path) -> str:
-    return (folder / "err").read_text()
 
 
 def script(folder: Path, steps: int) -> list[str]:
@@ -63,17 +24,6 @@ def told(folder: Path) -> dict[int, list[tuple[int, ...]]]:
     """What each worker wrote, by its pid: rank, size, step, sum."""
     files = sorted((file for file in folder.iterdir() if file.name.isdigit()), key=lambda file: file.read_text())
     return {int(f.name): [tuple(map(int, line.split())) for line in f.read_text().splitlines()] for f in files}
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not true():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.01)
-
-
-def nothing_runs(folder: Path) -> bool:
-    return not [p for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
 
 
 def test_training_goes_on_from_the_last_commit_when_a_rank_is_killed(tmp_path: Path) -> None:

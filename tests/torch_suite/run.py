@@ -16,29 +16,20 @@ import time
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-HERE = Path(__file__).parent
+from borrowed_suite import Outcome, conclude, read_skips, show
+
+HERE = Path(__file__).resolve().parent
+
 RANKS = 4
 MANY_RANKS = 8
 """For the tests that ask for a larger world."""
 DEADLINE = 120.0
 """Seconds for one test."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    name: str
-    state: str
-    detail: str
-    seconds: float
 
 
 UNLOCKED = ("Only MPI supports CPU all_to_all_single", "Only MPI supports all_to_all")
@@ -148,25 +139,6 @@ def output_to(file: IO[str]) -> Iterator[None]:
             os.close(saved)
 
 
-@dataclass(frozen=True)
-class Skip:
-    reason: str
-    run: bool
-    """Whether to see if torch still skips it; False for a test that cannot pass and is not skipped by torch."""
-
-
-def read_skips() -> dict[str, Skip]:
-    with (HERE / "skips.toml").open("rb") as file:
-        groups = tomllib.load(file)["skip"]
-    skips: dict[str, Skip] = {}
-    for group in groups:
-        for name in group["tests"]:
-            if name in skips:
-                raise SystemExit(f"skips.toml lists {name} twice")
-            skips[name] = Skip(group["reason"], group.get("run", True))
-    return skips
-
-
 def choose(available: list[str], selection: list[str]) -> Iterator[str]:
     if selection == ["all"]:
         yield from available
@@ -191,34 +163,19 @@ def main() -> int:
     if arguments.list:
         print(*available, sep="\n")
         return 0
-    skips = read_skips()
+    skips = read_skips(HERE / "skips.toml")
     outcomes: list[Outcome] = []
     for name in choose(available, arguments.select):
-        skip = skips.get(name)
+        skip = skips.of(name)
         if skip is not None and not skip.run:
             outcome = Outcome(name, "skipped", skip.reason, 0.0)
         else:
-            outcome = judge(run_test(suite, name), skip)
+            outcome = skips.judge(run_test(suite, name))
         outcomes.append(outcome)
-        if outcome.state == "failed":
-            print(outcome.detail, flush=True)
-        if outcome.state != "passed" or not arguments.failures_only:
-            print(f"{outcome.state:8} {outcome.seconds:6.1f} s  {outcome.name}", flush=True)
-    for name in sorted(skips.keys() - set(available)):
+        show(outcome, arguments.failures_only)
+    for name in skips.unused(available):
         print(f"warning: skips.toml lists {name}, which torch's suite does not have")
-    counts = {state: sum(o.state == state for o in outcomes) for state in ("passed", "failed", "skipped")}
-    print(", ".join(f"{count} {state}" for state, count in counts.items()))
-    return 1 if counts["failed"] else 0
-
-
-def judge(outcome: Outcome, skip: Skip | None) -> Outcome:
-    """A skip without a reason in skips.toml is a failure; a reason without a skip is out of date."""
-    if outcome.state == "skipped" and skip is None:
-        detail = f"{outcome.name} was skipped ({outcome.detail}) and skips.toml gives no reason"
-        return Outcome(outcome.name, "failed", detail, outcome.seconds)
-    if outcome.state == "passed" and skip is not None:
-        print(f"warning: {outcome.name} runs, its entry in skips.toml is out of date")
-    return outcome
+    return conclude(outcomes)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 
 import pytest
+import tensorflow as tf
 
 import paceline.horovod.keras
 import paceline.horovod.tensorflow as hvd
@@ -25,6 +26,7 @@ TENSORFLOW = {
     "postscale_factor",
     "grouped_reducescatter": "tensors device_dense compression op process_set prescale_factor postscale_factor",
     "join": "",
+    "gpu_available": "ext_base_name verbose",
     "size_op": "process_set_id name",
     "rank_op": "name",
     "broadcast_variables": "variables root_rank process_set inplace",
@@ -75,3 +77,9 @@ def test_arguments_come_in_horovods_order(face: object, calls: dict[str, str]) -
 @pytest.mark.parametrize("face", [hvd, hvd_keras, paceline.horovod.keras])
 def test_every_name_that_is_exported_is_there(face: object) -> None:
     assert [name for name in face.__all__ if not hasattr(face, name)] == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("devices", [[], ["GPU:0"]])
+def test_gpu_available_is_what_tensorflow_sees(devices: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: devices if kind == "GPU" else ["CPU:0"])
+    assert hvd.gpu_available("tensorflow") is bool(devices)

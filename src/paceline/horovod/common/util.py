@@ -37,9 +37,13 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) 
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Return whether this framework sees a GPU."""
-    if ext_base_name != "torch" or not extension_available("torch"):
+    """Return whether this framework, "tensorflow" or "torch", sees a GPU."""
+    if not extension_available(ext_base_name):
         return False
+    if ext_base_name == "tensorflow":
+        import tensorflow
+
+        return bool(tensorflow.config.list_physical_devices("GPU"))
     import torch
 
     return torch.cuda.is_available()

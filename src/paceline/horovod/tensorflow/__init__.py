@@ -11,6 +11,7 @@ from paceline.horovod.tensorflow.compat import require_tensorflow
 
 require_tensorflow()
 
+from paceline.horovod.common.util import gpu_available
 from paceline.horovod.tensorflow import elastic, mpi_ops
 from paceline.horovod.tensorflow.allreduce import allreduce, grouped_allreduce
 from paceline.horovod.tensorflow.compression import Compression
@@ -47,6 +48,7 @@ __all__ = [
     "broadcast_object_fn",
     "broadcast_variables",
     "elastic",
+    "gpu_available",
     "grouped_allreduce",
     "grouped_reducescatter",
     "reducescatter",

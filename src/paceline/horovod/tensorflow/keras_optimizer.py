@@ -82,6 +82,11 @@ class _Keras3(_Distributed):
 class _Keras2(_Distributed):
     """Combines gradients when they are computed, as Keras 2 lets its subclasses do."""
 
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """Return the combined gradients of `loss` with respect to `params`, for a graph of TensorFlow 1. Collective."""
+        own: Any = super()
+        return self._combined(own.get_gradients(loss, params), params)
+
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
         """Return pairs of a combined gradient and its variable. Collective."""
         return self._compute_gradients(loss, var_list, None, tape)
