@@ -18,7 +18,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
 RAW = ("numpy", "pytest", "paceline.adapt.replanner", "paceline.coordinate", "paceline.runtime.init")
 """What nearly all programs import."""
-TORCH = (*RAW, "paceline.torch", "torch.distributed.fsdp")
+TORCH = (*RAW, "paceline.torch", "torch._dynamo", "torch.distributed.fsdp")
 """What programs of torch's users import."""
 
 

@@ -1,4 +1,4 @@
-"""Ranks on the machines of a lab: one process each, whom a test talks to; or forked there, see `jobs.WarmJob`."""
+"""Ranks on the machines of a lab: forked there, see `jobs.WarmJob`, or started one by one, and talked to."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from jobs import words
 from warm_python import WarmPython
 
 from paceline.lab.lab import Lab
@@ -38,6 +39,34 @@ def environment(lab: Lab, places: Sequence[int], rank: int) -> dict[str, str]:
         "MASTER_ADDR": lab.machines[0].address,
         "MASTER_PORT": PORT,
     }
+
+
+def run_on(
+    lab: Lab,
+    warm: Sequence[WarmPython],
+    places: Sequence[int],
+    program: Path,
+    *arguments: str,
+    output: Path,
+    deadline: float = 140,
+    **settings: str,
+) -> None:
+    """Run the program to its end, with rank r forked on machine places[r]; what ranks write goes to `output`.
+
+    Fails with what they wrote if one of them fails.
+    """
+    output.mkdir(exist_ok=True)
+    ranks = []
+    try:
+        for rank, machine in enumerate(places):
+            env = {**environment(lab, places, rank), **settings}
+            files = output / f"rank-{rank}.out", output / f"rank-{rank}.err"
+            ranks.append(warm[machine].start([str(program), *arguments], env, *files))
+        codes = [rank.wait(deadline) for rank in ranks]
+    finally:
+        for one in ranks:
+            one.kill()
+    assert codes == [0] * len(places), words(output)
 
 
 @contextmanager

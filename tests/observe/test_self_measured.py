@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -10,7 +10,8 @@ from statistics import median
 
 import pytest
 from jobs import RAW, TORCH, run
-from on_lab import ended, ranks_on
+from on_lab import run_on, warm_on
+from warm_python import WarmPython
 
 from paceline.lab.lab import Lab
 from paceline.report.report import Report, read
@@ -36,10 +37,10 @@ children:
 
 
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """Two machines whose link is slower than their ranks are told."""
-    with Lab(parse(TOPOLOGY)) as made:
-        yield made
+def machines() -> Iterator[tuple[Lab, list[WarmPython]]]:
+    """Two machines whose link is slower than their ranks are told, and what forks ranks there."""
+    with Lab(parse(TOPOLOGY)) as lab, warm_on(lab, TORCH) as warm:
+        yield lab, warm
 
 
 @pytest.mark.timeout(300)
@@ -50,24 +51,23 @@ def test_on_one_machine(faces: str, tmp_path: Path) -> None:
     env = {"PACELINE_REPORT": str(report), "OMP_NUM_THREADS": "1"}
     imports = RAW if faces == "raw" else TORCH
     run(2, PROGRAM, faces, str(STEPS), output=output, deadline=250, env=env, imports=imports)
-    check([(output / f"rank-{rank}.out").read_text() for rank in range(2)], report, elsewhere=0)
+    check(output, report, elsewhere=0)
 
 
 @pytest.mark.requires_root_network
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("faces", JOBS)
-def test_on_two_machines(faces: str, lab: Lab, tmp_path: Path) -> None:
-    report = tmp_path / "report.json"
+def test_on_two_machines(faces: str, machines: tuple[Lab, list[WarmPython]], tmp_path: Path) -> None:
+    output, report = tmp_path / "output", tmp_path / "report.json"
     env = {"PACELINE_REPORT": str(report), "OMP_NUM_THREADS": "1"}
-    with ranks_on(lab, (0, 1), PROGRAM, faces, str(STEPS), **env) as ranks:
-        said, errors = ended(ranks, deadline=250)
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(errors)
-    shares = check(said, report, elsewhere=1)
+    run_on(*machines, (0, 1), PROGRAM, faces, str(STEPS), output=output, deadline=250, **env)
+    shares = check(output, report, elsewhere=1)
     assert min(shares) > 2 * FORGIVEN, "figures that do not see this link would pass"
 
 
-def check(said: Sequence[str], report: Path, elsewhere: int) -> list[float]:
-    """Compares what each rank `said`, and the report with it; returns the shares of exposed communication."""
+def check(output: Path, report: Path, elsewhere: int) -> list[float]:
+    """Compares what each rank said, and the report with it; returns the shares of exposed communication."""
+    said = [(output / f"rank-{rank}.out").read_text() for rank in range(2)]
     found = read(report)
     assert [rank.figures.rank for rank in found.ranks] == list(range(len(said)))
     shares = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import TORCH, words
-from on_lab import environment, warm_on
+from jobs import TORCH
+from on_lab import run_on, warm_on
 
 from paceline.lab.lab import Lab
 from paceline.topology import parse
@@ -26,11 +26,4 @@ def test_training_on_two_machines(tmp_path: Path) -> None:
     """DDP and FSDP2 equal one process; then a sharded optimizer, the parameters of which are encoded."""
     with Lab(parse(TOPOLOGY)) as lab, warm_on(lab, TORCH) as warm:
         for program in (PROGRAM, ENCODED):
-            output = tmp_path / program.stem
-            output.mkdir()
-            ranks = []
-            for rank, machine in enumerate(PLACES):
-                env = {**environment(lab, PLACES, rank), "OMP_NUM_THREADS": "1"}
-                files = output / f"rank-{rank}.out", output / f"rank-{rank}.err"
-                ranks.append(warm[machine].start([str(program)], env, *files))
-            assert [rank.wait(140) for rank in ranks] == [0, 0, 0], words(output)
+            run_on(lab, warm, PLACES, program, output=tmp_path / program.stem, OMP_NUM_THREADS="1")
