@@ -92,7 +92,15 @@ PIECES = ("kSmallestPiece", "kLargestPiece", "kPiecesPerRegion")
 EXCHANGES = ("kSlotsOfAll", "kCopiedAnyway")
 NAMED = ("kReducedAlone", "kPackedBySubmitter", "kPackedPerStep", "kLeastHeld", "kMostHeld", "kHeldPart", "kLargeCall")
 WINDOWS = ("kQueueSeconds", "kSmallestWindow", "kLargestWindow", "kBufferPerWindow")
-SMOOTHING = ("kShortQueue", "kLossLookPause", "kLeastWatchedMessage")
+SMOOTHING = (
+    "kShortQueue",
+    "kLossLookPause",
+    "kLeastWatchedMessage",
+    "kLift",
+    "kLiftPause",
+    "kLongestLiftPause",
+    "kLiftTrial",
+)
 CHUNKS = ("kChunksInFlight", "kFewChunks")
 
 K, M = 1 << 10, 1 << 20

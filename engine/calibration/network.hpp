@@ -1,4 +1,4 @@
-// The network: constants of link/pace, link/smoothing.
+// The network: constants of link/pace, link/send_limit, link/smoothing.
 #pragma once
 
 #include <chrono>
@@ -34,5 +34,14 @@ inline constexpr std::chrono::microseconds kShortQueue{5'000};
 // kLeastWatchedMessage within noise (2+2+3, queues of 2 ms); a stream goes on as before for that long.
 inline constexpr std::chrono::milliseconds kLossLookPause{5};
 inline constexpr std::size_t kLeastWatchedMessage = std::size_t{8} << 10;
+// The part of its limit by which a stream that has lost packets at a short queue is lifted, to find out whether the
+// links carry more than the plan believes. Found: BBR probes with it. Off by 2: not measured.
+inline constexpr double kLift = 0.25;
+// Seconds at its limit after which a stream is lifted for the first time, the most of them after lifts that failed, and
+// those until it is lifted further. Found: by hand. A lift that fails costs a policed link a loss on each stream.
+// Off by 2: kLiftPause not measured, kLongestLiftPause not measured, kLiftTrial not measured.
+inline constexpr double kLiftPause = 4;
+inline constexpr double kLongestLiftPause = 64;
+inline constexpr double kLiftTrial = 0.25;
 
 }  // namespace paceline::calibration

@@ -43,6 +43,7 @@ class Group {
   Codec codec = Codec::none;   // of all-reduces whose caller does not say
   std::size_t coded_from = 0;  // bytes of a buffer from which they have it
   double pace = 0;  // of each stream to this rank from another machine, see Link::set_pace; 0 if it is unknown
+  std::vector<double> send_rates;  // to every rank, see Link::set_send_rate; empty while unknown
   Matcher matcher;
   Error error;          // the first one; every later operation fails with it
   bool raised = false;  // a call of this rank has failed with it

@@ -98,6 +98,9 @@ class Link {
   // the group that uses most links, `most` in the group that uses fewest. If that is little, the link keeps the peer
   // from sending more ahead than a switch on the way can hold.
   virtual void set_pace(double /*least*/, double /*most*/) {}
+  // Sets what this link sends, in bytes per second, while all links in use at once send what their plan gives them;
+  // infinite if that is unknown. A link that loses packets where they cannot queue then sends no faster.
+  virtual void set_send_rate(double /*bytes_per_second*/) {}
 
   // Bytes that the kernel has taken in from the peer so far, read or not; 0 where it does not count them.
   virtual std::uint64_t received() const { return 0; }

@@ -109,6 +109,10 @@ void TcpLink::set_pace(double least, double most) {
   if (!lost_) pace_.set(socket_.get(), least, most);
 }
 
+void TcpLink::set_send_rate(double bytes_per_second) {
+  if (!lost_) smoothing_.plan(socket_.get(), bytes_per_second);
+}
+
 std::uint64_t TcpLink::received() const { return tcp_bytes_received(socket_.get()); }
 
 bool TcpLink::poll(Inbox&) { return wants_write() && write_some(); }

@@ -36,6 +36,7 @@ class TcpLink final : public Link {
   bool wants_write() const override { return !queue_.empty() || !streams_out_.empty(); }
   void on_readable(Inbox& inbox) override;
   void set_pace(double least, double most) override;
+  void set_send_rate(double bytes_per_second) override;
   std::uint64_t received() const override;
   bool flush() override;
   void hang_up() override;

@@ -129,9 +129,12 @@ void Engine::set_plans(Group& group, Plans plans) {
   groups_.set_plans(group, std::move(plans));
 }
 
-void Engine::set_pace(Group& group, double bytes_per_second) {
+void Engine::set_pace(Group& group, double inbound, std::vector<double> outbound) {
+  if (outbound.size() != group.members.size())
+    throw Failure(ErrorKind::invalid, "the link to every rank needs a rate: " + std::to_string(group.size()) +
+                                          " ranks, " + std::to_string(outbound.size()) + " rates");
   const auto lock = enter();
-  groups_.set_pace(group, bytes_per_second);
+  groups_.set_pace(group, inbound, std::move(outbound));
 }
 
 void Engine::set_machines(Group& group, std::vector<int> machines) {

@@ -63,9 +63,10 @@ class Engine final : private LoopHost {
   void remove_group(Group& group);
   // Sets the plans of collectives that start from now on. All ranks do so between the same two collectives.
   void set_plans(Group& group, Plans plans);
-  // Sets what each link to another machine may bring in for this group, see Link::set_pace; infinite if that is
-  // unknown.
-  void set_pace(Group& group, double bytes_per_second);
+  // Sets the bytes per second that each link to another machine may bring in for this group, see Link::set_pace, and
+  // those that the link to every rank sends, see Link::set_send_rate: 0 where the plans send nothing; infinite where
+  // they are unknown. Throws Failure (invalid) unless there is a rate for every rank.
+  void set_pace(Group& group, double inbound, std::vector<double> outbound);
   // Says which ranks share a machine, by equal numbers; and with which codec sums of float32 of so many bytes or more
   // go between machines where the caller names none. All ranks do so between the same two collectives.
   void set_machines(Group& group, std::vector<int> machines);

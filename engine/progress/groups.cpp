@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "progress/operation_pool.hpp"
 
@@ -68,7 +69,7 @@ void Groups::drop(Group& group) {
   }
   closed_channels_.insert(group.channel);
   const auto dropped = groups_.extract(group.channel);
-  if (group.pace != 0) pace_links(group);
+  if (!group.send_rates.empty()) pace_links(group);
 }
 
 void Groups::clear() {
@@ -104,8 +105,9 @@ void Groups::set_plans(Group& group, Plans plans) {
     }
 }
 
-void Groups::set_pace(Group& group, double bytes_per_second) {
-  group.pace = std::isfinite(bytes_per_second) ? bytes_per_second : 0;
+void Groups::set_pace(Group& group, double inbound, std::vector<double> outbound) {
+  group.pace = std::isfinite(inbound) ? inbound : 0;
+  group.send_rates = std::move(outbound);
   pace_links(group);
 }
 
@@ -115,12 +117,17 @@ void Groups::pace_links(const Group& of) {
     if (member.link == nullptr) continue;
     double least = std::numeric_limits<double>::infinity();
     double most = 0;
+    double fastest = 0;
     for (const auto& [channel, group] : groups_) {
-      if (group->pace == 0 || group->rank_of(member.peer) < 0) continue;
+      const int rank = group->rank_of(member.peer);
+      if (rank < 0 || group->send_rates.empty()) continue;
+      fastest = std::max(fastest, group->send_rates[static_cast<std::size_t>(rank)]);
+      if (group->pace == 0) continue;
       least = std::min(least, group->pace);
       most = std::max(most, group->pace);
     }
     member.link->set_pace(least, most);
+    member.link->set_send_rate(fastest > 0 ? fastest : std::numeric_limits<double>::infinity());
   }
 }
 

@@ -36,8 +36,8 @@ class Groups {
   bool is_closed(std::uint64_t channel) const { return closed_channels_.contains(channel); }
 
   void set_plans(Group& group, Plans plans);
-  // `bytes_per_second` is infinite if the pace is unknown.
-  void set_pace(Group& group, double bytes_per_second);
+  // See Engine.
+  void set_pace(Group& group, double inbound, std::vector<double> outbound);
 
  private:
   void share_segment(Group& group, std::vector<int> machine);

@@ -7,6 +7,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
+
 #include "progress/collectives.hpp"
 #include "python/bindings.hpp"
 #include "python/plans.hpp"
@@ -209,8 +211,16 @@ void bind_group(nb::module_& m) {
           [](PyGroup& self, std::vector<int> machines) { self.engine->set_machines(*self.group, std::move(machines)); })
       .def(
           "set_pace",
-          [](PyGroup& self, double bytes_per_second) { self.engine->set_pace(*self.group, bytes_per_second); },
+          [](PyGroup& self, double inbound, std::vector<double> outbound) {
+            self.engine->set_pace(*self.group, inbound, std::move(outbound));
+          },
           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("pace",
+                   [](const PyGroup& self) {
+                     const double inbound = self.group->pace;
+                     return std::pair(inbound > 0 ? inbound : std::numeric_limits<double>::infinity(),
+                                      self.group->send_rates);
+                   })
       .def(
           "received", [](PyGroup& self, int rank) { return self.engine->received(*self.group, rank); },
           nb::call_guard<nb::gil_scoped_release>())

@@ -288,7 +288,15 @@ class Group:
     def set_machines(self, machines: Sequence[int], /) -> None:
         """Every rank's machine by a number of its own; nothing is encoded before they are known."""
 
-    def set_pace(self, bytes_per_second: float, /) -> None: ...
+    def set_pace(self, inbound: float, outbound: Sequence[float], /) -> None:
+        """The bytes per second of each stream to this rank, infinite where that is unknown, and of the stream to every
+        rank, while all streams of a plan flow at once: 0 where the plan sends nothing, infinite without a limit.
+        """
+
+    @property
+    def pace(self) -> tuple[float, list[float]]:
+        """What `set_pace` was told; without rates for ranks before."""
+
     def received(self, rank: int, /) -> int:
         """Bytes that the kernel has taken in from this rank, read or not; 0 where it does not count them."""
 

@@ -55,7 +55,7 @@ TEST(groups_do_not_spoil_each_others_streams) {
   std::uint64_t channel = 0;
   const auto add = [&](double pace) {
     auto group = engine.add_group(++channel, 0, members, std::chrono::seconds(1), plans_for(2, false));
-    engine.set_pace(*group, pace);
+    engine.set_pace(*group, pace, {kUnknown, kUnknown});
     return group;
   };
   const auto pair = add(4e6);
@@ -66,9 +66,10 @@ TEST(groups_do_not_spoil_each_others_streams) {
   add(4e6);
   add(kUnknown);
   CHECK(room(socket) == together);
-  engine.set_pace(*pair, 8e6);
+  engine.set_pace(*pair, 8e6, {kUnknown, kUnknown});
   CHECK(room(socket) == together);
   engine.remove_group(*world);
   CHECK(room(socket) == alone);
+  CHECK(failure_of([&] { engine.set_pace(*pair, 8e6, {kUnknown}); }).kind == ErrorKind::invalid);
   engine.close();
 }

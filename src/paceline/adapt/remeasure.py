@@ -11,6 +11,7 @@ import numpy as np
 from paceline import _engine
 from paceline.group.group import Group
 from paceline.group.host import Host
+from paceline.measure.unlimited import unlimited
 from paceline.measure.uplinks import uplinks
 from paceline.rendezvous import Member
 from paceline.topology import Link
@@ -30,7 +31,8 @@ def links(
     """
     group = Group(runtime, native, timeout)
     facts = [RankFacts(member.machine, member.host) for member in members]
-    measured = uplinks(group, by_machine(facts), switches)
+    with unlimited(native):
+        measured = uplinks(group, by_machine(facts), switches)
     found = _read(_broadcast(group, _written(explain(measured)) if group.rank == 0 else ""))
     return place(facts, found.uplinks, found.locals, found.switches), measured
 

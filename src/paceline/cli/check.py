@@ -16,6 +16,7 @@ from paceline.errors import CommunicationError
 from paceline.formats.terminal import show
 from paceline.launch.local import LocalJob
 from paceline.measure.links import measure
+from paceline.measure.unlimited import unlimited
 from paceline.options.checks import ranks_here
 from paceline.options.output_file import writable, write
 from paceline.options.usage import UsageError
@@ -68,7 +69,8 @@ def _as_rank(timeout: float, out: Path | None) -> int:
         members = runtime().membership(group.channel).members
         facts = [RankFacts(member.machine, member.host) for member in members]
         start = time.monotonic()
-        measured = measure(group, by_machine(facts))
+        with unlimited(group.native):
+            measured = measure(group, by_machine(facts))
         seconds = time.monotonic() - start
     if group.rank:
         return 0

@@ -13,7 +13,7 @@ from paceline._engine import Engine
 from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
 from paceline.plan.codecs import AUTO, LOSSLESS
-from paceline.plan.streams import stream_rate
+from paceline.plan.streams import stream_rates
 from paceline.rendezvous import Member
 from paceline.runtime.encodings import NO_ENCODING, Encoding, Encodings
 from paceline.runtime.membership import Membership
@@ -78,7 +78,7 @@ class Groups:
         entries = (plans or self.plans)(here.topology, here.ranks, self._algorithm)
         group = engine.group(channel, membership.rank, list(membership.handles), timeout, entries, failed)
         if not membership.one_machine:
-            group.set_pace(stream_rate(here, entries, membership.rank))
+            group.set_pace(*stream_rates(here, entries, membership.rank))
             group.set_machines(membership.machines)
             if self._compress != AUTO:  # which waits for what is measured
                 group.set_codec(_engine.CODECS[self._compress])
@@ -164,7 +164,7 @@ class Groups:
     def _planned(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
         """Make plans for a group whose network was measured, and set the pace of its streams."""
         entries = self.plans(found.topology, found.ranks, None)
-        native.set_pace(stream_rate(found, entries, membership.rank))
+        native.set_pace(*stream_rates(found, entries, membership.rank))
         return entries
 
     def _planned_again(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
