@@ -53,6 +53,7 @@ def test_wrong_gradients_and_memory_are_seen(method, monkeypatch):
         monkeypatch.setenv(name, str(value))
     threads = torch.get_num_threads()
     shape = {"partitions": "1", "replicas": "1", "microbatches": "2", "schedule": "1F1B"}
+    shape |= {"memory": "", "activations": "recompute"}
     one = partitioned.Partitioned({"model": "VGG16", "method": method, "batch": "4", **shape}, timeout=60)
     try:
         built = one.do_build()

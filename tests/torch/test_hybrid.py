@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -18,11 +19,17 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 import paceline.torch
+from paceline.calibration.torch import COMES_ALONG
+from paceline.torch.available_memory import Available
 from paceline.torch.compat import PIPELINES, torch_version
-from paceline.torch.partitioned import build
+from paceline.torch.partitioned import activation_file, build
+from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.cut import Chain, Channel, Limits
+from paceline.torch.partitioned.predicted import memory as needed
 from paceline.torch.partitioned.predicted import predict as partitioned
+from paceline.torch.partitioned.predicted.orders import Action, in_flight
 from paceline.torch.partitioned.random_state import seeds
+from paceline.torch.partitioned.segments import Segment, divide
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 
@@ -59,6 +66,19 @@ def some_cuts(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list
     return [*sorted(chosen), len(chain.forward)]
 
 
+def some_segments(
+    share: float, chain: Chain, own: Mapping[int, tuple[int, int]], order: Sequence[Action], _: float, budget: Budget
+) -> dict[int, tuple[Segment, ...]]:
+    """Those with room for a share of the activations."""
+    found = {}
+    for stage, (begin, end) in own.items():
+        times = in_flight(order, stage)
+        room = share * times * sum(chain.saved[begin:end])
+        keep = (Segment(begin, end, "keep"),)
+        found[stage] = keep if budget.beyond == "keep" else divide(chain, begin, end, times, room, budget.beyond)
+    return found
+
+
 def relative(found: Tensor, expected: Tensor) -> float:
     scale = expected.abs().max().item()
     return (found - expected).abs().max().item() / scale if scale else found.abs().max().item()
@@ -73,6 +93,8 @@ def check_training(
     dtype: torch.dtype,
     microbatches: int = 4,
     ends: Sequence[int] = (),
+    activations: Activations = "keep",
+    room: float = 0.0,
 ) -> list[str]:
     torch.manual_seed(rank)  # ranks begin with other weights; rank 0's count
     replicas = size // partitions
@@ -82,7 +104,10 @@ def check_training(
     cast = lambda one: one.to(dtype) if one.is_floating_point() else one  # noqa: E731
     model, reference = model.to(dtype), reference.to(dtype)
     model.load_state_dict(reference.state_dict() if rank == 0 else model.state_dict())
-    with patch.object(partitioned, "cut", (lambda *_: list(ends)) if ends else some_cuts):
+    with (
+        patch.object(partitioned, "cut", (lambda *_: list(ends)) if ends else some_cuts),
+        patch.object(needed, "_segments", partial(some_segments, room)),
+    ):
         hybrid = paceline.torch.hybrid(
             model,
             tree_map(cast, example),
@@ -91,7 +116,10 @@ def check_training(
             replicas=replicas,
             microbatches=microbatches,
             schedule=schedule,
+            activations=activations,
         )
+    if activations != "keep":
+        assert {one.activations for stage in hybrid.prediction.stages for one in stage.segments} >= {activations}
     trained = [list(one.parameters()) or [nn.Parameter(torch.empty(0))] for one in (hybrid, reference)]
     optimizers = [torch.optim.SGD(parameters, lr=0.1, momentum=0.9) for parameters in trained]
     for step in range(2):
@@ -216,6 +244,20 @@ def test_weights_on_no_way_from_a_gradient(ranks: Ranks) -> None:
     ranks(check_training, 2, name="two_and_two", partitions=2, schedule="DualPipeV", dtype=torch.float64, ends=ends)
 
 
+def check_activations(rank: int, size: int, activations: Activations) -> None:
+    for number, name in enumerate(MODELS):
+        for schedule in ("1F1B", "ZBVZeroBubble"):
+            room = 0.4 * (number % 2)
+            with patch.multiple(activation_file, _LEAST=1, _TRIAL=1 << 20):
+                check_training(rank, size, name, size, schedule, torch.float64, activations=activations, room=room)
+
+
+@pytest.mark.parametrize("activations", ["recompute", "file"])
+def test_activations_that_are_not_kept(ranks: Ranks, activations: Activations) -> None:
+    """Statistics of BatchNorm change once, and random numbers are drawn once, although calls are done twice."""
+    ranks(check_activations, 2, activations=activations)
+
+
 @pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:])
 def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
     cases = [("1F1B", "transformer"), ("ZBVZeroBubble", "resnet"), ("Interleaved1F1B", "two_and_two")]
@@ -226,11 +268,12 @@ def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
 def check_choices(rank: int, size: int) -> None:
     """Every rank chooses the same shape, and trains in it; in little memory another one."""
     told = []
-    for memory in (1 << 40, 9800):
+    for memory in (1 << 40, COMES_ALONG + 9800):
         torch.manual_seed(rank)
         layers = [nn.Linear(8, 8) for _ in range(8)]  # 2304 bytes, which with gradients and states don't fit
         example, model = torch.randn(16, 8), nn.Sequential(*layers)
-        with patch.object(build, "available_memory", lambda: size * memory):  # noqa: B023
+        weights = sum(parameter.nbytes for parameter in model.parameters())  # they are there already
+        with patch.object(build, "available_memory", lambda: Available(size * (memory - weights), math.inf)):  # noqa: B023
             hybrid = paceline.torch.hybrid(model, example, nn.functional.mse_loss, partitions="auto")
         told.append([None] * size)
         mine = (hybrid.partitions, hybrid.replicas, hybrid.prediction.shape.microbatches, hybrid.cuts, hybrid.reason)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.calibration.torch import KEPT_FREE
+from paceline.calibration.torch import COMES_ALONG, KEPT_FREE
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
 from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
 from paceline.torch.partitioned.layout import Layout
 from paceline.torch.partitioned.predicted.decide import decide
@@ -163,27 +164,50 @@ def shape(partitions: int, replicas: int, microbatches: int, schedule: str = "1F
 
 
 def test_memory() -> None:
+    alone = Budget(states=1)
     chain = even(4, weight=MIB, crossing=1024)
-    lasting = 2 * MIB * 3 + 8 * 1024  # weights, and what comes from the other stage
+    lasting = COMES_ALONG + 2 * MIB * 3 + 8 * 1024  # weights, and what comes from the other stage
     passing = (MIB + 2 * 2 * MIB, MIB + 2 * MIB)  # a weight's gradient, and two microbatches' activations or one's
-    expected = tuple(lasting + KEPT_FREE * each for each in passing)
-    assert memory(chain, [2, 4], shape(2, 1, 8), states=1) == expected
+    expected = tuple(round(lasting + KEPT_FREE * each) for each in passing)
+    assert memory(chain, [2, 4], shape(2, 1, 8), alone).nbytes == expected
     all_of_them = lasting + KEPT_FREE * (MIB + 8 * 2 * MIB)
-    assert memory(chain, [2, 4], shape(2, 1, 8, "GPipe"), states=1)[1] == all_of_them
-    in_arena = memory(chain, [2, 4], shape(2, 2, 8), states=1)[0] - memory(chain, [2, 4], shape(2, 1, 8), states=1)[0]
+    assert memory(chain, [2, 4], shape(2, 1, 8, "GPipe"), alone).nbytes[1] == round(all_of_them)
+    in_arena = (
+        memory(chain, [2, 4], shape(2, 2, 8), alone).nbytes[0] - memory(chain, [2, 4], shape(2, 1, 8), alone).nbytes[0]
+    )
     assert in_arena == 2 * MIB
     tied = Chain(
         *(getattr(chain, name) for name in ("forward", "backward", "saved", "made", "up", "down")),
         [[Weight(0, MIB)]] * 4,
     )
-    assert memory(tied, [2, 4], shape(2, 1, 8), states=1)[1] == expected[1] - MIB * 3
+    assert memory(tied, [2, 4], shape(2, 1, 8), alone).nbytes[1] == expected[1] - MIB * 3
+
+
+def test_memory_that_is_short() -> None:
+    """First what is freed goes back to the system, and then less is kept, of which the predicted step knows."""
+    chain = even(64, crossing=1024)
+    needs = memory(chain, [32, 64], shape(2, 1, 8), Budget())
+    assert needs.short == (False, False)
+    assert all(len(some) == 1 and some[0].activations == "keep" for some in needs.segments)
+    for share, kept in ((0.9, 1.0), (0.3, 0.5)):
+        budget = Budget(COMES_ALONG + share * KEPT_FREE * 2 * 32 * MIB)
+        short = memory(chain, [32, 64], shape(2, 1, 8), budget)
+        assert short.short[0]
+        assert max(short.nbytes) <= budget.memory
+        keeps = [one for one in short.segments[0] if one.activations == "keep"]
+        assert sum(one.end - one.begin for one in keeps) == pytest.approx(32 * kept, abs=3)
+        steps = [predict(chain, shape(2, 1, 8), network(1, 2), [32, 64], one) for one in (Budget(), budget)]
+        assert (steps[1].seconds > steps[0].seconds) == (kept < 1)
+        assert steps[1].stages[0].restored == pytest.approx(0.001 * 32 * (1 - steps[1].stages[0].kept))
+    with pytest.raises(CannotCut):
+        best(network(1, 2), lambda samples: even(8, weight=MIB, samples=samples), COMES_ALONG + MIB, "recompute")
 
 
 def test_a_step_is_its_bubble_and_what_crosses() -> None:
     slow = network(2, 1, "8 Mbit/s")  # 1 byte in 1 us
     chain = even(4, crossing=1000)
-    alone = predict(chain, shape(2, 1, 1), network(1, 2), [2, 4]).seconds
-    apart = predict(chain, shape(2, 1, 1), slow, [2, 4]).seconds
+    alone = predict(chain, shape(2, 1, 1), network(1, 2), [2, 4], Budget()).seconds
+    apart = predict(chain, shape(2, 1, 1), slow, [2, 4], Budget()).seconds
     assert alone == pytest.approx(4 * 0.003, rel=1e-3)
     assert apart == pytest.approx(4 * 0.003 + 2 * (0.001 + 0.0001), rel=1e-2)
 
@@ -191,22 +215,22 @@ def test_a_step_is_its_bubble_and_what_crosses() -> None:
 def test_exchanges_hide_behind_backwards() -> None:
     """Four buckets of 25 MiB, each of which takes longer than the backward before it, over a link that they share."""
     chain = even(4, weight=25 * MIB)
-    one = predict(chain, shape(1, 2, 1), network(2, 1), [4])
+    one = predict(chain, shape(1, 2, 1), network(2, 1), [4], Budget())
     (whole,) = one.exchanged
     bucket = 25 * MIB / 125e6
     assert whole > one.steps.seconds
     assert 4 * bucket <= whole - 0.004 - 0.002 < 4 * bucket * 1.1
-    none = predict(even(4), shape(1, 2, 1), network(2, 1), [4])
+    none = predict(even(4), shape(1, 2, 1), network(2, 1), [4], Budget())
     assert none.exchanged == (none.steps.seconds,)
-    assert predict(chain, shape(2, 1, 2), network(2, 1), [2, 4]).exchanged[1] == pytest.approx(
+    assert predict(chain, shape(2, 1, 2), network(2, 1), [2, 4], Budget()).exchanged[1] == pytest.approx(
         0.006 * 2 + 0.002, rel=0.1
     )
 
 
-def best(placement: Placement, chain: Any, available: float = 1e12, **asked: Any) -> Any:
+def best(placement: Placement, chain: Any, available: float = 1e12, beyond: Activations = "keep", **asked: Any) -> Any:
     usual = {"partitions": None, "replicas": None, "microbatches": None, "schedule": "1F1B", "batch": 64}
     wanted = Wanted(**{**usual, "together": True, **asked})
-    return decide(wanted.shapes(placement.topology.world), chain, placement, available)
+    return decide(wanted.shapes(placement.topology.world), chain, placement, Budget(available, beyond))
 
 
 def test_what_is_heavy_stays_inside_a_machine() -> None:

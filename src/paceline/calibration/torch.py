@@ -12,10 +12,24 @@ SPEED_WINDOW = 16
 """Batches after which ranks that share batches by their speed tell each other how fast they were.
 
 Found: by hand. Off by 2: not measured."""
-KEPT_FREE = 1.5
-"""A factor: the resident memory of activations and of gradients on their way over the bytes that they have. The
-allocator keeps the rest free between pieces in use.
+KEPT_FREE = 1.9
+"""A factor: the resident memory of activations and of gradients on their way over the bytes that they have, where the
+allocator keeps what was freed: it has to be in one piece to be used again.
 
-Found: on machine A, with one rank, from the peak of ResNet-110, VGG16, a transformer and a U-Net of `paceline bench
-hybrid` at batches of 8 and 16: 1.4 to 1.9 beyond weights. With 1.5 their peaks were predicted within 13 %, four of five
-within 8 %; nothing else was predicted with it. Off by 2: not measured."""
+Found: on machine A with glibc 2.36 from the peak of `paceline bench hybrid`, ResNet-110 and VGG16 in two partitions,
+batch 64, 8 microbatches: 1.9 with two microbatches in flight, 2.3 with one; it differs from run to run. Off by 2: not
+measured; ranks then give memory back, which takes time, although there is enough of it, or keep it although there is
+not."""
+RETURNED_FROM = 128 << 10
+"""Bytes of a piece of memory from which on it goes back to the system once it is freed, where memory is short.
+
+Found: glibc's own value before it adapts it. Off by 2: not measured."""
+RETURNED = 1.05
+"""The factor of KEPT_FREE where pieces of RETURNED_FROM and more go back to the system: what is smaller does not.
+
+Found: see COMES_ALONG. Off by 2: not measured."""
+COMES_ALONG = 19 << 20
+"""Bytes that a rank needs beside tensors: traced calls, torch's schedules, compiled kernels, what links hold.
+
+Found: on machine A, VGG16 in two partitions as for KEPT_FREE, with pieces of 256 KiB and more returned: 19 MiB on both
+ranks, of which one has a sixth of the other's tensors. Off by 2: not measured."""

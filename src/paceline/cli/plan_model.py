@@ -42,6 +42,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
 
     if torch_version() < PIPELINES:
         raise ValueError(f"--model needs torch {'.'.join(map(str, PIPELINES))} or a newer one")
+    from paceline.torch.partitioned.budget import Budget
     from paceline.torch.partitioned.chain import chain
     from paceline.torch.partitioned.cut import CannotCut, Chain
     from paceline.torch.partitioned.graph import trace
@@ -63,7 +64,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
         return chain(graph, profile(graph, inputs, samples, available))
 
     try:
-        decision = decide(shapes, chains, Placement(topology, tuple(range(topology.world))), available)
+        decision = decide(shapes, chains, Placement(topology, tuple(range(topology.world))), Budget(available))
     except CannotCut as error:
         raise ValueError(f"{type(model).__name__} can't be divided among {topology.world} ranks: {error}") from None
     title = f"{type(model).__name__} on {topology.name}, {topology.world} ranks, batch {batch}"
@@ -90,7 +91,8 @@ def _made(name: str) -> tuple[Any, Any]:
 
 
 def _rows(decision: Decision) -> list[dict[str, Any]]:
-    """One row for each shape that fits; seconds, and bytes of each partition's rank and stage."""
+    """One row for each shape that fits; seconds, bytes of each partition's rank, and of each stage bytes and the share
+    of its activations that is kept."""
     return [
         {
             "partitions": one.shape.layout.partitions,
@@ -100,6 +102,7 @@ def _rows(decision: Decision) -> list[dict[str, Any]]:
             "seconds": one.seconds,
             "bubble": one.steps.bubble,
             "bytes": list(one.memory),
+            "kept": [stage.kept for stage in one.stages],
             "received_bytes": [round(stage.received) for stage in one.stages],
             "chosen": one is decision.best,
         }

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 
 from paceline.calibration import cpu as fitted
-
-Reader = Callable[[str], "str | None"]
-"""A function that returns the text of the file at an absolute path, or None where there is no such file."""
+from paceline.cpu.cgroup import Reader, cgroup_folders, read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def quota_v1(quota_us: str, period_us: str) -> float | None:
 def cgroup_quota(read: Reader) -> tuple[float, str] | None:
     """Return the lowest quota between this process's cgroup and the root, in CPUs, and its file; None without one."""
     found: list[tuple[float, str]] = []
-    for folder, version in _cgroup_folders(read):
+    for folder, version in cgroup_folders(read, "cpu"):
         if version == 2:
             name = f"{folder}/cpu.max"
             quota = quota_v2(read(name) or "")
@@ -113,54 +110,11 @@ def sessions_are_grouped(read: Reader) -> bool:
     """
     if (read("/proc/sys/kernel/sched_autogroup_enabled") or "").strip() != "1":
         return False
-    folders = _cgroup_folders(read)
+    folders = cgroup_folders(read, "cpu")
     if any(version == 2 and read(f"{folder}/cpu.weight") is not None for folder, version in folders):
         return False
     own = next((folder for folder, version in folders if version == 1), None)
     return own is None or read(f"{own}/release_agent") is not None  # only the root cgroup has this file
-
-
-def _cgroup_folders(read: Reader) -> list[tuple[str, int]]:
-    """The folders that may hold a CPU limit of this process, with their cgroup version."""
-    paths: dict[int, str] = {}
-    for line in (read("/proc/self/cgroup") or "").splitlines():
-        _, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if not controllers:
-            paths[2] = path
-        elif "cpu" in controllers.split(","):
-            paths[1] = path
-    folders: list[tuple[str, int]] = []
-    for line in (read("/proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if len(fields) < 5 or len(kind) < 3:
-            continue
-        root, mount = fields[3], fields[4]
-        if kind[0] == "cgroup2" and 2 in paths:
-            folders += [(folder, 2) for folder in _upwards(paths[2], root, mount)]
-        elif kind[0] == "cgroup" and "cpu" in kind[2].split(",") and 1 in paths:
-            folders += [(folder, 1) for folder in _upwards(paths[1], root, mount)]
-    return folders
-
-
-def _upwards(path: str, root: str, mount: str) -> list[str]:
-    """The folders from cgroup `path` up to the mount point, which shows the hierarchy from `root` on."""
-    try:
-        inside = PurePosixPath(path).relative_to(root)
-    except ValueError:  # in a container the mount point is its own cgroup, but the path is the host's
-        return [mount]
-    if ".." in inside.parts:
-        return [mount]
-    whole = PurePosixPath(mount) / inside
-    return [str(whole)] + [str(up) for up in whole.parents if up.is_relative_to(mount)]
-
-
-def read_file(path: str) -> str | None:
-    """Return the text of a file of this machine, or None where it cannot be read: a `Reader`."""
-    try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def available(read: Reader = read_file) -> CpuBudget:

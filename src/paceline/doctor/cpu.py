@@ -2,7 +2,8 @@
 
 import os
 
-from paceline.cpu.budget import available, physical_cores, ranges, read_file, sessions_are_grouped, spin_budget
+from paceline.cpu.budget import available, physical_cores, ranges, sessions_are_grouped, spin_budget
+from paceline.cpu.cgroup import read_file
 from paceline.cpu.partition import Wish, partition
 from paceline.cpu.pinning import thread_advice
 from paceline.doctor.finding import Environment, Finding

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from paceline.cpu.budget import CpuBudget, read_file
+from paceline.cpu.budget import CpuBudget
+from paceline.cpu.cgroup import read_file
 from paceline.launch.threads import THREAD_VARIABLES
 from paceline.tune.run import Run
 from paceline.tune.setting import Setting

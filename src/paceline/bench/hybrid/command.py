@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.bench.ending import FAILED, ending
-from paceline.bench.hybrid.measure import MODELS, Row, measure, row, shapes, systems
-from paceline.bench.option import JSON, selection, time_limit
+from paceline.bench.hybrid.measure import ACTIVATIONS, MODELS, Row, measure, row, shapes, systems
+from paceline.bench.option import JSON, one_of, selection, size, time_limit
 from paceline.bench.place import RANKS, place
 from paceline.bench.report import columns
 from paceline.bench.row import write_json
@@ -34,6 +34,19 @@ def command(
     ] = "",
     schedule: Annotated[str, typer.Option(help="The pipeline schedule.")] = "1F1B",
     batch: Annotated[int, typer.Option(min=1, help="Samples of a step, of all replicas together.")] = 64,
+    memory: Annotated[
+        str,
+        typer.Option(
+            help="What each rank may use, as 3G; leaves out one rank alone and DDP, which can't obey.",
+            show_default="as much as there is",
+        ),
+    ] = "",
+    activations: Annotated[
+        str,
+        typer.Option(
+            help=f"What becomes of activations that do not fit: {', '.join(ACTIVATIONS)}.", callback=one_of(ACTIVATIONS)
+        ),
+    ] = "recompute",
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every way to train.")] = 7,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 2,
     timeout: Annotated[float, time_limit("a start or a turn")] = 600.0,
@@ -57,6 +70,8 @@ def command(
     if placed is None:
         return
     lab, count = placed
+    if memory:
+        size(memory)
     try:
         chosen = shapes(wanted or f"auto,{count}x1x{min(4 * count, batch)}", count, batch)
     except ValueError as error:
@@ -64,7 +79,9 @@ def command(
     found: list[Row] = []
     with ending(err) as complain, err.status("starting") as status:
         for model in models.split(","):
-            request = BenchRequest(systems(model, chosen, schedule, batch), count, lab=lab, timeout=timeout)
+            request = BenchRequest(
+                systems(model, chosen, schedule, batch, memory, activations), count, lab=lab, timeout=timeout
+            )
             with started(request, os.environ, complain) as sessions:
                 if len(sessions) < len(request.systems):
                     raise typer.Exit(FAILED)

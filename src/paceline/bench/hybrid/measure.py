@@ -13,6 +13,7 @@ from paceline.bench.systems import System
 MODELS = ("ResNet-110", "VGG16", "transformer", "U-Net", "ResNet-1001")
 """Those of `ranks/partitioned_tasks.py`."""
 AUTO = "auto"
+ACTIVATIONS = ("recompute", "file", "keep")
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,9 @@ class Row:
     system: serial, ddp or hybrid, or auto for the shape that hybrid has chosen. batch: the samples of a step, of all
     replicas together. step_ms: median over the rounds of the slowest rank's mean step, the optimizer included, with
     quartiles. peak_bytes: of the rank with the most, beyond what it had without the model. predicted_ms,
-    predicted_bytes: what `hybrid` has predicted; None for the others. max_gradient_error: over all parameters, the norm
-    of the difference to the serial model's gradient over the latter's norm.
+    predicted_bytes: what `hybrid` has predicted; None for the others. kept: the least share of a stage's activations
+    that is kept in memory. max_gradient_error: over all parameters, the norm of the difference to the serial model's
+    gradient over the latter's norm.
     """
 
     model: str
@@ -40,6 +42,7 @@ class Row:
     predicted_ms: float | None
     peak_bytes: int
     predicted_bytes: int | None
+    kept: float
     max_gradient_error: float
 
 
@@ -51,6 +54,7 @@ class Steps:
     shape: tuple[int, int, int, str]
     predicted: float | None
     needed: int | None
+    kept: float
     peak: int
     error: float
     times: list[float] = field(default_factory=list)
@@ -86,10 +90,13 @@ def _all(ranks: int, batch: int) -> Iterator[str]:
                 number *= 2
 
 
-def systems(model: str, wanted: list[str], schedule: str, batch: int) -> list[System]:
-    """Return the ranks for one model: serial, DDP, and one system for each shape."""
-    options = {"model": model, "batch": str(batch), "schedule": schedule}
-    found = [System(name, model, ".partitioned:Partitioned", {**options, "method": name}) for name in ("serial", "ddp")]
+def systems(
+    model: str, wanted: list[str], schedule: str, batch: int, memory: str = "", activations: str = "recompute"
+) -> list[System]:
+    """Return the ranks for one model: one system for each shape, and if memory is not limited serial and DDP."""
+    options = {"model": model, "batch": str(batch), "schedule": schedule, "memory": memory, "activations": activations}
+    others = () if memory else ("serial", "ddp")
+    found = [System(name, model, ".partitioned:Partitioned", {**options, "method": name}) for name in others]
     for word in wanted:
         parts = [AUTO] * 3 if word == AUTO else word.split("x")
         shape = dict(zip(("partitions", "replicas", "microbatches"), parts, strict=True))
@@ -112,7 +119,9 @@ def measure(sessions: list[Session], rounds: int, steps: int, progress: Callable
         progress(f"checking {session.system.label}")
         error = max(float(reply["worst"]) for reply in session.ask(do="check"))
         first, peak = replies[0], max(int(reply["peak"]) for reply in replies)
-        found.append(Steps(session, tuple(first["shape"]), first["predicted"], first["needed"], peak, error))
+        found.append(
+            Steps(session, tuple(first["shape"]), first["predicted"], first["needed"], first["kept"], peak, error)
+        )
     for number in range(rounds):
         progress(f"round {number + 1} of {rounds}")
         for one in turns(found, number):
@@ -140,5 +149,6 @@ def row(one: Steps) -> Row:
         predicted_ms=None if one.predicted is None else round(1e3 * one.predicted, 3),
         peak_bytes=one.peak,
         predicted_bytes=one.needed,
+        kept=round(one.kept, 4),
         max_gradient_error=one.error,
     )

@@ -30,13 +30,14 @@ Part = tuple[Tensor, Tensor, int, float]
 class Trained(ABC):
     """One way to train a task on a batch, which all ranks together work on.
 
-    predicted, needed: seconds of a step and bytes of the rank with the most; None if nothing predicts them. shape:
-    partitions, replicas, microbatches and schedule.
+    predicted, needed: seconds of a step and bytes of the rank with the most; None if nothing predicts them. kept: the
+    least share of a stage's activations that is kept in memory. shape: partitions, replicas, microbatches and schedule.
     """
 
     shape: tuple[int, int, int, str]
     predicted: float | None = None
     needed: int | None = None
+    kept: float = 1.0
 
     @abstractmethod
     def step(self) -> None:
@@ -114,6 +115,7 @@ class Partitions(Trained):
         if options["partitions"] != "auto":
             asked = {name: int(options[name]) for name in ("partitions", "replicas", "microbatches")}
             example = inputs.chunk(asked["replicas"])[0]
+        asked |= {"memory": options["memory"] or None, "activations": options["activations"]}
         make = importlib.import_module("paceline.torch").hybrid
         self._model = make(task.new(), example, task.loss, schedule=options["schedule"], **asked)
         self._inputs, self._targets = inputs, targets
@@ -123,6 +125,7 @@ class Partitions(Trained):
         self._microbatches = found.shape.microbatches
         self.shape = (self._model.partitions, self._replicas, self._microbatches, found.shape.schedule.name)
         self.predicted, self.needed = found.seconds, max(found.memory)
+        self.kept = min(stage.kept for stage in found.stages)
 
     def step(self) -> None:
         """Do a step of the pipeline."""
@@ -183,6 +186,7 @@ class Partitioned:
             "shape": trained.shape,
             "predicted": trained.predicted,
             "needed": trained.needed,
+            "kept": trained.kept,
             "peak": peak() - without,
         }
 

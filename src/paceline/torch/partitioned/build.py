@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from paceline.cpu.cgroup import read_file
+from paceline.formats.sizes import parse_bytes
+from paceline.torch.available_memory import available_memory
 from paceline.torch.backend import PacelineProcessGroup
 from paceline.torch.compat import PIPELINES, torch_version
-from paceline.torch.data.ahead import available_memory
+from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.agree import from_first_rank
+from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.chain import chain
 from paceline.torch.partitioned.cut import CannotCut
 from paceline.torch.partitioned.errors import HybridError
@@ -38,6 +43,8 @@ def hybrid(
     replicas: int | None = None,
     microbatches: int | None = None,
     schedule: str = "1F1B",
+    memory: int | str | None = None,
+    activations: Activations = "recompute",
 ) -> Hybrid:
     """Cut `model` into partitions, one for each rank of a replica, and train them by one of torch's pipeline schedules.
 
@@ -57,15 +64,18 @@ def hybrid(
     mean over the samples. partitions: of a replica; "auto" finds the shape whose step is predicted to be quickest, with
     `example` as a batch of all replicas together, and `Hybrid.reason` says why. replicas: by default as many as there
     are ranks for. microbatches: by default as many as are predicted to be best. schedule: 1F1B, GPipe, Interleaved1F1B,
-    LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or DualPipeV. `model` itself becomes part of the result: what other
-    partitions train of it is freed.
+    LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or DualPipeV. memory: bytes that each rank may use, with the
+    model, beyond what its process has anyway, as a number or as "3GiB"; by default what the machine and its control
+    groups leave. activations: what becomes of those that do not fit: "recompute" computes them again in the backward,
+    "file" keeps them in a file in the folder for temporary files (TMPDIR), "keep" refuses. `model` itself becomes part
+    of the result: what other partitions train of it is freed.
 
     Each microbatch is computed as the whole model would compute it: BatchNorm takes the statistics of a microbatch, and
     random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
     draws for it.
 
     Raises HybridError (a ValueError) if partitions × replicas is not the number of ranks, or the model can't be traced,
-    or not be cut into so many stages.
+    or not be cut into so many stages that fit.
     """
     if torch_version() < PIPELINES:
         raise HybridError(
@@ -83,15 +93,15 @@ def hybrid(
     )
     shapes = wanted.shapes(dist.get_world_size())
     graph = trace(model, len(inputs))
-    available = _available(world)
+    budget, file = _budget(world, model, memory, activations)
 
     @cache
     def measured(samples: int) -> Profile:
-        return profile(graph, inputs, samples, available)
+        return profile(graph, inputs, samples, budget.memory)
 
     def decided() -> bytes:
         try:
-            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, available)
+            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, budget)
         except CannotCut as error:
             raise _refusal(model, shapes[-1], error) from error
         return _dump(decision, measured(decision.best.shape.samples))
@@ -99,15 +109,47 @@ def hybrid(
     shape, ends, reason, found = _load(
         from_first_rank(decided, lambda: [measured(samples) for samples in dict.fromkeys(s.samples for s in shapes)])
     )
-    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends), reason, loss)
+    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends, budget), reason, loss, file)
 
 
-def _available(world: PacelineProcessGroup) -> float:
-    """The bytes that each rank may use: the least of all."""
-    machines = world.machines
-    memory = torch.tensor([available_memory() / machines.count(machines[dist.get_rank()])], dtype=torch.float64)
-    dist.all_reduce(memory, dist.ReduceOp.MIN)
-    return float(memory)
+def _budget(
+    world: PacelineProcessGroup, model: nn.Module, memory: int | str | None, activations: Activations
+) -> tuple[Budget, ActivationFile | None]:
+    """What each rank may use: the least of all memory, and the slowest of all files. A collective."""
+    if activations not in get_args(Activations):
+        raise HybridError(f"activations are one of {', '.join(get_args(Activations))}: found {activations!r:.80}")
+    try:
+        own = _available(world, model) if memory is None else float(parse_bytes(str(memory)))
+    except ValueError as error:
+        raise HybridError(f"memory: {error}") from None
+    file, refusal = None, None
+    try:
+        file = ActivationFile() if activations == "file" else None
+    except HybridError as error:
+        refusal = error
+    seconds = file.seconds_per_byte() if file is not None else 0.0
+    least = torch.tensor([own, -seconds, refusal is None], dtype=torch.float64)
+    dist.all_reduce(least, dist.ReduceOp.MIN)
+    if refusal is not None:
+        raise refusal
+    if not least[2]:
+        raise HybridError("another rank can't keep activations in a file")
+    return Budget(float(least[0]), activations, file_seconds=-float(least[1])), file
+
+
+def _available(world: PacelineProcessGroup, model: nn.Module) -> float:
+    """The bytes that this rank may use, with the model: its part of its machine's, and of its control group's.
+
+    A collective.
+    """
+    machines, found = world.machines, available_memory()
+    group = torch.tensor([zlib.crc32((read_file("/proc/self/cgroup") or "").encode())])
+    groups = [torch.empty_like(group) for _ in machines]
+    dist.all_gather(groups, group)
+    places = [(machine, int(one)) for machine, one in zip(machines, groups, strict=True)]
+    rank = dist.get_rank()
+    held = sum(parameter.nbytes for parameter in model.parameters())
+    return held + min(found.machine / machines.count(machines[rank]), found.group / places.count(places[rank]))
 
 
 def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:

@@ -62,12 +62,14 @@ class Chain:
 class Limits:
     """What a rank's memory holds, in bytes. in_flight: of each stage, how often it keeps a microbatch's activations.
 
-    copies: how often each weight is held: itself, its gradient, the optimizer's states.
+    copies: how often each weight is held: itself, its gradient, the optimizer's states. instead: seconds that each call
+    costs more if its activations are not kept; nothing if all must be.
     """
 
     memory: float = math.inf
     in_flight: Sequence[float] = field(default=())
     copies: float = 4.0
+    instead: Sequence[float] = field(default=())
 
 
 class CannotCut(ValueError):
@@ -82,7 +84,8 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     """The cuts between `len(channels) + 1` stages: each stage's last call plus one, the number of calls at the end.
 
     A stage takes the time of its calls and of what it receives: activations from the stage before it, gradients from
-    the one behind. Raises CannotCut.
+    the one behind. If activations need not be kept, it also takes the share of `instead` for which there is no room,
+    and those count as nothing. Raises CannotCut.
     """
     stages = len(channels) + 1
     calls = len(chain.forward)
@@ -92,7 +95,8 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
         raise CannotCut(f"it can be cut into {len(inner) + 1} stages at most", len(inner) + 1)
     cuts = np.array([0, *inner, calls])
     work = np.add(chain.forward, chain.backward)
-    work, saved = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (work, chain.saved))
+    instead = limits.instead or np.zeros(calls)
+    work, saved, instead = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (work, chain.saved, instead))
     arriving = [np.array(each)[cuts] for each in (chain.up, chain.down)]
     arriving[0][0] = 0.0  # the model's inputs come from nowhere
     best = np.full((stages + 1, len(cuts)), math.inf)
@@ -100,14 +104,20 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     last = np.zeros((stages + 1, len(cuts)), dtype=np.int64)
     in_flight = limits.in_flight or [1] * stages
     for end, weights in _weights(chain.weights, cuts):
-        time, kept, held = work[end] - work[:end], saved[end] - saved[:end], weights * limits.copies
+        time, kept, more = (each[end] - each[:end] for each in (work, saved, instead))
+        free = limits.memory - weights * limits.copies
         for stage in range(stages):
             took = time
             if stage > 0:
                 took = took + channels[stage - 1].seconds(arriving[0][:end])
             if stage < stages - 1:
                 took = took + channels[stage].seconds(arriving[1][end])
-            fits = held + kept * in_flight[stage] <= limits.memory
+            wanted = kept * in_flight[stage]
+            if limits.instead:
+                missing = np.clip(wanted - free, 0.0, wanted) / np.maximum(wanted, 1e-9)
+                fits, took = free >= 0.0, took + missing * more
+            else:
+                fits = wanted <= free
             slowest = np.where(fits, np.maximum(best[stage, :end], took), math.inf)
             last[stage + 1, end] = np.argmin(slowest)
             best[stage + 1, end] = slowest[last[stage + 1, end]]

@@ -13,6 +13,8 @@ from torch.optim import Optimizer
 
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.partitioned import random_state
+from paceline.torch.partitioned.activation_file import ActivationFile
+from paceline.torch.partitioned.allocator import return_what_is_freed
 from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
@@ -39,9 +41,17 @@ class Hybrid:
     forward at which each stage ends, as names of the model's modules or functions.
     """
 
-    def __init__(self, graph: Graph, found: Profile, prediction: Prediction, reason: str, loss: Loss) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        found: Profile,
+        prediction: Prediction,
+        reason: str,
+        loss: Loss,
+        file: ActivationFile | None,
+    ) -> None:
         shape, ends = prediction.shape, prediction.ends
-        self.prediction, self.reason = prediction, reason
+        self.prediction, self.reason, self._file = prediction, reason, file
         self._model, self._graph, self._layout = graph.root, graph, shape.layout
         self._microbatches, self._loss = shape.microbatches, loss
         self.partitions, self.replicas = self._layout.partitions, self._layout.replicas
@@ -57,9 +67,10 @@ class Hybrid:
             if name in self._entries:
                 broadcast_values(tensor, None)
         self._groups = Groups(self._layout, dist.get_rank(), self._shared())
-        begins = [0, *ends[:-1]]
+        if prediction.short[self.partition]:
+            return_what_is_freed()
         self._modules = {
-            number: StageModule(graph, found, begins[number], ends[number])
+            number: StageModule(graph, found, prediction.stages[number].segments, file)
             for number, rank in enumerate(self._stage_ranks)
             if rank == self.partition
         }
@@ -223,6 +234,8 @@ class Hybrid:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
         for gradients in self._gradients:
             gradients.close()
+        if self._file is not None:
+            self._file.close()
         self._groups.close()
 
     @property

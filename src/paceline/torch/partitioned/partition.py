@@ -10,9 +10,13 @@ import torch
 from torch import Tensor, fx, nn
 
 from paceline.torch.partitioned import random_state
+from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.graph import Graph
+from paceline.torch.partitioned.part import Part
 from paceline.torch.partitioned.profile import Profile
+from paceline.torch.partitioned.recompute import recomputed
+from paceline.torch.partitioned.segments import Segment
 from paceline.torch.partitioned.values import Value
 
 _STATE = Value("tensor", "uint8", (0,), (random_state.BYTES,))
@@ -24,13 +28,18 @@ class StageModule(nn.Module):
 
     Torch's schedules detach in place what it returns: it is neither a view, nor kept for a backward.
 
+    segments: these calls, and what becomes of their activations. file: for those that are kept in one.
+
     received, sent: what it takes, and what it sends to the next stage; nothing if it is the last. results: how many
     tensors it returns. random: whether it takes a seed or a state of the generator, the last argument. splits: whether
     torch can make the gradients of its inputs first and those of its weights later.
     """
 
-    def __init__(self, graph: Graph, profile: Profile, begin: int, end: int) -> None:
+    def __init__(
+        self, graph: Graph, profile: Profile, segments: Sequence[Segment], file: ActivationFile | None = None
+    ) -> None:
         super().__init__()
+        begin, end = segments[0].begin, segments[-1].end
         known = values(graph, profile)
         first, last = begin == 0, end == len(graph.calls)
         takes = graph.inputs if first else graph.crossing(begin)
@@ -39,29 +48,50 @@ class StageModule(nn.Module):
         self._draws_later = any(call.random for call in profile.calls[end:])
         self.random = self._draws_later or any(call.random for call in profile.calls[begin:end])
         self._kinds = [known[node.name].kind for node in takes]
-        mutated = {name for call in profile.calls[begin:end] for name in call.mutates}
-        self._mutated = [not first and node.name in mutated for node in takes]
         state = _SEED if first else _STATE
         self.received = tuple(known[node.name] for node in takes) + (state,) * self.random
         sent = () if last else tuple(known[node.name] for node in gives)
         self.sent = sent + (_STATE,) * (self._draws_later and not last)
         self.splits = first or _reached(graph, begin, end, {node for node in takes if known[node.name].differentiable})
-        self.calls = _part(graph, begin, end, takes, gives)
+        self._segments, self._file = segments, file
+        self.parts = nn.ModuleList(
+            Part(
+                graph,
+                profile,
+                one.begin,
+                one.end,
+                takes if one.begin == begin else graph.crossing(one.begin),
+                gives if one.end == end else graph.crossing(one.end),
+            )
+            for one in segments
+        )
 
     def forward(self, *received: Tensor) -> tuple[Tensor, ...]:
         """Do the calls. received: as the values `received` say. Returns what `sent` says, or the model's results."""
         given = received[:-1] if self.random else received
-        inputs = [
-            tensor.clone() if mutated else int(tensor) if kind == "integer" else tensor
-            for tensor, kind, mutated in zip(given, self._kinds, self._mutated, strict=True)
+        current: Sequence[Any] = [
+            int(tensor) if kind == "integer" else tensor for tensor, kind in zip(given, self._kinds, strict=True)
         ]
         with random_state.continued(received[-1]) if self.random else nullcontext() as draw:
-            results = self.calls(*inputs)
-        sent = [_own(result) for result in results]
+            for part, segment in zip(self.parts, self._segments, strict=True):
+                current = self._done(part, segment, current, given)
+        sent = [_own(value) for value in current]
         if self._draws_later:
             assert draw is not None
             sent.append(draw.after)
         return tuple(sent)
+
+    def _done(self, part: nn.Module, segment: Segment, taken: Sequence[Any], given: Sequence[Tensor]) -> Sequence[Any]:
+        """What one of the parts gives. given: what the stage has received, which stays in memory anyway."""
+        if segment.activations == "recompute" and torch.is_grad_enabled():
+            return recomputed(part, taken, self.random)
+        if segment.activations == "file":
+            assert self._file is not None
+            with self._file.saving((*part.parameters(), *part.buffers(), *given)):
+                found: Sequence[Any] = part(*taken)
+            return found
+        kept: Sequence[Any] = part(*taken)
+        return kept
 
 
 def _reached(graph: Graph, begin: int, end: int, found: set[fx.Node]) -> bool:
@@ -96,18 +126,3 @@ def _own(result: Any) -> Tensor:
         return torch.tensor(result)
     own: Tensor = _Own.apply(result.contiguous())  # type: ignore[no-untyped-call]
     return own
-
-
-def _part(graph: Graph, begin: int, end: int, takes: Sequence[fx.Node], gives: Sequence[fx.Node]) -> fx.GraphModule:
-    part = fx.Graph()
-    copies: dict[fx.Node, fx.Node] = {node: part.placeholder(node.name) for node in takes}
-
-    def copied(node: fx.Node) -> fx.Node:
-        if node.op == "get_attr" and node not in copies:
-            copies[node] = part.node_copy(node)
-        return copies[node]
-
-    for call in graph.calls[begin:end]:
-        copies[call] = part.node_copy(call, copied)
-    part.output(tuple(copied(node) for node in gives))
-    return fx.GraphModule(graph.root, part)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from paceline.calibration.torch import KEPT_FREE
 from paceline.torch.partitioned.calls import run, tensors_in
 from paceline.torch.partitioned.graph import Graph, attribute
 from paceline.torch.partitioned.values import Value, value_of
@@ -77,7 +78,8 @@ def profile(graph: Graph, example: Sequence[Tensor], samples: int, available: fl
         forward = [min(some) for some in zip(*(each.forward for each in runs), strict=True)]
         backward = [min(some) for some in zip(*(each.backward for each in runs), strict=True)]
         weights = sum(tensor.nbytes for tensor in graph.root.parameters())
-        if sum(first.facts(index)[0] for index in range(len(graph.calls))) + 2 * weights < available:
+        saved = sum(first.facts(index)[0] for index in range(len(graph.calls)))
+        if KEPT_FREE * saved + 2 * weights < available:
             ahead, back = whole(graph, few)
             forward, backward = _scaled(forward, ahead), _scaled(backward, back)
     results = tuple(

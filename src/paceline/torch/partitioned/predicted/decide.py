@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.topology.discover import Placement
+from paceline.torch.partitioned.budget import Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain
-from paceline.torch.partitioned.predicted.memory import STATES
 from paceline.torch.partitioned.predicted.predict import Prediction, best_ends, predict
 from paceline.torch.partitioned.predicted.shape import Shape
 
@@ -30,35 +30,36 @@ def decide(
     shapes: Sequence[Shape],
     chains: Callable[[int], Chain],
     placement: Placement,
-    available: float,
-    states: int = STATES,
+    budget: Budget,
 ) -> Decision:
-    """Return the quickest of these shapes that fits into `available` bytes of each rank.
+    """Return the quickest of these shapes that fits into the budget of each rank.
 
-    chains: the model as a chain for microbatches of so many samples. states: the optimizer's, per weight. Raises
-    CannotCut, as it does for the last shape, if there is none.
+    chains: the model as a chain for microbatches of so many samples. Raises CannotCut if there is none, as for the last
+    shape.
     """
     found: list[Prediction] = []
     failed: list[CannotCut] = []
     for shape in shapes:
         chain = chains(shape.samples)
         try:
-            ends = best_ends(chain, shape, placement, available, states)
+            ends = best_ends(chain, shape, placement, budget)
         except CannotCut as error:
             failed.append(error)
         else:
-            found.append(predict(chain, shape, placement, ends, states))
+            found.append(predict(chain, shape, placement, ends, budget))
     if not found:
         raise failed[-1]
     quickest = min(prediction.seconds for prediction in found)
     best = next(prediction for prediction in found if prediction.seconds <= (1 + _TIE) * quickest)
-    return Decision(best, _reason(best, found, len(failed), available), tuple(found))
+    return Decision(best, _reason(best, found, len(failed), budget.memory), tuple(found))
 
 
 def _reason(best: Prediction, found: Sequence[Prediction], failed: int, available: float) -> str:
     takes = f"{best.shape} by {best.shape.schedule.name}: a step is predicted to take {show_seconds(best.seconds)}"
     needs = f"a rank needs {show_bytes(max(best.memory))}"
     needs += f" of its {show_bytes(round(available))}" if math.isfinite(available) else ""
+    kept = min(stage.kept for stage in best.stages)
+    needs += "" if kept == 1 else f", and one keeps only {kept:.0%} of its activations"
     others = [one for one in found if one.shape.layout != best.shape.layout]
     if others:
         other = min(others, key=lambda one: one.seconds)

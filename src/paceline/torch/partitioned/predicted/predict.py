@@ -7,33 +7,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.calibration.torch import KEPT_FREE
+from paceline.calibration.torch import COMES_ALONG, RETURNED
 from paceline.formats.sizes import show_bytes
 from paceline.topology.discover import Placement
+from paceline.torch.partitioned.budget import Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain, Limits, cut
 from paceline.torch.partitioned.predicted.exchange import exchanged
-from paceline.torch.partitioned.predicted.memory import STATES, copies, memory
+from paceline.torch.partitioned.predicted.memory import copies, memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
 from paceline.torch.partitioned.predicted.shape import Shape
 from paceline.torch.partitioned.predicted.timeline import Timeline, timeline
+from paceline.torch.partitioned.segments import Segment
 
 
 @dataclass(frozen=True)
 class Stage:
     """A stage as it is predicted, for one microbatch.
 
-    partition: that has it. begin, end: its calls. forward, backward: seconds. received, returned: bytes that come from
-    the stage before it and, as gradients, from the one behind. weights: bytes of the weights that it needs.
+    partition: that has it. segments: what becomes of its activations. forward, backward: seconds. restored: seconds of
+    each backward more, in which activations that are not kept are computed again, or read. received, returned: bytes
+    that come from the stage before it and, as gradients, from the one behind. weights: bytes of the weights that it
+    needs. kept: the share of its activations that is kept in memory.
     """
 
     partition: int
-    begin: int
-    end: int
+    segments: tuple[Segment, ...]
     forward: float
     backward: float
+    restored: float
     received: float
     returned: float
     weights: float
+    kept: float
+
+    @property
+    def end(self) -> int:
+        """The call behind its last one."""
+        return self.segments[-1].end
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,8 @@ class Prediction:
     """A step of a shape.
 
     steps: when each partition does what. exchanged: seconds after which each partition's gradients are whole. memory:
-    bytes that each partition's rank needs beyond what its process has without the model.
+    bytes that each partition's rank needs beyond what its process has without the model. short: whether it has to give
+    memory back to the system as soon as it is free.
     """
 
     shape: Shape
@@ -49,6 +60,7 @@ class Prediction:
     steps: Timeline
     exchanged: tuple[float, ...]
     memory: tuple[int, ...]
+    short: tuple[bool, ...]
 
     @property
     def seconds(self) -> float:
@@ -61,35 +73,39 @@ class Prediction:
         return [stage.end for stage in self.stages]
 
 
-def best_ends(chain: Chain, shape: Shape, placement: Placement, available: float, states: int = STATES) -> list[int]:
+def best_ends(chain: Chain, shape: Shape, placement: Placement, budget: Budget) -> list[int]:
     """Return where each stage ends if the slowest is to be fastest.
 
-    chain: of a microbatch of the shape's size. placement: of the job's ranks in the network. available: bytes that each
-    rank may use for training. states: the optimizer's, per weight. Raises CannotCut.
+    chain: of a microbatch of the shape's size. placement: of the job's ranks in the network. Raises CannotCut.
     """
     rank_of = shape.schedule.rank_of
     order = orders(shape.schedule, shape.microbatches)
-    kept = [KEPT_FREE * in_flight(order[rank], stage) for stage, rank in enumerate(rank_of)]
-    each = available * shape.schedule.ranks / shape.schedule.stages
-    ends = cut(chain, shape.layout.channels(rank_of, placement), Limits(each, kept, copies(shape, states)))
-    needed = max(memory(chain, ends, shape, states))
-    if needed > available:
-        raise CannotCut(f"a rank would need {show_bytes(needed)}, and has {show_bytes(round(available))}", 0)
+    kept = [RETURNED * in_flight(order[rank], stage) for stage, rank in enumerate(rank_of)]
+    each = (budget.memory - COMES_ALONG) * shape.schedule.ranks / shape.schedule.stages
+    limits = Limits(each, kept, copies(shape, budget.states), budget.instead(chain))
+    ends = cut(chain, shape.layout.channels(rank_of, placement), limits)
+    needed = max(memory(chain, ends, shape, budget).nbytes)
+    if needed > budget.memory:
+        has = show_bytes(round(budget.memory))
+        raise CannotCut(f"a rank would need {show_bytes(needed)}, and has {has}", 0)
     return ends
 
 
-def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int], states: int = STATES) -> Prediction:
+def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int], budget: Budget) -> Prediction:
     """Return what a step takes and needs if the stages end there; arguments are those of `best_ends`."""
     rank_of = shape.schedule.rank_of
     channels = shape.layout.channels(rank_of, placement)
-    bounds = zip([0, *ends[:-1]], ends, strict=True)
-    stages = tuple(_stage(chain, rank_of[number], begin, end) for number, (begin, end) in enumerate(bounds))
+    needed = memory(chain, ends, shape, budget)
+    stages = tuple(
+        _stage(chain, partition, segments, budget) for partition, segments in zip(rank_of, needed.segments, strict=True)
+    )
 
     def takes(action: Action) -> float:
         stage = stages[action.stage]
         if action.kind == "F":
             return stage.forward
-        return stage.backward if action.kind == "B" else stage.backward / 2  # nothing is known of its two halves
+        share = 1.0 if action.kind == "B" else 0.5  # nothing is known of its two halves
+        return stage.backward * share + stage.restored
 
     def arrives(action: Action) -> float:
         stage = stages[action.stage]
@@ -99,19 +115,24 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
 
     steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives)
     whole = exchanged(chain, ends, shape, placement, steps)
-    return Prediction(shape, stages, steps, whole, memory(chain, ends, shape, states))
+    return Prediction(shape, stages, steps, whole, needed.nbytes, needed.short)
 
 
-def _stage(chain: Chain, partition: int, begin: int, end: int) -> Stage:
+def _stage(chain: Chain, partition: int, segments: tuple[Segment, ...], budget: Budget) -> Stage:
+    begin, end = segments[0].begin, segments[-1].end
     weights = {one.identity: one.nbytes for call in chain.weights[begin:end] for one in call}
-    last = end == len(chain.forward)
+    forward, saved = sum(chain.forward[begin:end]), sum(chain.saved[begin:end])
+    again = sum(sum(chain.forward[one.begin : one.end]) for one in segments if one.activations == "recompute")
+    filed = sum(sum(chain.saved[one.begin : one.end]) for one in segments if one.activations == "file")
+    kept = sum(sum(chain.saved[one.begin : one.end]) for one in segments if one.activations == "keep")
     return Stage(
         partition,
-        begin,
-        end,
-        sum(chain.forward[begin:end]),
+        segments,
+        forward + filed * budget.file_seconds,
         sum(chain.backward[begin:end]),
+        again + filed * budget.file_seconds,
         chain.up[begin] if begin else 0.0,
-        0.0 if last else chain.down[end],
+        0.0 if end == len(chain.forward) else chain.down[end],
         sum(weights.values()),
+        kept / saved if saved else 1.0,
     )

@@ -42,20 +42,22 @@ def shapes(decision: Decision) -> Table:
 
 
 def stages(best: Prediction, names: Sequence[str]) -> Table:
-    """Return a table of the stages. names: of the model's calls. "comes in" are activations, and gradients behind."""
+    """Return a table of the stages. names: of the model's calls. "comes in" are activations, and gradients from behind;
+    "kept" is the share of activations that is kept in memory."""
     table = Table(title="stages, each for one microbatch", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("stage", justify="right", no_wrap=True)
     table.add_column("to the call", no_wrap=True)
-    for name in ("forward", "backward", "comes in", "weights", "memory"):
+    for name in ("forward", "backward", "comes in", "weights", "kept", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     for number, stage in enumerate(best.stages):
         table.add_row(
             str(number) if number == stage.partition else f"{number} on {stage.partition}",
             shortened(names[stage.end - 1], _LONGEST_NAME),
             show_seconds(stage.forward),
-            show_seconds(stage.backward),
+            show_seconds(stage.backward + stage.restored),
             show_bytes(round(stage.received + stage.returned)),
             show_bytes(round(stage.weights)),
+            f"{stage.kept:.0%}",
             show_bytes(best.memory[stage.partition]),
         )
     return table
