@@ -59,6 +59,18 @@ def command(
     strong: Annotated[
         bool, typer.Option("--strong", help="More ranks share one batch (strong scaling).", rich_help_panel=_WHAT)
     ] = False,
+    partitions: Annotated[
+        int, typer.Option(help="Ranks that share a model as a pipeline, on one machine.", min=1, rich_help_panel=_HOW)
+    ] = 1,
+    microbatches: Annotated[
+        int | None,
+        typer.Option(
+            help="Into which a pipeline divides its batch.",
+            min=1,
+            show_default="four a partition",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     topology: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The network: see docs/reference/topology.md.", rich_help_panel=_WHERE),
@@ -157,6 +169,8 @@ def command(
             cores=cores,
             scale=scale,
             strong=strong,
+            partitions=partitions,
+            microbatches=microbatches,
         )
         if study_name:
             if question != Question() or advise or svg or trace_file or goal_file:

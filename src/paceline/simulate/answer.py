@@ -32,7 +32,9 @@ class Answer:
     network: str = ""
     """The name of the network."""
     batch: float = 1.0
-    """The batch of a rank in a step, where 1 is the usual one; smaller where more ranks share the whole."""
+    """The batch of a rank or replica in a step, where 1 is the usual one; smaller where more share the whole."""
+    partitions: int = 1
+    """Of each replica; its ranks then work as one."""
 
     @property
     def low(self) -> float:
@@ -51,13 +53,13 @@ class Answer:
 
     @property
     def efficiency(self) -> float:
-        """The throughput per rank as a fraction of that of a rank which exchanges nothing."""
+        """The throughput of a rank or replica as a fraction of that of one which exchanges nothing."""
         return self.alone / self.step.seconds
 
     @property
     def throughput(self) -> float:
-        """Batches that all ranks together finish in a second."""
-        return self.ranks * self.batch / self.step.seconds
+        """Batches, of a rank or replica each, that all together finish in a second."""
+        return self.ranks / self.partitions * self.batch / self.step.seconds
 
     @property
     def shares(self) -> dict[str, float]:
@@ -69,6 +71,7 @@ class Answer:
         """The answer for programs."""
         return {
             "ranks": self.ranks,
+            "partitions": self.partitions,
             "policy": self.policy,
             "algorithm": self.algorithm,
             "network": self.network,
@@ -96,11 +99,13 @@ def answer(
     policy: str = "",
     network: str = "",
     batch: float = 1.0,
+    partitions: int = 1,
 ) -> Answer:
     """Simulate `replicas` runs of a job with seeds of their own, `counted` steps of each.
 
     carries: how many times as long as predicted exchanges may take; the runs take their factors from all over them.
-    policy, network: what the answer calls them, the former if not as the job does.
+    policy, network: what the answer calls them, the former if not as the job does. partitions: those that each of the
+    job's ranks stands for.
 
     Raises ValueError for a job that makes no sense, or
     without steps or replicas.
@@ -114,7 +119,7 @@ def answer(
         run = replace(job, transfer=job.transfer.slower(factor))
         found += islice(steps(run, seed), WARM_UP, WARM_UP + counted)
     return Answer(
-        ranks=len(job.machine_of),
+        ranks=len(job.machine_of) * partitions,
         policy=policy or job.policy,
         algorithm=job.transfer.algorithm,
         step=mean(found),
@@ -122,6 +127,7 @@ def answer(
         alone=_alone(job),
         network=network,
         batch=batch,
+        partitions=partitions,
     )
 
 

@@ -14,6 +14,7 @@ from paceline.simulate import models
 from paceline.simulate.calibrate import Measured, calibrate
 from paceline.simulate.job import Compute
 from paceline.simulate.network import between_machines, like, uniform, with_speed
+from paceline.simulate.pipeline import pipelined, replicas
 from paceline.simulate.scenario import AUTO, Scenario
 from paceline.simulate.workload import SHARED, Workload, cores_of
 from paceline.topology import Link, Topology, read
@@ -27,6 +28,8 @@ MOST_RANKS = 100_000
 _LATE = 0.02
 """The mean delay of a rank, as a fraction of the step's computation, where nobody says another."""
 _PER_MACHINE = 8
+_MICROBATCHES = 4
+"""Of each partition, where nobody says another number: idle times are then a fifth of a step at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +38,7 @@ class Question:
 
     ranks: a number, or low:high for doublings. links: NAME=SPEED, or NAME=LOW:HIGH for doublings. seconds: computation
     of a step. late: seconds by which ranks are late in the mean. strong: whether all ranks share one batch.
+    microbatches: into which partitions divide a batch; None for four of each partition.
     """
 
     report: Path | None = None
@@ -51,6 +55,8 @@ class Question:
     cores: str = SHARED
     scale: float = 1.0
     strong: bool = False
+    partitions: int = 1
+    microbatches: int | None = None
 
 
 def measured(question: Question) -> Measured | None:
@@ -68,10 +74,11 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
     if not question.scale > 0:
         raise ValueError(f"--scale-compute is {question.scale:g}; it must be above 0")
     workload = workload.scaled(question.scale)
+    workload = pipelined(workload, question.partitions, question.microbatches or _MICROBATCHES * question.partitions)
     cores_of(question.cores, workload.compute)
     policies = _chosen("--policy", question.policy or workload.policy, (*POLICIES, workload.policy), POLICIES)
     algorithms = _chosen("--algorithm", question.algorithm, (AUTO, *ALGORITHMS), tuple(ALGORITHMS))
-    networks = _networks(question, run)
+    networks = [replicas(each, question.partitions) for each in _networks(question, run)]
     usual = run.topology.world if run is not None else networks[0].world
     if question.codec not in (NONE, *CODECS):
         raise ValueError(f"--codec is {question.codec!r:.40}; choose one of {NONE}, {', '.join(CODECS)}")
@@ -86,6 +93,7 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
                     codec=question.codec,
                     cores=question.cores,
                     batch=usual / topology.world if question.strong else 1.0,
+                    partitions=question.partitions,
                 )
 
 

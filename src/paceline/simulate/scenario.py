@@ -24,7 +24,10 @@ _CODECS = ("bf16", "int8")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """A workload on a network. batch: that of a rank in a step, where 1 is the usual one."""
+    """A workload on a network.
+
+    batch: that of a rank in a step, where 1 is the usual one. partitions: those that each rank stands for.
+    """
 
     workload: Workload
     topology: Topology
@@ -32,6 +35,7 @@ class Scenario:
     codec: str = NONE
     cores: str = SHARED
     batch: float = 1.0
+    partitions: int = 1
 
     def answer(self, counted: int, replicas: int) -> Answer:
         """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense."""
@@ -43,6 +47,7 @@ class Scenario:
             policy=self.workload.policy,
             network=self.topology.name,
             batch=self.batch,
+            partitions=self.partitions,
         )
 
     def moments(self) -> Moments:

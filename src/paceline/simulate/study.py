@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from paceline.simulate import plan_study, policy_study
+from paceline.simulate import pipeline_study, plan_study, policy_study
 from paceline.simulate.row import Row
 
 
@@ -42,4 +42,6 @@ def run(study: dict[str, Any], progress: Callable[[str], None], counted: int | N
     """
     if "machines" in study:
         return plan_study.run(study, progress)
+    if "partitions" in study.get("given", {}):
+        return pipeline_study.run(study, progress, counted or study["steps"])
     return policy_study.run(study, progress, counted or study.get("steps", policy_study.STEPS))
