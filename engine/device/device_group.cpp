@@ -34,16 +34,18 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   });
 }
 
-// If the stream does not come to its end, what it waits for must stay.
-DeviceGroup::~DeviceGroup() {
+// The stream need not wait for calls that are not over. If it does not come to its end even so, what it uses must stay.
+void DeviceGroup::close() {
+  const std::lock_guard only(mutex_);
+  if (neighbours_ == nullptr) return;
   try_to([&] {  // or the context is gone, and everything with it
     const Current current(driver_, device_->context());
-    const bool ended = neighbours_->leave(calls_);
+    neighbours_->leave(calls_);
     {
       const auto lock = engine_->host().enter();
       for (const auto& operation : under_way_) operation->fail({ErrorKind::aborted, "its group was closed"});
     }
-    if (!ended) {
+    if (!neighbours_->ended(calls_)) {
       static_cast<void>(staging_.release());
       static_cast<void>(neighbours_.release());
       return;
@@ -96,6 +98,7 @@ void DeviceGroup::make_room() {
 
 std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
   const std::lock_guard lock(mutex_);
+  if (neighbours_ == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
   const Current current(driver_, device_->context());
   make_room();
   Memory memory;

@@ -34,9 +34,14 @@ class DeviceGroup {
   // have pinned memory; what else a device lacks only makes calls go through the host.
   DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
               PointerCache& pointers);
-  ~DeviceGroup();
+  ~DeviceGroup() { close(); }
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;
+
+  // Leaves the group: waits a moment until the device is through and all ranks have left. It must come before the
+  // engine closes; further calls throw Failure (invalid).
+  void close();
+  bool closed() const { return neighbours_ == nullptr; }
 
   // Hands an all-reduce in place to the device, and waits for nobody, unless kCalls are under way. `call.data` is
   // memory of this group's device. Throws Failure: invalid for memory or a stream that will not do; aborted if a

@@ -141,17 +141,20 @@ void Neighbours::make_hosts(std::uint64_t channel) {
   hosts_->coded_from = group_.coded_from;
 }
 
-bool Neighbours::leave(std::uint32_t last) {
-  const bool ended = comes_true([&] { return control_->finished(last); });
+void Neighbours::leave(std::uint32_t last) {
   bool together = false;
-  if (ended) try_to([&] { together = all_have_left(); });
+  if (ended(last)) try_to([&] { together = all_have_left(); });
   scratch_kept_ = !together;
-  return ended;
 }
 
-// Afterwards the streams of all ranks have come to their end.
+bool Neighbours::ended(std::uint32_t last) const {
+  return comes_true([&] { return control_->finished(last); });
+}
+
+// Afterwards the streams of all ranks have come to their end. Ranks that have not left call other collectives meanwhile,
+// but not in this group.
 bool Neighbours::all_have_left() {
-  const auto goodbye = barrier(engine_, group_, Mode::async);
+  const auto goodbye = barrier(engine_, *hosts_, Mode::async);
   return comes_true([&] { return engine_.is_over(*goodbye); }) && goodbye->state() == Operation::State::done;
 }
 

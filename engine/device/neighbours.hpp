@@ -41,8 +41,9 @@ class Neighbours {
   PeerMemory& memory() { return memory_; }
 
   // Waits a moment until this rank's stream has come to the end of `last`, and no rank uses this one's memory any more.
-  // Returns false if the stream has not: then nothing of this may be destroyed.
-  bool leave(std::uint32_t last);
+  void leave(std::uint32_t last);
+  // Waits a moment for the stream alone. Returns whether it has; else nothing of this may be destroyed.
+  bool ended(std::uint32_t last) const;
 
  private:
   void prepare(Introduction& mine);

@@ -8,6 +8,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
+#include <vector>
+
 #include "device/device_group.hpp"
 #include "python/bindings.hpp"
 #include "python/tensor.hpp"
@@ -21,6 +24,8 @@ namespace {
 struct PyDevices {
   std::string image;  // empty: the one in the engine
   device::Devices devices{image.empty() ? device::fatbin() : std::as_bytes(std::span(image))};
+  std::mutex mutex;
+  std::vector<std::weak_ptr<device::DeviceGroup>> groups;
 
   explicit PyDevices(std::string given) : image(std::move(given)) {}
 };
@@ -29,7 +34,7 @@ struct PyDeviceGroup {
   std::shared_ptr<PyDevices> devices;
   PyGroup group;
   nb::object failed;
-  std::unique_ptr<device::DeviceGroup> on_device;
+  std::shared_ptr<device::DeviceGroup> on_device;
 };
 
 struct PyDeviceOperation {
@@ -53,13 +58,29 @@ void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const P
     throw Failure(ErrorKind::invalid, std::string("this array says that its memory is a device's, but it is ") +
                                           device::name_of(memory.kind) + " memory of the host");
   auto on_device = without_gil(group, [&] {
-    return std::make_unique<device::DeviceGroup>(group.engine, group.group, all.get(memory.device), all.pointers());
+    return std::make_shared<device::DeviceGroup>(group.engine, group.group, all.get(memory.device), all.pointers());
   });
+  {
+    const std::lock_guard lock(devices->mutex);
+    std::erase_if(devices->groups, [](const auto& one) { return one.expired(); });
+    devices->groups.push_back(on_device);
+  }
   new (self) PyDeviceGroup{std::move(devices), group, group.failed, std::move(on_device)};
 }
 
+// Lets all groups leave, which must come before their engine closes.
+void close_all(PyDevices& self) {
+  std::vector<std::weak_ptr<device::DeviceGroup>> groups;
+  {
+    const std::lock_guard lock(self.mutex);
+    groups.swap(self.groups);
+  }
+  for (const auto& group : groups)
+    if (const auto open = group.lock()) open->close();
+}
+
 device::DeviceGroup& open(const PyDeviceGroup& self) {
-  if (self.on_device == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
+  if (self.on_device == nullptr || self.on_device->closed()) throw Failure(ErrorKind::invalid, "this group was closed");
   return *self.on_device;
 }
 
@@ -76,6 +97,7 @@ void bind_device(nb::module_& m) {
           "absent", [](PyDevices& self) { return self.devices.absent(); }, Release())
       .def(
           "names", [](PyDevices& self) { return self.devices.names(); }, Release())
+      .def("close", &close_all, Release())
       .def(
           "no_kernels", [](PyDevices& self, int ordinal) { return self.devices.get(ordinal)->no_kernels(); },
           "ordinal"_a, Release());

@@ -117,6 +117,9 @@ class Devices:
         """Why there is no driver or no device; empty if there is one. The rest needs one."""
 
     def names(self) -> list[str]: ...
+    def close(self) -> None:
+        """Let all groups leave, which must come before their engine closes."""
+
     def no_kernels(self, ordinal: int) -> str:
         """Why kernels cannot be started on a device; empty if they can."""
 

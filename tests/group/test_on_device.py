@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS, run
+from jobs import PROGRAMS, job, run, words
 
 from paceline.group.on_device import on_device
 
@@ -16,8 +17,17 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 @pytest.mark.parametrize(("ranks", "kernels"), [(2, True), (4, True), (2, False)])
 def test_all_reduce(ranks: int, kernels: bool, tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
-    words, env = ["kernels"] if kernels else [], {"LD_LIBRARY_PATH": str(STAND_IN)}
-    run(ranks, PROGRAMS / "on_device.py", *words, output=tmp_path, env=env, imports=None)
+    asked, env = ["kernels"] if kernels else [], {"LD_LIBRARY_PATH": str(STAND_IN)}
+    run(ranks, PROGRAMS / "on_device.py", *asked, output=tmp_path, env=env, imports=None)
+
+
+@pytest.mark.parametrize("how", ["together", "early", "killed"])
+def test_programs_that_end_with_work_under_way(how: str, tmp_path: Path) -> None:
+    env = {"LD_LIBRARY_PATH": str(STAND_IN)}
+    with job(2, PROGRAMS / "leaving_device.py", how, output=tmp_path, env=env, imports=None) as running:
+        assert running.wait(200) == (128 + signal.SIGKILL if how == "killed" else 0), words(tmp_path)
+        assert running.processes[0].returncode == 0, words(tmp_path)
+    assert (tmp_path / "rank-0.out").read_text() == "done\n"
 
 
 def test_other_arrays_are_not_of_a_device() -> None:

@@ -180,6 +180,7 @@ class Runtime:
                 self._monitor.close()
         finally:
             try:
+                self.devices.close()
                 self._engine.close()
             finally:
                 self._memory.release()
