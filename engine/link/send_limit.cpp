@@ -23,13 +23,14 @@ void SendLimit::plan(double bytes_per_second) {
 
 void SendLimit::look(const Path& path) {
   const Path before = std::exchange(last_, path);
+  const double seconds = static_cast<double>(path.busy_us - before.busy_us) * 1e-6;
+  since_step_ += seconds;
   if (path.resent > before.resent) {
     const bool known = path.shortest_round_trip_us <= path.round_trip_us;
     const std::chrono::microseconds waited(known ? path.round_trip_us - path.shortest_round_trip_us : 0);
-    if (known && waited < calibration::kShortQueue) step_back();
+    if (known && waited < calibration::kShortQueue) lost();
     untroubled_ = 0;
   } else if (now_) {
-    const double seconds = static_cast<double>(path.busy_us - before.busy_us) * 1e-6;
     // A stream that others hold back says nothing about what the links would carry.
     const double sent = static_cast<double>(path.acknowledged - before.acknowledged);
     const bool at_limit = sent * step() >= *now_ * seconds;
@@ -37,8 +38,14 @@ void SendLimit::look(const Path& path) {
   }
 }
 
-void SendLimit::step_back() {
-  now_ = now_ ? std::max(planned_, *now_ / step()) : planned_;
+// What was sent too fast is lost and sent again for a while after the step back.
+void SendLimit::lost() {
+  if (!now_) {
+    now_ = planned_;
+  } else if (climbing_ || since_step_ > calibration::kLiftTrial) {
+    now_ = std::max(planned_, *now_ / step());
+    since_step_ = 0;
+  }
   climbing_ = false;
 }
 

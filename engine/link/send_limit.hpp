@@ -37,7 +37,7 @@ class SendLimit {
   std::optional<double> now() const { return now_; }
 
  private:
-  void step_back();
+  void lost();
   void ran_at_limit(double seconds);
 
   double planned_ = std::numeric_limits<double>::infinity();
@@ -45,6 +45,7 @@ class SendLimit {
   Path last_{};
   bool climbing_ = false;
   double untroubled_ = 0;  // seconds at the limit since the last loss or step
+  double since_step_ = 0;  // seconds since the last step back
   double pause_ = calibration::kLiftPause;
 };
 

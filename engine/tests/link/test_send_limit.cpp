@@ -17,7 +17,8 @@ constexpr std::uint32_t kShortest = 80;
 constexpr double kPlanned = 25e6;  // bytes per second
 constexpr double kStep = 1 + calibration::kLift;
 
-// A stream over a link that drops what is above its rate, looked at every 10 ms of sending.
+// A stream over a link that drops what is above its rate, looked at every 10 ms of sending. What is lost is sent again
+// for 100 ms.
 class Stream {
  public:
   explicit Stream(double link) : link_(link) {
@@ -39,7 +40,11 @@ class Stream {
       const double rate = std::min(before, most);
       path_.busy_us += 10'000;
       path_.acknowledged += static_cast<std::uint64_t>(std::min(rate, link_) * 0.01);
-      if (rate > link_) ++path_.resent;
+      if (rate > link_) resends_ = 10;
+      if (resends_ > 0) {
+        --resends_;
+        ++path_.resent;
+      }
       limit.look(path_);
       rises += *limit.now() > before ? 1 : 0;
     }
@@ -51,6 +56,7 @@ class Stream {
  private:
   double link_;
   double now_ = 0;
+  int resends_ = 0;
   SendLimit::Path path_{kShortest, kShortest, 0};
 };
 
