@@ -142,9 +142,9 @@ STREAMS_OF_LINK = 0.95
 rest is for headers: Ethernet carries 1448 bytes of TCP's payload in 1538 at best, 94 %, and switches count 1514 or
 1518 of them, 96 %.
 
-Found: by reckoning; behind a policer 2+2+3 took 1.03 T* with 0.93, and 1.02 to 1.14 with 0.95, at a load of 50. Off by 2:
-not measured; half of it makes links that drop packets half as fast until streams are lifted, and more than a link
-carries makes it drop packets."""
+Found: by reckoning; behind a policer 2+2+3 took 1.03 T* with 0.93, and 1.02 to 1.14 with 0.95, at a load of 50.
+Off by 2: not measured; half of it makes links that drop packets half as fast until streams are lifted, and more than a
+link carries makes it drop packets."""
 
 # ---- Codecs: codecs, auto ----
 
