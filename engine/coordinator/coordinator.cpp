@@ -142,16 +142,22 @@ void Coordinator::check_open(std::string_view request, std::string_view name) co
   if (state() == State::failed) refuse(error());
 }
 
-std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& arguments) {
+std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& arguments,
+                                                    PendingRequest::Callback callback) {
   arguments.check(seat_.rank, control_->size());
   auto pending = std::make_shared<PendingRequest>(*this);
   pending->data = arguments.data;
   pending->target = arguments.target;
   pending->residual = arguments.residual;
   pending->counts = arguments.counts;
+  pending->callback = std::move(callback);
   const auto now = Clock::now();
   const auto lock = loop_.enter();
   check_open(kCollectiveNames[static_cast<std::size_t>(arguments.what.collective)], arguments.name);
+  if (arguments.alone && requests_.has(arguments.name))
+    throw Failure(ErrorKind::invalid, std::string(arguments.name) +
+                                          " is still under way: a tensor with the same name as another that is "
+                                          "currently being processed needs a name of its own");
   if (requests_.submit(pending, arguments, now)) follow_up();
   totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
   return pending;

@@ -5,6 +5,7 @@
 // Its control group carries the policy's own messages, its data groups carry batches.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,8 +39,9 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // Each rank calls this once. From then on it may hand in requests.
   void open(std::uint64_t board_offset);
 
-  // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed.
-  std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments);
+  // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed. Once the request is over,
+  // well or not, the engine's server calls `callback`, if there is one.
+  std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments, PendingRequest::Callback callback = {});
   std::shared_ptr<PendingRequest> join();
   // Engine::serve will return the id of this request once it is over.
   void announce(PendingRequest& pending);
@@ -64,6 +66,8 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   std::uint64_t stops_id() const { return batches_.stops_id(); }
   // Requests that are not over fail, here and on ranks where they need this one. An engine that closes calls this.
   void close();
+  // Takes no lock: whether nothing can be handed in any more because somebody has closed it.
+  bool closed() const { return closed_; }
   // Does the same as `close`, for a caller that holds the engine's lock.
   void leave() override;
 
@@ -140,7 +144,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   bool submitting_ = false;
   bool carries_ = false;
   bool idle_ = true;
-  bool closed_ = false;
+  std::atomic<bool> closed_ = false;
   const std::uint64_t cpu_before_;
   const std::uint64_t own_id_;
 };

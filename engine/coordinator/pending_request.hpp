@@ -2,6 +2,7 @@
 // carries it out; the engine's loop does not step it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,10 @@ struct Record {
   std::uint64_t number = 0;  // this rank's requests are numbered from 1, as they end
 };
 
-class PendingRequest final : public Operation {
+class PendingRequest final : public Operation, public std::enable_shared_from_this<PendingRequest> {
  public:
+  using Callback = std::function<void(PendingRequest&)>;
+
   explicit PendingRequest(Coordinator& owner) : coordinator(owner) {
     probes = false;
   }  // the operations that carry it out do
@@ -41,6 +44,7 @@ class PendingRequest final : public Operation {
   std::byte* residual = nullptr;    // what encoding has lost of an all_reduce's data so far; null: it is lost
   std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
+  Callback callback;  // is called once it is over
   int last_to_join = -1;
   Record record;
   bool issued = false;

@@ -22,6 +22,7 @@ struct RequestArguments {
   double postscale = 1;
   std::int32_t priority = 0;
   Bundle bundle = {};
+  bool alone = false;  // it is refused while another request of this name is under way
 
   // Throws Failure (invalid) if they make no sense on this rank of so many.
   void check(int rank, int ranks) const;

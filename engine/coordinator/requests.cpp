@@ -33,6 +33,7 @@ void Requests::join(PendingRequest& pending, Clock::time_point now) {
 void Requests::hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now) {
   Policy& policy = agreement_.policy();
   policy.submit(pending->request, seconds_of(now));
+  if (pending->callback) policy.wanted(*pending->request, seconds_of(now));
   pending->record.last = name.issued_before && policy.missing(*pending->request).empty();
   name.current = std::move(pending);
 }
@@ -70,6 +71,8 @@ void Requests::settle(PendingRequest& pending, const Error& error) {
   remove(pending);
   loop_.wake_callers();
   if (pending.notify) loop_.report(pending.id);
+  if (pending.callback)
+    loop_.call([own = pending.shared_from_this(), callback = std::exchange(pending.callback, {})] { callback(*own); });
   if (pending.join) return;
   record(std::move(pending.record));
   hand_in_next(pending, now);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -55,13 +56,21 @@ class ActiveOperations {
     finished_.push_back(id);
     sleepers_.wake_server();
   }
-  bool has_finished() const { return !finished_.empty(); }
+  // The server calls this, without the lock.
+  void call(std::function<void()> callback) {
+    callbacks_.push_back(std::move(callback));
+    sleepers_.wake_server();
+  }
+  // Whether the server has something to report, or to call.
+  bool has_finished() const { return !finished_.empty() || !callbacks_.empty(); }
   std::vector<std::uint64_t> take_finished() { return std::exchange(finished_, {}); }
+  std::vector<std::function<void()>> take_callbacks() { return std::exchange(callbacks_, {}); }
 
  private:
   Sleepers& sleepers_;
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<std::uint64_t> finished_;  // ids that the server has yet to report
+  std::vector<std::function<void()>> callbacks_;
   EventRing events_;
   std::uint64_t last_id_ = 0;
 };

@@ -278,7 +278,15 @@ bool Engine::notify(Operation& operation) {
 
 std::vector<std::uint64_t> Engine::serve() {
   auto lock = enter();
-  waiting_.serve(lock, closed_);
+  for (;;) {
+    waiting_.serve(lock, closed_);
+    auto callbacks = operations_.take_callbacks();
+    if (callbacks.empty()) break;
+    lock.unlock();
+    for (const auto& callback : callbacks) callback();
+    callbacks.clear();  // what they hold is let go without the lock, too
+    lock.lock();
+  }
   if (closed_) return {};
   return operations_.take_finished();
 }

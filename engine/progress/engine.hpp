@@ -105,8 +105,8 @@ class Engine final : private LoopHost {
   // Has `serve` report the end of an operation that was started in mode `async`. Returns false if it is over already,
   // and will not be reported.
   bool notify(Operation& operation);
-  // Waits until an operation in mode `notify` is over; returns the ids of all that are. Returns none once the engine is
-  // closed.
+  // Waits until an operation in mode `notify` is over; returns the ids of all that are. Meanwhile runs the callbacks of
+  // requests. Returns none once the engine is closed.
   std::vector<std::uint64_t> serve();
   void abort(Group& group, const std::string& reason);
   // Removes all groups, see `remove_group`, and says goodbye to the peers.
@@ -145,6 +145,7 @@ class Engine final : private LoopHost {
   void add(std::shared_ptr<Operation> operation) override { operations_.add(std::move(operation)); }
   void step_now(Operation& operation) override;
   void report(std::uint64_t id) override { operations_.report(id); }
+  void call(std::function<void()> callback) override { operations_.call(std::move(callback)); }
   void wake_callers() override { sleepers_.wake_callers(); }
   CpuMeter* meter() const override { return guests_.meter(); }
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }

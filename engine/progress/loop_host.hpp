@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -52,6 +53,8 @@ class LoopHost {
   virtual void step_now(Operation& operation) = 0;
   // Engine::serve returns this id.
   virtual void report(std::uint64_t id) = 0;
+  // The server calls this, without the lock.
+  virtual void call(std::function<void()> callback) = 0;
   // An operation that the loop does not step is over: a caller may wait for it.
   virtual void wake_callers() = 0;
 

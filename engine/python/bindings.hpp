@@ -21,6 +21,8 @@ namespace paceline {
 
 namespace nb = nanobind;
 
+class Coordinator;
+
 using Address = std::uint64_t;
 using Release = nb::call_guard<nb::gil_scoped_release>;
 
@@ -57,6 +59,14 @@ struct PyOperation {
   std::shared_ptr<Group> group;
   nb::object failed;
   std::shared_ptr<Operation> operation;
+};
+
+// As PyGroup; `control` is the coordinator's control group.
+struct PyCoordinator {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Group> control;
+  nb::object failed;
+  std::shared_ptr<Coordinator> coordinator;
 };
 
 inline nb::object give(const PyGroup& self, std::shared_ptr<Operation> operation) {
@@ -108,6 +118,7 @@ void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
 void bind_measure(nb::module_& m);
 void bind_mpi(nb::module_& m);
+void bind_prepared(nb::module_& m);
 void bind_programs(nb::module_& m);
 void bind_simulate(nb::module_& m);
 

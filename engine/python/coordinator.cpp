@@ -18,13 +18,6 @@ using namespace nb::literals;
 
 namespace {
 
-struct PyCoordinator {
-  std::shared_ptr<Engine> engine;
-  std::shared_ptr<Group> control;
-  nb::object failed;
-  std::shared_ptr<Coordinator> coordinator;
-};
-
 struct PyRequest {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Group> control;

@@ -51,6 +51,7 @@ NB_MODULE(_engine, m) {
   bind_group(m);
   bind_mpi(m);
   bind_coordinator(m);
+  bind_prepared(m);
   bind_device(m);
   bind_engine(m);
   bind_programs(m);

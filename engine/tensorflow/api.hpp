@@ -28,6 +28,7 @@ struct Tensor;          // TF_Tensor
 using Done = std::function<void()>;
 
 using CreateKernel = void*(Construction*);
+using Compute = void(void* kernel, ContextPointer*);
 using ComputeAsync = void(void* kernel, ContextPointer*, Done*);
 using DeleteKernel = void(void* kernel);
 using InferShapes = void(ShapeContext*, Status*);
@@ -62,6 +63,7 @@ using InferShapes = void(ShapeContext*, Status*);
   X(ShapeInferenceContextSubshape,                                                                                   \
     void(ShapeContext*, Shape*, std::int64_t begin, std::int64_t end, Shape* result, Status*))                       \
   X(ShapeInferenceContextVectorFromSize, Shape*(ShapeContext*, std::size_t))                                         \
+  X(NewKernelBuilder, KernelBuilder*(const char* op, const char* device, CreateKernel*, Compute*, DeleteKernel*))    \
   X(NewAsyncKernelBuilder,                                                                                           \
     KernelBuilder*(const char* op, const char* device, CreateKernel*, ComputeAsync*, DeleteKernel*))                 \
   X(RegisterKernelBuilder, void(const char* name, KernelBuilder*, Status*))                                          \

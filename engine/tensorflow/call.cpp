@@ -5,8 +5,6 @@
 
 namespace paceline::tensorflow {
 
-Call::~Call() { let_go(); }
-
 bool Call::take_inputs(Status* status) {
   const int count = api().NumInputs(context_);
   description_.push_back(count);
@@ -48,29 +46,6 @@ void* Call::allocate(int output, int dtype, const std::int64_t* shape, int rank,
   return api().TensorData(tensor);
 }
 
-void Call::finish(int code, const char* message) {
-  if (code != 0) {
-    const ScopedStatus status;
-    api().SetStatus(status, code, message);
-    api().OpKernelContext_Failure(context_, status);
-  }
-  const Done done = std::move(done_);
-  delete this;  // releases the tensors first: the op that follows may then reuse their memory
-  done();
-}
-
-void Call::go_on() {
-  const Done done = std::move(done_);
-  done();
-}
-
-void Call::finish_with_inputs() {
-  let_go();  // or the inputs would count as used by somebody else
-  const ScopedStatus status;
-  take_inputs_as_outputs(api().NumOutputs(context_), status);
-  finish(api().GetCode(status), api().Message(status));
-}
-
 void Call::let_go() {
   for (Tensor* tensor : tensors_) api().DeleteTensor(tensor);
   tensors_.clear();
@@ -84,6 +59,23 @@ void Call::describe(Tensor* tensor) {
   description_.push_back(api().TensorType(tensor));
   description_.push_back(rank);
   for (int axis = 0; axis < rank; ++axis) description_.push_back(api().Dim(tensor, axis));
+}
+
+void AwaitedCall::end(int code, const char* message) {
+  if (code != 0) {
+    const ScopedStatus status;
+    api().SetStatus(status, code, message);
+    api().OpKernelContext_Failure(context(), status);
+  }
+  const Done done = std::move(done_);
+  delete this;  // releases the tensors first: the op that follows may then reuse their memory
+  done();
+}
+
+void AwaitedCall::end_with_inputs() {
+  const ScopedStatus status;
+  take_inputs_as_outputs(api().NumOutputs(context()), status);
+  end(api().GetCode(status), api().Message(status));
 }
 
 }  // namespace paceline::tensorflow

@@ -1,4 +1,4 @@
-// One execution of an op: its tensors, and the end that TensorFlow waits for.
+// One execution of an op: its tensors, and its end.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,17 @@
 
 namespace paceline::tensorflow {
 
+class Kernel;
+
 class Call {
  public:
-  Call(ContextPointer* context, Done done) : context_(context), done_(std::move(done)) {}
-  ~Call();
+  Call(Kernel& kernel, ContextPointer* context) : kernel_(kernel), context_(context) {}
+  virtual ~Call() { let_go(); }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
+
+  // Ends the call, once and from any thread, and deletes it. Code 0 is success, others are of TF_Code.
+  virtual void end(int code, const char* message) = 0;
 
   // Takes all inputs. Returns false, and sets `status`, if TensorFlow refuses.
   bool take_inputs(Status* status);
@@ -22,24 +27,35 @@ class Call {
   bool take_inputs_as_outputs(int count, Status* status);
   // Memory for an output; null, with `status` set, if there is none.
   void* allocate(int output, int dtype, const std::int64_t* shape, int rank, std::size_t bytes, Status* status);
-  // Tells TensorFlow that the call is over, and deletes it. Code 0 is success, others are of TF_Code.
-  void finish(int code, const char* message);
-  // Tells TensorFlow that the call is over, but keeps what was taken until this object is deleted.
-  void go_on();
-  // As `finish`, after it has made outputs of the first inputs, as `take_inputs_as_outputs` does.
-  void finish_with_inputs();
 
+  Kernel& kernel() const { return kernel_; }
   // The tensors that were taken: their number, then for each its address, bytes, dtype, rank and dimensions.
   const std::vector<std::int64_t>& description() const { return description_; }
 
- private:
-  void describe(Tensor* tensor);
+ protected:
+  ContextPointer* context() const { return context_; }
   void let_go();
 
-  ContextPointer* context_;
-  Done done_;
+ private:
+  void describe(Tensor* tensor);
+
+  Kernel& kernel_;
+  ContextPointer* const context_;
   std::vector<Tensor*> tensors_;
   std::vector<std::int64_t> description_;
+};
+
+// A call that TensorFlow waits for.
+class AwaitedCall final : public Call {
+ public:
+  AwaitedCall(Kernel& kernel, ContextPointer* context, Done done) : Call(kernel, context), done_(std::move(done)) {}
+
+  void end(int code, const char* message) override;
+  // Ends the call well, after it has made outputs of the first inputs, as `take_inputs_as_outputs` does.
+  void end_with_inputs();
+
+ private:
+  Done done_;
 };
 
 }  // namespace paceline::tensorflow

@@ -83,7 +83,7 @@ struct Op {
   const char* name;
   std::initializer_list<const char*> inputs, outputs, attributes;
   InferShapes* shapes;
-  bool in_place;
+  Calls calls;
 };
 
 // A type that can be sent. Which of them can be reduced is checked where the call starts.
@@ -117,7 +117,7 @@ void define(const Op& op) {
   api().OpDefinitionBuilderSetIsStateful(builder, true);
   api().OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
   api().RegisterOpDefinition(builder, status);
-  if (status.ok()) register_kernel(op.name, op.in_place);
+  if (status.ok()) register_kernel(op.name, op.calls);
 }
 
 // TensorFlow looks for new ops once the library is loaded.
@@ -129,7 +129,7 @@ __attribute__((constructor)) void define_all() {
           {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec,
            kErrorFeedback},
           &same_shapes,
-          true});
+          Calls::in_place});
   // An all-reduce in two ops, as in XLA: one hands the tensors in, and is over then; the other waits for the result.
   // number: stands for what was handed in.
   define({"PacelineAllreduceStart",
@@ -138,39 +138,39 @@ __attribute__((constructor)) void define_all() {
           {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec,
            kErrorFeedback},
           &same_shapes_and_number,
-          true});
+          Calls::starting});
   define({"PacelineAllreduceDone",
           {"started: T", "number: int64"},
           {"combined: T"},
           {kTypes},
           &same_shapes_without_number,
-          false});
+          Calls::taking});
   define({"PacelineAllgather",
           {"tensors: T"},
           {"gathered: T"},
           {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet},
           &other_rows,
-          false});
+          Calls::plain});
   define({"PacelineBroadcast",
           {"tensors: T"},
           {"received: T"},
           {kTypes, kNames, kInGraph, kShortNames, kProcessSet, "root_rank: int"},
           &same_shapes,
-          true});
+          Calls::in_place});
   define({"PacelineAlltoall",
           {"tensor: T", "splits: S"},
           {"received: T", "received_splits: S"},
           {kType, "S: {int32, int64}", kNames, kInGraph, kShortNames, kProcessSet},
           &rows_and_splits,
-          false});
+          Calls::plain});
   define({"PacelineReducescatter",
           {"tensors: T"},
           {"parts: T"},
           {kTypes, kNames, kInGraph, kShortNames, kGrouped, kProcessSet, kReduction, kPrescale, kPostscale, kCodec},
           &other_rows,
-          false});
-  define({"PacelineJoin", {}, {"last: int32"}, {}, &scalar, false});
-  define({"PacelineQuery", {}, {"answer: int32"}, {"question: string", kProcessSet}, &scalar, false});
+          Calls::plain});
+  define({"PacelineJoin", {}, {"last: int32"}, {}, &scalar, Calls::plain});
+  define({"PacelineQuery", {}, {"answer: int32"}, {"question: string", kProcessSet}, &scalar, Calls::plain});
 }
 
 }  // namespace

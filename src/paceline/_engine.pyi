@@ -392,6 +392,28 @@ class Coordinator:
 
     def close(self) -> None: ...
 
+class PreparedAllReduce:
+    """An all-reduce that native code hands in again and again; see `Coordinator.prepare_all_reduce`."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        name: str,
+        count: int,
+        dtype: int,
+        op: int,
+        shape: str,
+        prescale: float,
+        postscale: float,
+        codec: int,
+        residual: int,
+        failed: Callable[[int, CommunicationError | ValueError], None],
+        keep: object = None,
+    ) -> None: ...
+    @property
+    def address(self) -> int:
+        """Where a `std::shared_ptr<tensorflow::Prepared>` lies for as long as this object is alive."""
+
 class ArenaBuffer:
     """Memory in an arena, as a writable buffer of bytes (buffer protocol); given back with its last reference."""
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "coordinator/coordinator.hpp"
@@ -75,6 +76,14 @@ class Coordinated {
       arguments.postscale = postscale;
       arguments.bundle = bundle;
       return coordinator.submit(arguments);
+    }
+    // Is refused while another request of this name is under way.
+    std::shared_ptr<PendingRequest> all_reduce_alone(const std::string& name, std::vector<float>& data,
+                                                     PendingRequest::Callback callback) {
+      RequestArguments arguments{
+          name, {data.size(), -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), data.size()};
+      arguments.alone = true;
+      return coordinator.submit(arguments, std::move(callback));
     }
     std::shared_ptr<PendingRequest> barrier(const std::string& name) {
       return coordinator.submit({name, {0, -1, Collective::barrier, DType::uint8, Op::sum}, ""});

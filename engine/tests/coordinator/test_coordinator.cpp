@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <functional>
 #include <random>
 #include <set>
 #include <thread>
@@ -61,6 +62,37 @@ TEST(nobody_waits_and_all_is_done) {
       }
       check_sum(one, job.size());
       check_sum(two, job.size());
+    });
+  });
+}
+
+TEST(every_callback_runs_once_and_may_hand_in_the_next_request) {
+  everywhere({}, [](Coordinated& job) {
+    job.run([&](Coordinated::Seated seat) {
+      constexpr int kNames = 20;
+      constexpr int kRounds = 3;
+      std::vector<std::vector<float>> tensors;
+      for (int i = 0; i < kNames; ++i) tensors.push_back(ramp(static_cast<std::size_t>(i * i * 10), seat.rank(), i));
+      std::vector<std::atomic<int>> calls(kNames);
+      std::atomic<int> left = kNames;
+      std::function<void(std::size_t)> next = [&](std::size_t i) {
+        seat.all_reduce_alone("tensor " + std::to_string(i), tensors[i], [&, i](PendingRequest& pending) {
+          CHECK(pending.state() == Operation::State::done);
+          check_sum(tensors[i], job.size(), static_cast<int>(i));
+          tensors[i] = ramp(tensors[i].size(), seat.rank(), static_cast<int>(i));
+          if (++calls[i] < kRounds)
+            next(i);
+          else
+            --left;
+        });
+      };
+      for (std::size_t i = 0; i < kNames; ++i) next(i);
+      const auto deadline = Clock::now() + std::chrono::seconds(20);
+      while (left > 0) {
+        CHECK(Clock::now() < deadline);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      for (const auto& count : calls) CHECK(count == kRounds);
     });
   });
 }

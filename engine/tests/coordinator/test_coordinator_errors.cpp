@@ -29,6 +29,41 @@ TEST(a_disagreement_fails_one_request_on_all_ranks_and_no_other) {
   });
 }
 
+TEST(a_callback_hears_of_a_failure) {
+  everywhere({}, [](Coordinated& job) {
+    if (job.size() == 1) return;
+    std::barrier<> all(job.size());
+    job.run([&](Coordinated::Seated seat) {
+      std::atomic<int> failed = 0;
+      const auto note = [&](PendingRequest& pending) {
+        CHECK(pending.state() == Operation::State::failed);
+        ++failed;
+      };
+      const auto failures = [&](int count) {
+        const auto deadline = Clock::now() + std::chrono::seconds(20);
+        while (failed < count && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        CHECK(failed == count);
+      };
+      std::vector<float> bad(seat.rank() == 1 ? 5 : 4, 1);
+      CHECK(contains(failure_of([&] { seat.wait(seat.all_reduce_alone("bad", bad, note)); }).message, "\"bad\""));
+      failures(1);
+      // Rank 0 alone hands this in, so that it is under way until its coordinator is closed.
+      std::vector<float> lonely(4, 1);
+      if (seat.rank() == 0) {
+        seat.all_reduce_alone("lonely", lonely, note);
+        const auto again = failure_of([&] { seat.all_reduce_alone("lonely", lonely, note); });
+        CHECK(again.kind == ErrorKind::invalid);
+        CHECK(contains(again.message, "lonely is still under way"));
+        CHECK(!seat.coordinator.closed());
+        seat.coordinator.close();
+        CHECK(seat.coordinator.closed());
+        failures(2);
+      }
+      all.arrive_and_wait();
+    });
+  });
+}
+
 TEST(a_timeout_names_the_request_and_who_is_missing) {
   std::vector<std::thread> jobs;  // at once, as all of them wait
   for (const auto& [policy, machines] : {std::pair{"board", "000"},

@@ -146,7 +146,8 @@ def in_tensorflow(prefix: Path) -> list[System]:
         raise Missing(f"TensorFlow and Paceline are not installed in {prefix}; --peers names where they are.")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     ours = replace(named, path="tensorflow", adapter=".tf_gradients:Tape", options={}, python=python, environment=quiet)
-    return [named, ours, replace(ours, name="mirrored", adapter=".tf_gradients:Mirrored")]
+    made = replace(named, adapter=".by_name:MadeByName")
+    return [made, ours, replace(ours, name="mirrored", adapter=".tf_gradients:Mirrored")]
 
 
 def _named() -> System:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.coordinate.agree import agree, all_gather
@@ -130,6 +131,46 @@ class Coordinator:
             together,
             coded,
             0 if residual is None else _residual(name, residual, data),
+        )
+
+    def prepare_all_reduce(
+        self,
+        name: str,
+        count: int,
+        dtype: int,
+        failed: Callable[[int, _engine.CommunicationError | ValueError], None],
+        op: str = "sum",
+        *,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        shape: Sequence[int] = (),
+        codec: str | None = None,
+        residual: NDArray[np.float32] | None = None,
+    ) -> _engine.PreparedAllReduce | None:
+        """Prepare `all_reduce` of `count` elements for native code, which hands it in again and again without Python.
+
+        A request that is handed in while the one before it is under way fails. failed: called in any thread with the
+        number of a call whose request has failed, or cannot be handed in, and the error. dtype: its number in
+        `_engine.DTYPES`. residual: is kept alive.
+
+        Returns None for as long as requests are counted here for tuning.
+        """
+        if self._tuning is not None:
+            return None
+        address = 0 if residual is None else residual.ctypes.data
+        factors = prescale, postscale
+        return _engine.PreparedAllReduce(
+            self._native,
+            name,
+            count,
+            dtype,
+            reduction(op),
+            _written(tuple(shape)),
+            *factors,
+            _codec(codec),
+            address,
+            failed,
+            residual,
         )
 
     def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,8 @@ import tensorflow as tf
 from horovod_ranks import Ranks
 
 import paceline.horovod.tensorflow as hvd
+from paceline.errors import PeerLost
+from paceline.horovod.tensorflow.kernels.library import LIBRARY
 
 
 def lose_rank_1(rank: int, size: int, file: str) -> None:
@@ -20,12 +23,17 @@ def lose_rank_1(rank: int, size: int, file: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(tf.errors.UnknownError) as caught:
         step(tf.ones([3]))
-    Path(file).write_text(caught.value.message)
+    lost = LIBRARY.last_failure
+    assert isinstance(lost, PeerLost)
+    Path(file).write_text(json.dumps([caught.value.message, lost.rank, lost.tensor, lost.operation, str(lost)]))
 
 
 def test_a_lost_rank_is_named_and_ends_the_function(ranks: Ranks, tmp_path: Path) -> None:
     file = tmp_path / "said"
     with pytest.raises(AssertionError, match="the process died with exit code -9"):
         ranks(lose_rank_1, 2, deadline=60, fresh=True, file=str(file))
-    assert '"allreduce.gradient"' in file.read_text()
-    assert "rank 1" in file.read_text()
+    message, rank, tensor, operation, text = json.loads(file.read_text())
+    assert '"allreduce.gradient"' in message
+    assert "rank 1" in message
+    assert text in message
+    assert (rank, tensor, operation) == (1, "allreduce.gradient", 'all_reduce "allreduce.gradient" float32[3] AVG')

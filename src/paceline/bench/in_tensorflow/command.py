@@ -47,9 +47,10 @@ def command(
 ) -> None:
     """Sum a model's gradients by name over all ranks, and make training steps of a small Keras model.
 
-    The gradients go through Horovod's API for torch, in place, all submitted at once and then waited for; through a
-    DistributedGradientTape in a `tf.function`; and through the all-reduce of TensorFlow's MultiWorkerMirroredStrategy
-    ("mirrored"), by its ring over gRPC. TensorFlow's results have memory of their own. The Keras model has Paceline's
+    Each step makes the gradients, by one multiplication each, and sums them: through Horovod's API for torch, in place,
+    each handed in when it is made, and all waited for at the end; through a DistributedGradientTape in a `tf.function`;
+    and through the all-reduce of TensorFlow's MultiWorkerMirroredStrategy ("mirrored"), by its ring over gRPC. With one
+    rank nothing is summed, so that the time is that of making them. The Keras model has Paceline's
     DistributedOptimizer, or the strategy. All ranks stay alive and are measured in turn, and results are checked
     before they are timed.
 

@@ -18,6 +18,7 @@ import torch
 from .adapter import Call
 from .case import Case, aligned
 from .pattern import Array
+from .whole import Whole
 
 HOROVOD = "horovod.torch"
 
@@ -62,6 +63,22 @@ class ByName:
     def close(self) -> None:
         """Leave the job."""
         self._hvd.shutdown()
+
+
+class MadeByName(ByName):
+    """The same with gradients that each step makes, one after the other, as a backward pass does."""
+
+    def bind(self, case: Case, source: Array, target: Array) -> Call:
+        """Return the call that makes all gradients and reduces them once, and returns the sums."""
+        hvd, one = self._hvd, torch.ones(())
+        parts = torch.split(torch.from_numpy(source), [elements for _, elements in self._gradients])
+        named = [(name, part) for (name, _), part in zip(self._gradients, parts, strict=True)]
+
+        def step() -> Whole:
+            handles = [hvd.allreduce_async_(part * one, name=name, op=hvd.Sum) for name, part in named]
+            return Whole([hvd.synchronize(handle) for handle in handles])
+
+        return step
 
 
 def meet_as_horovod_does(rank: int, size: int, timeout: float) -> None:

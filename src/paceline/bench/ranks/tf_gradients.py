@@ -1,6 +1,7 @@
 """What TensorFlow measures: a model's gradients summed in a `tf.function`, and training steps of a small Keras model.
 
-TensorFlow never writes to a tensor that its caller keeps, so each sum gets memory of its own.
+The function makes the gradients, as a training does, so that it can give their memory away: TensorFlow never writes to
+a tensor that its caller keeps.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .approaches.meeting import addresses
 from .case import Case, aligned
 from .keras_steps import KerasSteps, Way
 from .pattern import Array
+from .whole import Whole
 
 
 class _Gradients(ABC):
@@ -59,13 +61,17 @@ class _Gradients(ABC):
         return aligned(size)
 
     def bind(self, case: Case, source: Array, target: Array) -> Call:
-        """Return the call that sums all gradients once, and returns the sums. Raises Unsupported for all but sums."""
+        """Return the call that makes all gradients and sums them once, and returns the sums.
+
+        Raises Unsupported for all but sums.
+        """
         if (case.collective, case.op) != ("all_reduce", "sum"):
             raise Unsupported("TensorFlow's sums are measured, and nothing else")
         ends = np.cumsum([elements for _, elements in self._gradients])
         parts = [tf.constant(part) for part in np.split(source, ends[:-1])]
-        step = tf.function(lambda gradients: self.sums(gradients, self._variables))
-        return lambda: _Whole(step(parts))
+        one = tf.constant(1.0)  # a factor that TensorFlow does not know while it traces the function
+        step = tf.function(lambda parts, one: self.sums([part * one for part in parts], self._variables))
+        return lambda: Whole(step(parts, one))
 
     def barrier(self) -> None:
         """Wait until every rank has entered."""
@@ -152,13 +158,3 @@ class _Known(tf.GradientTape):  # type: ignore[misc]
     def gradient(self, *arguments: Any, **options: Any) -> Any:
         """Return them."""
         return self._known
-
-
-class _Whole:
-    """Tensors as one array, which is only made when somebody asks for it."""
-
-    def __init__(self, tensors: Sequence[Any]) -> None:
-        self._tensors = tensors
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.concatenate([tensor.numpy().ravel() for tensor in self._tensors]).astype(dtype or np.float32)

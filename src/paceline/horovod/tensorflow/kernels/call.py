@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from paceline._engine import PreparedAllReduce
 from paceline.errors import CommunicationError, Mismatch
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.tensorflow.kernels.memory import Memory, numpy_dtype
@@ -23,14 +24,12 @@ class Functions:
     """What the library does with the number of a call; see engine/tensorflow/kernels.cpp."""
 
     allocate: Callable[[int, int, int, ctypes.Array[ctypes.c_int64], int, int], int | None]
-    finish: Callable[[int, int, bytes], None]
-    finish_with_inputs: Callable[[int], None]
-    go_on: Callable[[int], None]
-    release: Callable[[int], None]
+    end: Callable[[int, int, bytes], None]
+    repeat: Callable[[int, int], None]
 
 
 class Call:
-    """An op that TensorFlow waits for. Its inputs are in `tensors`, and it ends once: it succeeds, fails or goes on.
+    """An execution of an op. It ends once: it succeeds or fails, or is repeated.
 
     op: the type of the op. tensors: its inputs, or for an op that changes them in place its outputs, which hold the
     inputs' contents. residuals: what error feedback keeps in this process.
@@ -61,23 +60,15 @@ class Call:
 
     def succeed(self) -> None:
         """End the call. Its outputs are there."""
-        self._do.finish(self._number, 0, b"")
+        self._do.end(self._number, 0, b"")
 
-    def succeed_with_inputs(self) -> None:
-        """End the call. Its outputs are its first inputs, as they are now."""
-        self._do.finish_with_inputs(self._number)
-
-    def go_on(self) -> None:
-        """End the call, but keep `tensors` until `release`; until then nobody else may use the outputs."""
-        self._do.go_on(self._number)
-
-    def release(self) -> None:
-        """Give the tensors of a call that went on back to TensorFlow."""
-        self._do.release(self._number)
+    def repeat(self, prepared: PreparedAllReduce) -> None:
+        """Leave the call to what was prepared for it, and so all calls of the same op with tensors of these shapes."""
+        self._do.repeat(self._number, prepared.address)
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error, which TensorFlow raises as one of its own."""
-        self._do.finish(self._number, _code(error), f"{self.op}: {error}".encode())
+        self._do.end(self._number, _code(error), f"{self.op}: {error}".encode())
 
 
 def _code(error: BaseException) -> int:

@@ -1,4 +1,8 @@
-"""Loads the library of ops into TensorFlow, and carries out what its kernels are asked for."""
+"""Loads the library of ops into TensorFlow, and carries out what its kernels ask for.
+
+An all-reduce of one named tensor, such as a gradient, they ask for once: it is prepared then, and the kernel hands it
+in again and again without Python, until its shape or the job is another one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import ctypes
 import importlib.util
 import itertools
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +19,14 @@ import tensorflow as tf
 from paceline.errors import CommunicationError
 from paceline.horovod import job
 from paceline.horovod.adasum_exchange import Course
+from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.handles import Pending
 from paceline.horovod.tensorflow.kernels import control as control  # registers itself
 from paceline.horovod.tensorflow.kernels import exchanges, queries, reductions
 from paceline.horovod.tensorflow.kernels.call import Call, Functions
-from paceline.horovod.tensorflow.kernels.memory import INT32, INT64, read
+from paceline.horovod.tensorflow.kernels.memory import INT32, read
 from paceline.horovod.tensorflow.kernels.node import Node
 from paceline.horovod.tensorflow.kernels.residuals import Residuals
-from paceline.horovod.tensorflow.kernels.started import Started
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
@@ -59,7 +64,6 @@ class Library:
         self._nodes: dict[int, Node] = {}
         self._residuals = Residuals()
         self._numbers = itertools.count()
-        self._started: dict[int, Started] = {}
         self._hooks = (_CREATE(self._create), _COMPUTE(self._compute), _DESTROY(self._destroy))
         self._native.paceline_tensorflow_connect(*self._hooks)
         self.last_failure: CommunicationError | None = None
@@ -89,19 +93,13 @@ class Library:
             call.output(0, INT32, ()).array()[...] = queries.answer(node.question, node.process_set)
             call.succeed()
             return
-        if node.op == "AllreduceDone":
-            self._started.pop(call.tensors[-1].number().value).take(call)
-            return
-        number = call.output(len(call.tensors), INT64, ()) if node.op == "AllreduceStart" else None
         channel = job.current().channel(node.process_set, node.op)
-        pending = queries.join(channel, call) if node.op == "Join" else _KERNELS[node.op](node, channel, call)
-        if number is None:
-            _when_over(pending, lambda: self._conclude(call, pending))
+        prepared = reductions.prepared(node, channel, call, partial(self._fail_repeated, node.op))
+        if prepared is not None:
+            call.repeat(prepared)
             return
-        number.number().value = place = next(self._numbers)
-        started = self._started[place] = Started(call, pending, self._fail)  # stays, empty, if the function fails
-        call.go_on()
-        _when_over(pending, started.over)  # only now, because it releases the call
+        pending = queries.join(channel, call) if node.op == "Join" else _KERNELS[node.op](node, channel, call)
+        _when_over(pending, lambda: self._conclude(call, pending))
 
     def _conclude(self, call: Call, pending: Pending[None]) -> None:
         try:
@@ -116,6 +114,13 @@ class Library:
             self.last_failure = error.__cause__
         call.fail(error)
 
+    def _fail_repeated(self, op: str, number: int, error: CommunicationError | ValueError) -> None:
+        failed: Exception = error
+        if isinstance(error, CommunicationError):
+            failed = HorovodInternalError(str(error))
+            failed.__cause__ = error
+        self._fail(Call(op, number, (), self._residuals, self._functions), failed)
+
 
 def _functions(native: ctypes.CDLL) -> Functions:
     def function(name: str, result: type | None, *arguments: type) -> Any:
@@ -126,10 +131,8 @@ def _functions(native: ctypes.CDLL) -> Functions:
     number = ctypes.c_int
     return Functions(
         allocate=function("allocate", ctypes.c_void_p, number, number, ctypes.c_void_p, number, ctypes.c_size_t),
-        finish=function("finish", None, number, ctypes.c_char_p),
-        finish_with_inputs=function("finish_with_inputs", None),
-        go_on=function("go_on", None),
-        release=function("release", None),
+        end=function("end", None, number, ctypes.c_char_p),
+        repeat=function("repeat", None, ctypes.c_void_p),
     )
 
 

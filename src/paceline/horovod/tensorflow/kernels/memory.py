@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from paceline import _engine
 from paceline.coordinate import Span
 
-INT32, INT64 = int(tf.int32.as_datatype_enum), int(tf.int64.as_datatype_enum)
-"""TensorFlow's numbers of int32 and int64."""
+INT32 = int(tf.int32.as_datatype_enum)
+"""TensorFlow's number of int32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,6 @@ class Memory:
     def floating(self) -> bool:
         """Return whether the elements are floating-point numbers."""
         return floating(self.dtype)
-
-    def number(self) -> ctypes.c_int64:
-        """Return the memory, which is an int64 scalar's, for its `value` to be read and set."""
-        return ctypes.c_int64.from_address(self.address)
 
     def rows(self, call: str) -> int:
         """Return the length of the first dimension, along which `call` splits and concatenates.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,41 @@ from paceline.horovod.tensorflow.kernels.memory import Memory, numpy_dtype, redu
 from paceline.horovod.tensorflow.kernels.node import Node
 
 if TYPE_CHECKING:
+    from paceline._engine import PreparedAllReduce
     from paceline.coordinate import Request
+    from paceline.errors import CommunicationError
+
+
+def prepared(
+    node: Node, channel: Channel, call: Call, failed: Callable[[int, CommunicationError | ValueError], None]
+) -> PreparedAllReduce | None:
+    """Prepare a call and those that come after it, if it is an all-reduce that the engine can make alone.
+
+    That is one of a single tensor with a name, of which the engine does the scaling; Adasum is not. For `failed`, and
+    for what else has to be, see `Coordinator.prepare_all_reduce`. Raises ValueError if the engine cannot reduce the
+    tensor.
+    """
+    named = node.name or node.names
+    if not node.op.startswith("Allreduce") or len(call.tensors) != 1 or not named or node.reduction == ops.Adasum:
+        return None
+    (memory,) = call.tensors
+    reducible(memory)
+    if not memory.floating() and (node.prescale, node.postscale) != (1.0, 1.0):
+        return None
+    (name,) = node.requests(channel, 1)
+    span, codec = memory.span(), _codec(node, memory)
+    return channel.coordinator.prepare_all_reduce(
+        name,
+        span.count,
+        span.dtype,
+        failed,
+        ops.NAMES[node.reduction],
+        prescale=node.prescale,
+        postscale=node.postscale,
+        shape=memory.shape,
+        codec=codec,
+        residual=call.residuals.of(node.process_set, name, span.count) if node.error_feedback and codec else None,
+    )
 
 
 def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
