@@ -151,8 +151,8 @@ bool Neighbours::ended(std::uint32_t last) const {
   return comes_true([&] { return control_->finished(last); });
 }
 
-// Afterwards the streams of all ranks have come to their end. Ranks that have not left call other collectives meanwhile,
-// but not in this group.
+// Afterwards the streams of all ranks have come to their end. Ranks that have not left call other collectives
+// meanwhile, but not in this group.
 bool Neighbours::all_have_left() {
   const auto goodbye = barrier(engine_, *hosts_, Mode::async);
   return comes_true([&] { return engine_.is_over(*goodbye); }) && goodbye->state() == Operation::State::done;

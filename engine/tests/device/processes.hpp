@@ -2,12 +2,14 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -23,12 +25,27 @@
 
 namespace paceline::test {
 
+// Memory in which ranks see what one of them has done, outside of the engine.
+class Told {
+ public:
+  Told()
+      : word_(new (::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Word(0)) {}
+  void tell() const { word_->fetch_add(1); }
+  void await(int times) const {
+    while (word_->load() < times) std::this_thread::yield();
+  }
+
+ private:
+  using Word = std::atomic<int>;
+  Word* word_;
+};
+
 // A rank, as its process sees it.
 class DeviceRank {
  public:
   DeviceRank(int rank, std::vector<std::shared_ptr<Group>> groups, std::shared_ptr<Engine> engine,
-             std::span<const std::byte> image)
-      : rank_(rank), engine_(std::move(engine)), groups_(std::move(groups)), devices_(image) {
+             std::span<const std::byte> image, const Told& told)
+      : rank_(rank), engine_(std::move(engine)), groups_(std::move(groups)), devices_(image), told_(told) {
     CHECK(devices_.absent().empty());
   }
 
@@ -46,6 +63,11 @@ class DeviceRank {
     return *on_device_;
   }
   void leave() { on_device_.reset(); }
+  // Returns when all ranks have called it. It is no collective, which one rank may leave and another one then lose.
+  void meet() {
+    told_.tell();
+    told_.await(++meetings_ * size());
+  }
 
  private:
   int rank_;
@@ -53,6 +75,8 @@ class DeviceRank {
   std::vector<std::shared_ptr<Group>> groups_;
   device::Devices devices_;
   std::unique_ptr<device::DeviceGroup> on_device_;
+  const Told& told_;
+  int meetings_ = 0;
 };
 
 struct Job {
@@ -86,6 +110,7 @@ inline Descriptor swap(int socket, const Descriptor& mine, pid_t& peer) {
 // has other threads.
 inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
   const auto size = static_cast<std::size_t>(job.size);
+  const Told told;
   struct Pair {
     std::array<int, 2> sockets;
     std::shared_ptr<const Descriptor> memory;  // each rank maps it: a forked process does not have the mapping
@@ -134,7 +159,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     });
     {
       DeviceRank self(static_cast<int>(rank), {std::move(group)}, engine,
-                      job.kernels ? kernels() : std::span<const std::byte>());
+                      job.kernels ? kernels() : std::span<const std::byte>(), told);
       const device::Current current(self.driver(), self.devices().get(0)->context());
       body(self);
     }

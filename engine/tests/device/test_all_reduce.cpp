@@ -1,7 +1,4 @@
 // All-reduces of device memory between processes that share one device, on every path.
-#include <sys/mman.h>
-
-#include <atomic>
 #include <cmath>
 
 #include "calibration/device.hpp"
@@ -42,21 +39,6 @@ template <typename T>
 bool summed(DeviceRank& self, const DeviceValues<T>& values) {
   return values.get() == sum_of<T>(values.count(), self.size());
 }
-
-// Memory in which ranks see what one of them has done, outside of the engine.
-class Told {
- public:
-  Told()
-      : word_(new (::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Word(0)) {}
-  void tell() const { word_->fetch_add(1); }
-  void await(int times) const {
-    while (word_->load() < times) std::this_thread::yield();
-  }
-
- private:
-  using Word = std::atomic<int>;
-  Word* word_;
-};
 
 struct Size {
   std::size_t bytes;

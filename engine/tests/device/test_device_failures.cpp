@@ -47,6 +47,7 @@ TEST(every_function_of_a_call) {
       if (count == kLarge && std::string(function) == "cuMemcpyDtoDAsync") continue;  // it is not needed
       run({.size = 2}, [function, count](DeviceRank& self) {
         self.on_device();
+        self.meet();
         const DeviceValues<float> values(self, count);
         if (self.rank() == 1) fail(function);
         const Error error = failed(self, values.call(DType::float32));
@@ -63,6 +64,7 @@ TEST(every_function_of_a_call) {
 TEST(a_peers_memory_that_cannot_be_opened) {
   run({.size = 2}, [](DeviceRank& self) {
     self.on_device();
+    self.meet();
     const DeviceValues<float> values(self, kLarge);
     if (self.rank() == 0) fail("cuIpcOpenMemHandle", Result::invalid_handle);
     const Error error = failed(self, values.call(DType::float32));
@@ -119,10 +121,10 @@ TEST(the_memory_of_a_killed_rank) {
     device::PeerMemory memory(self.driver());
     const auto mine = own.show(self.devices().pointers().find(values.address()));
     const auto all = device::exchanged(self.engine(), *self.group(), mine);
-    const auto meet = [&] { return failure_of([&] { barrier(self.engine(), *self.group(), Mode::blocking); }); };
-    meet();  // then the other one has what was exchanged
+    self.meet();
     if (self.rank() == 1) ::raise(SIGKILL);
-    CHECK(meet().kind == ErrorKind::peer_lost);
+    const Error lost = failure_of([&] { barrier(self.engine(), *self.group(), Mode::blocking); });
+    CHECK(lost.kind == ErrorKind::peer_lost);
     try {
       memory.open(1, all[1], 1);
       CHECK(false);

@@ -52,6 +52,7 @@ TEST(a_rank_that_is_killed_before_it_calls) {
     run({.size = 3, .leaves = 2}, [count](DeviceRank& self) {
       const DeviceValues<float> values(self, count);
       self.on_device();
+      self.meet();
       if (self.rank() == 2) ::raise(SIGKILL);
       std::shared_ptr<device::Pending> pending;
       Error error = failure_of([&] {
@@ -74,10 +75,12 @@ TEST(a_rank_that_is_lost_while_its_device_works) {
       self.on_device();
       if (self.rank() == 1) stream.hold();
       const auto pending = self.on_device().all_reduce(values.call(DType::float32, Op::sum, stream.get()));
-      barrier(self.engine(), *self.group(), Mode::blocking);  // both have called
+      self.meet();
       if (self.rank() == 1) ::raise(SIGKILL);
       const Error error = failure_of([&] { pending->wait(std::chrono::seconds(30)); });
-      CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 1"));
+      // Its memory may be gone before this rank has opened it.
+      const bool opening = count == kLarge && contains(error.message, "cuIpcOpenMemHandle failed");
+      CHECK(opening || (error.kind == ErrorKind::peer_lost && contains(error.message, "rank 1")));
     });
   }
 }
@@ -85,6 +88,7 @@ TEST(a_rank_that_is_lost_while_its_device_works) {
 TEST(an_abort_lets_the_streams_go_on) {
   run({.size = 2}, [](DeviceRank& self) {
     self.on_device();
+    self.meet();
     const DeviceValues<float> values(self, kLarge);
     if (self.rank() == 0) {
       const auto pending = self.on_device().all_reduce(values.call(DType::float32));
@@ -102,8 +106,10 @@ TEST(an_abort_lets_the_streams_go_on) {
 // Its stream waits for something that does not end in time.
 TEST(a_device_that_does_not_come_to_an_end) {
   for (const std::size_t count : {std::size_t{10}, kSmall}) {
-    run({.size = 2, .timeout = 1}, [count](DeviceRank& self) {
+    run({.size = 2}, [count](DeviceRank& self) {
       self.on_device();
+      self.meet();
+      self.engine().set_timeout(*self.group(), std::chrono::seconds(1));
       const DeviceValues<float> values(self, count);
       TestStream stream(self);
       stream.hold();
