@@ -53,7 +53,7 @@ class Example:
             done = subprocess.run(
                 command,
                 cwd=folder,
-                env={**environment, "PACELINE_TIMEOUT": "120"},
+                env={**environment, "PACELINE_TIMEOUT": "600"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,

@@ -84,7 +84,7 @@ def run_job(folder: Path, job: str, ranks: int, options: list[str]) -> list[Outc
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE / "stand_in", HERE.parent))),
-        "PACELINE_TIMEOUT": "60",
+        "PACELINE_TIMEOUT": "600",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_USE_LEGACY_KERAS": str(int(prefix == "keras-2")),
         "TMPDIR": str(found),

@@ -28,7 +28,7 @@ def variables(folder: Path, legacy: str = "0") -> dict[str, str]:
 def when_rank_1_is_killed(folder: Path, script: list[str], legacy: str = "0") -> str:
     """What rank 0 prints."""
     options = ["-np", "2", "--min-np", "1", *script]
-    code, out, err = run(folder, *options, timeout=60, deadline=DEADLINE, **variables(folder, legacy))
+    code, out, err = run(folder, *options, timeout=300, deadline=DEADLINE, **variables(folder, legacy))
     assert code == 0, err
     assert re.search(LOST, err), err
     assert nothing_runs(folder)
@@ -54,7 +54,7 @@ def test_keras_goes_on_where_it_was_when_a_rank_comes(legacy: str, tmp_path: Pat
     hosts.write_text("localhost:1\n")
     options = ["-np", "1", "--min-np", "1", "--host-discovery-script", f"cat {hosts}"]
     script = program(tmp_path, "elastic_fit.py", "grow")
-    with started(tmp_path, *options, *script, timeout=60, **variables(tmp_path, legacy)) as launcher:
+    with started(tmp_path, *options, *script, timeout=300, **variables(tmp_path, legacy)) as launcher:
         wait_until(lambda: (tmp_path / "holding").exists(), DEADLINE / 2)
         found.write_text("localhost:2\n")
         found.rename(hosts)

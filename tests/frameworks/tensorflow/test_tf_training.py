@@ -241,8 +241,18 @@ def elastic_state(rank: int, size: int) -> None:
     assert train(plain) == 3 * size
 
 
+def failed_synchronisation(rank: int, size: int) -> None:
+    """The first broadcast of the state fails on all ranks, whose variables differ in shape; the next one does not."""
+    variable, odd = tf.Variable([float(rank)]), tf.Variable([0.0] * (rank + 1))
+    state = hvd.elastic.TensorFlowState([variable, odd])
+    state.register_reset_callbacks([lambda: state.variables.pop()])
+    assert hvd.elastic.run(lambda state: float(state.variables[0][0]))(state) == 0.0
+    assert len(state.variables) == 1
+
+
 def test_elastic_training_goes_back_to_its_last_commit(ranks: Ranks) -> None:
     ranks(elastic_state, 2)
+    ranks(failed_synchronisation, 2)
 
 
 def ordered_gradients(rank: int, size: int, policy: str) -> None:

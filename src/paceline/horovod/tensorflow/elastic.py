@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -29,15 +30,22 @@ def run(func: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(func)
     def translated(state: State, *arguments: Any, **keywords: Any) -> T:
-        try:
+        with _failures_of_collectives():
             return func(state, *arguments, **keywords)
-        except tf.errors.OpError as error:
-            cause = LIBRARY.last_failure
-            if cause is None or str(cause) not in error.message:
-                raise
-            raise HorovodInternalError(str(cause)) from cause
 
     return run_fn(translated, _reset)
+
+
+@contextmanager
+def _failures_of_collectives() -> Iterator[None]:
+    """Raise HorovodInternalError for a collective that failed because of another rank, not TensorFlow's own error."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        cause = LIBRARY.last_failure
+        if cause is None or str(cause) not in error.message:
+            raise
+        raise HorovodInternalError(str(cause)) from cause
 
 
 class TensorFlowState(ObjectState):
@@ -64,7 +72,8 @@ class TensorFlowState(ObjectState):
 
     def sync(self) -> None:
         """Give every rank rank 0's state, and save it. Collective."""
-        broadcast_variables(self._listed(), root_rank=0)
+        with _failures_of_collectives():
+            broadcast_variables(self._listed(), root_rank=0)
         self._saved_values = _values(self._listed())
         super().sync()
 
