@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
 
 #include "calibration/network.hpp"
 
@@ -33,15 +32,16 @@ class SendLimit {
   // Takes note of what has happened to the stream since the last call.
   void look(const Path& path);
 
-  // Bytes per second, infinite if the plan knows none; nothing before the first loss at a short queue.
-  std::optional<double> now() const { return now_; }
+  // Bytes per second, infinite if the plan knows none; 0 before the first loss at a short queue, when there is no
+  // limit.
+  double now() const { return now_; }
 
  private:
   void lost();
   void ran_at_limit(double seconds);
 
   double planned_ = std::numeric_limits<double>::infinity();
-  std::optional<double> now_;
+  double now_ = 0;
   Path last_{};
   bool climbing_ = false;
   double untroubled_ = 0;  // seconds at the limit since the last loss or step

@@ -39,7 +39,7 @@ void Smoothing::sent(int socket, std::size_t bytes) {
 void Smoothing::set(int socket) {
   if (limit_.now() == told_) return;
   told_ = limit_.now();
-  const std::uint64_t rate = *told_ < kFastest ? static_cast<std::uint64_t>(*told_) : kAnyRate;
+  const std::uint64_t rate = told_ < kFastest ? static_cast<std::uint64_t>(told_) : kAnyRate;
   ::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
 }
 

@@ -12,7 +12,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <optional>
 
 #include "link/send_limit.hpp"
 
@@ -30,7 +29,7 @@ class Smoothing {
   void set(int socket);
 
   SendLimit limit_;
-  std::optional<double> told_;  // to the kernel
+  double told_ = 0;  // to the kernel, see SendLimit::now
   std::chrono::steady_clock::time_point next_look_;
 };
 
