@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from borrowed_suite import read_skips
+from run import BEGUN
 
 from paceline.horovod import job
 
@@ -58,7 +59,7 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    write(called(nodeid), "failed", "the rank ended in the midst of it", 0.0)
+    write(called(nodeid), "failed", BEGUN, 0.0)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -41,6 +41,8 @@ TEST_DEADLINE = 1200
 """Seconds for one test in a rank; some take minutes on a machine with much else to do."""
 FILE_DEADLINE = 7200
 """Seconds for a file: a rank that is stuck where nothing interrupts it ends with the job."""
+BEGUN = "the rank ended in the midst of it"
+"""What a rank writes before a test, and replaces after it."""
 RANK = {state: number for number, state in enumerate(("passed", "skipped", "failed"))}
 
 
@@ -116,11 +118,13 @@ def run_job(folder: Path, job: str, ranks: int, options: list[str]) -> list[Outc
 
 
 def read(file: Path) -> dict[str, Outcome]:
-    """What a rank wrote last of each test; a later failure, of the test's tear-down, counts too."""
+    """What a rank wrote of each test. What passes after a part of it has failed does not make up for that."""
     outcomes: dict[str, Outcome] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         outcome = Outcome(*json.loads(line))
-        outcomes[outcome.name] = outcome
+        before = outcomes.get(outcome.name)
+        if before is None or before.state != "failed" or before.detail == BEGUN:
+            outcomes[outcome.name] = outcome
     return outcomes
 
 
