@@ -188,8 +188,7 @@ $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 
 # clang-tidy on what changed; on everything once a header did.
 build/tidy.stamp: $(TIDY_FILES) $(HEADERS) CMakeLists.txt .clang-tidy $(VENV)/test.stamp
-	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF \
-	    -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF >/dev/null
 	printf '%s\n' $(if $(filter-out %.cpp,$?),$(TIDY_FILES),$?) | \
 	    xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/tidy --quiet
 	@touch $@

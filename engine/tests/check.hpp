@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -15,16 +14,24 @@
     }                                                                                    \
   } while (false)
 
-#define TEST(name)                                                        \
-  static void name();                                                     \
-  static const bool registered_##name = paceline::test::add(#name, name); \
+#define TEST(name) PACELINE_TEST(always, name)
+// Of `make test-long`: it runs only where it is asked for by its name.
+#define LONG_TEST(name) PACELINE_TEST(by_name, name)
+
+#define PACELINE_TEST(when, name)                                                                               \
+  static void name();                                                                                           \
+  static const bool registered_##name = paceline::test::add(__FILE__, #name, paceline::test::When::when, name); \
   static void name()
 
 namespace paceline::test {
 
+enum class When { always, by_name };
+
 struct Case {
+  std::string_view file;  // its path
   std::string_view name;
-  std::function<void()> body;
+  When when;
+  void (*body)();
 };
 
 inline std::vector<Case>& cases() {
@@ -32,8 +39,8 @@ inline std::vector<Case>& cases() {
   return all;
 }
 
-inline bool add(std::string_view name, void (*body)()) {
-  cases().push_back({name, body});
+inline bool add(std::string_view file, std::string_view name, When when, void (*body)()) {
+  cases().push_back({file, name, when, body});
   return true;
 }
 

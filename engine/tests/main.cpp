@@ -1,16 +1,38 @@
-// Runs the tests of one executable, or those whose names are given.
+// Runs the tests of one executable, or those that are named: by themselves, or by their file as `test_ring`.
 #include <algorithm>
+#include <ctime>
 #include <span>
 
 #include "tests/check.hpp"
 
+namespace {
+
+using paceline::test::Case;
+using paceline::test::When;
+
+std::string_view stem(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);
+  return path.substr(0, path.find('.'));
+}
+
+bool wanted(const Case& test, std::span<char*> names) {
+  const auto named = [&](std::string_view name) {
+    return std::ranges::any_of(names, [name](const char* given) { return name == given; });
+  };
+  return named(test.name) || (test.when == When::always && (names.empty() || named(stem(test.file))));
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  const std::span<char*> wanted(argv + 1, static_cast<std::size_t>(argc - 1));
+  const std::span<char*> names(argv + 1, static_cast<std::size_t>(argc - 1));
   int passed = 0;
-  for (const auto& test : paceline::test::cases()) {
-    if (!wanted.empty() && std::ranges::none_of(wanted, [&](const char* name) { return test.name == name; })) continue;
+  for (const Case& test : paceline::test::cases()) {
+    if (!wanted(test, names)) continue;
+    const std::clock_t begin = std::clock();
     test.body();
-    std::printf("ok %.*s\n", static_cast<int>(test.name.size()), test.name.data());
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    std::printf("ok %.*s, %.1f s of CPU time\n", static_cast<int>(test.name.size()), test.name.data(), seconds);
     std::fflush(stdout);
     ++passed;
   }

@@ -21,6 +21,6 @@ def test_bounds_are_kept_and_nothing_crashes(tmp_path):
     library = ROOT / "build" / "engine" / "libengine.a"
     options = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DPACELINE_BUILT_ENGINE={library}"]
     subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path, *options], check=True)
-    subprocess.run(["cmake", "--build", tmp_path, "--target", "test_codec_trials"], check=True)
-    program = tmp_path / "engine" / "tests" / "test_codec_trials"
+    subprocess.run(["cmake", "--build", tmp_path, "--target", "codec_tests"], check=True)
+    program = tmp_path / "engine" / "tests" / "codec_tests"
     subprocess.run([program, "ten_million_random_blocks"], check=True, timeout=DEADLINE)

@@ -3,7 +3,7 @@
 
 #include "calibration/device.hpp"
 #include "tests/device/double/wishes.hpp"
-#include "tests/device/processes.hpp"
+#include "tests/device/failed.hpp"
 
 using namespace paceline;
 using namespace paceline::test;
@@ -12,15 +12,8 @@ using device::Result;
 
 namespace {
 
-constexpr std::size_t kSmall = 10'000;   // elements, in one shot
-constexpr std::size_t kLarge = 500'000;  // in two
-
 void fail(const char* function, Result result = Result::out_of_memory, unsigned after = 0) {
   double_fail(function, static_cast<int>(result), after);
-}
-
-Error failed(DeviceRank& self, const device::Call& call) {
-  return failure_of([&] { self.on_device().all_reduce(call)->wait(std::chrono::seconds(30)); });
 }
 
 }  // namespace

@@ -2,21 +2,10 @@
 // their streams wait for ever.
 #include <csignal>
 
-#include "tests/device/processes.hpp"
+#include "tests/device/failed.hpp"
 
 using namespace paceline;
 using namespace paceline::test;
-
-namespace {
-
-constexpr std::size_t kSmall = 10'000;   // elements, in one shot
-constexpr std::size_t kLarge = 500'000;  // in two
-
-Error failed(DeviceRank& self, const device::Call& call) {
-  return failure_of([&] { self.on_device().all_reduce(call)->wait(std::chrono::seconds(30)); });
-}
-
-}  // namespace
 
 TEST(ranks_that_disagree) {
   run({.size = 2}, [](DeviceRank& self) {

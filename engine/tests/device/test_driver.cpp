@@ -6,6 +6,7 @@
 #include "device/driver_functions.hpp"
 #include "tests/check.hpp"
 #include "tests/device/double/wishes.hpp"
+#include "tests/world.hpp"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -14,12 +15,7 @@
 #endif
 
 using namespace paceline::device;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+using paceline::test::contains;
 
 TEST(the_driver_is_found_and_initialised) {
   const auto found = Driver::find();

@@ -1,6 +1,8 @@
 // Every collective over every kind of link, with exact results; from several threads and in several groups at once.
-#include <numeric>
+#include <algorithm>
 
+#include "tests/repeat.hpp"
+#include "tests/sweep.hpp"
 #include "tests/world.hpp"
 
 using namespace paceline;
@@ -8,58 +10,66 @@ using namespace paceline::test;
 
 namespace {
 
-constexpr std::size_t kCounts[] = {0, 1, 3, 256, 257, 1000, 40'000, 300'007};
+using Counts = std::vector<std::size_t>;
+const Counts kCounts = sweep<Counts>({0, 1, 3, 256, 257, 1000, 40'000, 300'007},
+                                     {0, 1, 3, 256, 257, 1000, 40'000, 300'007}, {1, 257, 40'000});
+
+template <typename T, typename Each>
+std::vector<T> numbers(std::size_t count, const Each& each) {
+  return filled<T>(count, [&](std::size_t i) { return each(static_cast<int>(i)); });
+}
 
 void check_all_reduce(Rank& r, std::size_t count) {
-  std::vector<std::int64_t> data(count);
+  const int ranks = r.size * (r.size - 1) / 2;
   for (const Op op : {Op::sum, Op::avg, Op::max}) {
-    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int64_t>(i % 97) * r.size + r.rank;
+    auto data = numbers<std::int64_t>(count, [&](int i) { return i * r.size + r.rank; });
     all_reduce(*r.engine, *r.group, bytes(data), count, DType::int64, op, 1, Mode::blocking);
-    const std::int64_t ranks = r.size * (r.size - 1) / 2;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto each = static_cast<std::int64_t>(i % 97) * r.size;
-      const std::int64_t sum = each * r.size + ranks;
-      CHECK(data[i] == (op == Op::sum ? sum : op == Op::avg ? sum / r.size : each + r.size - 1));
-    }
+    CHECK(data == numbers<std::int64_t>(count, [&](int i) {
+            const int sum = i * r.size * r.size + ranks;
+            return op == Op::sum ? sum : op == Op::avg ? sum / r.size : i * r.size + r.size - 1;
+          }));
   }
 }
 
 void check_movement(Rank& r, std::size_t count) {
   const auto n = static_cast<std::size_t>(r.size);
-  std::vector<std::int32_t> mine(count, r.rank);
+  const auto all_of = [count](std::int32_t value) { return numbers<std::int32_t>(count, [=](int) { return value; }); };
+  std::vector<std::int32_t> everybodys;
+  for (int rank = 0; rank < r.size; ++rank) {
+    const auto its = all_of(rank);
+    everybodys.insert(everybodys.end(), its.begin(), its.end());
+  }
+  auto mine = all_of(r.rank);
   std::vector<std::int32_t> all(count * n, -1);
   all_gather(*r.engine, *r.group, bytes(mine), bytes(all), count, DType::int32, Mode::blocking);
-  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<std::int32_t>(i / count));
+  CHECK(all == everybodys);
 
   for (int root = 0; root < r.size; ++root) {
-    std::vector<std::int32_t> data(count, r.rank);
+    auto data = all_of(r.rank);
     broadcast(*r.engine, *r.group, bytes(data), count, DType::int32, root, Mode::blocking);
-    for (const auto value : data) CHECK(value == root);
-    std::fill(data.begin(), data.end(), r.rank + 1);
+    CHECK(data == all_of(root));
+    data = all_of(r.rank + 1);
     reduce(*r.engine, *r.group, bytes(data), count, DType::int32, Op::sum, 1, root, Mode::blocking);
-    for (const auto value : data) CHECK(value == (r.rank == root ? r.size * (r.size + 1) / 2 : r.rank + 1));
+    CHECK(data == all_of(r.rank == root ? r.size * (r.size + 1) / 2 : r.rank + 1));
   }
 
-  std::vector<std::int32_t> source(count * n);
-  std::iota(source.begin(), source.end(), r.rank);
+  auto source = numbers<std::int32_t>(count * n, [&](int i) { return i + r.rank; });
   const auto before = source;
   std::vector<std::int32_t> part(count);
   reduce_scatter(*r.engine, *r.group, bytes(source), bytes(part), count, DType::int32, Op::sum, 1, Mode::blocking);
   CHECK(source == before);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto each = static_cast<std::int32_t>(static_cast<std::size_t>(r.rank) * count + i);
-    CHECK(part[i] == each * r.size + r.size * (r.size - 1) / 2);
-  }
+  const auto sums = numbers<std::int32_t>(count * n, [&](int i) { return i * r.size + r.size * (r.size - 1) / 2; });
+  CHECK(std::ranges::equal(part, std::span(sums).subspan(static_cast<std::size_t>(r.rank) * count, count)));
 
   std::vector<Buffer> sends;
   std::vector<Buffer> recvs;
-  std::fill(source.begin(), source.end(), r.rank);
+  source = numbers<std::int32_t>(count * n, [&](int) { return r.rank; });
   for (std::size_t i = 0; i < n; ++i) {
     sends.push_back({bytes(source) + i * count * 4, count});
     recvs.push_back({bytes(all) + i * count * 4, count});
   }
   exchange(*r.engine, *r.group, Collective::all_to_all, sends, recvs, DType::int32, -1, Mode::blocking);
-  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<std::int32_t>(i / count));
+  CHECK(all == everybodys);
   exchange(*r.engine, *r.group, Collective::gather, sends, recvs, DType::int32, r.size - 1, Mode::blocking);
   exchange(*r.engine, *r.group, Collective::scatter, sends, recvs, DType::int32, 0, Mode::blocking);
   barrier(*r.engine, *r.group, Mode::blocking);
@@ -80,7 +90,7 @@ void check_point_to_point(Rank& r) {
     for (const auto& operation : {a, b, second, first})
       if (operation) r.engine->wait(*operation, std::chrono::seconds(60));
     CHECK(first->source() == previous);
-    for (const auto value : in) CHECK(value == previous);
+    CHECK(in == std::vector(count, static_cast<std::uint8_t>(previous)));
     CHECK(in == swapped);
   }
 }

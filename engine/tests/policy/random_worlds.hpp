@@ -13,6 +13,7 @@
 #include "policy/policy_world.hpp"
 #include "tests/check.hpp"
 #include "tests/policy/requests.hpp"
+#include "tests/sweep.hpp"
 
 namespace paceline::test {
 
@@ -22,12 +23,7 @@ inline PolicyWorld::BoardMaker plain(std::uint32_t slots = 64, std::size_t words
   return [=](int, int ranks) { return std::make_unique<PlainBoard>(ranks, slots, words); };
 }
 
-// Sanitizers, which take ten times as long, look at the same code with fewer.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr unsigned kSeeds = 5;
-#else
-inline constexpr unsigned kSeeds = 20;
-#endif
+inline constexpr unsigned kSeeds = sweep(20U, 5U, 5U);
 
 inline void let_some_happen(PolicyWorld& world, std::mt19937& random) {
   for (auto left = random() % 100; left > 0 && !world.events().empty(); --left) {

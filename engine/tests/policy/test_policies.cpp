@@ -160,44 +160,6 @@ TEST(all_cut_alike_while_the_size_of_batches_changes) {
   CHECK(fewest < most);
 }
 
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // all of them take a minute there
-TEST(a_size_of_batches_holds_from_the_next_cut_on_in_every_interleaving) {
-  for (const auto& place : std::vector<std::vector<int>>{{0, 0}, {0, 1}}) {
-    // One choice after another, all of them: what is chosen at each fork, and among how many.
-    std::vector<std::pair<std::size_t, std::size_t>> forks;
-    std::size_t worlds = 0;
-    do {
-      ++worlds;
-      PolicyWorld world("board", {}, place, plain());
-      std::array<int, 2> done{};
-      for (std::size_t depth = 0;; ++depth) {
-        std::vector<int> able;
-        for (int rank = 0; rank < 2; ++rank)
-          if (done[static_cast<std::size_t>(rank)] < 3 - rank) able.push_back(rank);
-        const auto events = world.events();
-        if (able.empty() && events.empty()) break;
-        if (depth == forks.size()) forks.emplace_back(0, able.size() + events.size());
-        const std::size_t choice = forks[depth].first;
-        if (choice >= able.size()) {
-          world.happen(events[choice - able.size()]);
-          continue;
-        }
-        const int rank = able[choice];
-        const int what = done[static_cast<std::size_t>(rank)]++;
-        if (rank == 0 && what == 1)
-          world.tune(0, 0);
-        else
-          world.submit(rank, share(request(rank == 0 ? (what == 0 ? "a" : "b") : (what == 0 ? "b" : "a"))));
-      }
-      world.check_over();
-      CHECK(issues(world, 0) == 2);  // nothing is together: at most one was ready before the change
-      while (!forks.empty() && ++forks.back().first == forks.back().second) forks.pop_back();
-    } while (!forks.empty());
-    CHECK(worlds > 100);
-  }
-}
-#endif
-
 TEST(only_rank_0_tunes_and_only_the_board) {
   const auto refusal = [](const std::string& policy, int rank) -> std::string {
     PolicyWorld world(policy, {}, {0, 1}, plain());

@@ -8,6 +8,7 @@
 
 #include "progress/backoff.hpp"
 #include "segment/segment.hpp"
+#include "tests/sweep.hpp"
 #include "tests/world.hpp"
 
 using namespace paceline;
@@ -15,11 +16,7 @@ using namespace paceline::test;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kRounds = 2'000;
-#else
-constexpr std::uint64_t kRounds = 20'000;
-#endif
+constexpr std::uint64_t kRounds = sweep(20'000, 2'000, 2'000);
 constexpr std::size_t kBytes = std::size_t{64} << 20;
 
 // Two ranks in one process, by what they share.

@@ -7,6 +7,8 @@
 #include "calibration/methods.hpp"
 #include "memory/arena.hpp"
 #include "shared/one_shot.hpp"
+#include "tests/repeat.hpp"
+#include "tests/sweep.hpp"
 #include "tests/world.hpp"
 
 using namespace paceline;
@@ -15,6 +17,12 @@ using namespace paceline::test;
 namespace {
 
 constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+
+using Counts = std::vector<std::size_t>;
+// In one shot, staged, and so many that two ranks read each other's memory.
+const Counts kReduced = sweep<Counts>({1, 5, 9'000, 20'011, 131'072, 131'073, 262'144, 700'001},
+                                      {1, 5, 9'000, 131'073, 700'001}, {5, 9'000, 400'003});
+const Counts kExchanged = sweep<Counts>({1, 700, 5'000, 400'001}, {1, 700, 5'000, 400'001}, {1, 5'000, 100'003});
 
 // Memory of an arena for as long as this lives.
 class Allocated {
@@ -31,12 +39,22 @@ class Allocated {
 };
 
 // Every element tells its place and who contributed: any piece that is lost, doubled or misplaced shows.
+std::int64_t element(std::size_t place, int contributed) { return static_cast<std::int64_t>(place * 16) + contributed; }
+
 void fill(std::int64_t* data, std::size_t count, int rank) {
-  for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int64_t>(i * 16) + (1 << rank);
+  test::fill(std::span(data, count), [&](std::size_t i) { return element(i, 1 << rank); });
+}
+
+void check_from(const std::int64_t* data, std::size_t count, int rank) {
+  std::vector<std::int64_t> given(count);
+  fill(given.data(), count, rank);
+  CHECK(std::equal(data, data + count, given.begin()));
 }
 
 void check_sum(const std::int64_t* data, std::size_t count, int size) {
-  for (std::size_t i = 0; i < count; ++i) CHECK(data[i] == static_cast<std::int64_t>(i * 16) * size + (1 << size) - 1);
+  const auto sum = filled<std::int64_t>(
+      count, [&](std::size_t i) { return element(i * static_cast<std::size_t>(size), (1 << size) - 1); });
+  CHECK(std::equal(data, data + count, sum.begin()));
 }
 
 void reduce_and_check(Rank& r, std::byte* memory, std::size_t count) {
@@ -52,7 +70,7 @@ TEST(all_reduce_of_private_shared_and_mixed_buffers) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}, {4, Wire::staged}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
-      for (const std::size_t count : {5UL, 9'000UL, 20'011UL, 131'072UL, 262'144UL, 700'001UL}) {
+      for (const std::size_t count : kReduced) {
         std::vector<std::int64_t> own(count);
         const Allocated shared(world.arena(r.rank), count * sizeof(std::int64_t));
         reduce_and_check(r, bytes(own), count);
@@ -68,7 +86,7 @@ TEST(all_reduce_from_one_buffer_to_another) {
   for (const auto& [size, wire] : {std::pair{2, Wire::shm}, {2, Wire::staged}, {3, Wire::shm}}) {
     World world(size, [wire](int, int) { return wire; });
     world.run([&](Rank& r) {
-      for (const std::size_t count : {1UL, 5UL, 9'000UL, 131'073UL, 700'001UL}) {
+      for (const std::size_t count : kReduced) {
         std::vector<std::int64_t> own(count);
         std::vector<std::int64_t> result(count);
         const Allocated shared(world.arena(r.rank), count * sizeof(std::int64_t));
@@ -109,26 +127,30 @@ TEST(everybody_fetches_what_is_for_it_wherever_it_lies) {
       const std::size_t before = world.arena(0).allocated();
       world.run([&](Rank& r) {
         const auto n = static_cast<std::size_t>(size);
-        for (const std::size_t count : {1UL, 700UL, 5'000UL, 400'001UL}) {
+        for (const std::size_t count : kExchanged) {
           const Allocated shared(world.arena(r.rank), count * n * sizeof(std::int32_t));
           std::vector<std::int32_t> own(count * n);
           for (const bool arena : {true, false}) {
             auto* data = arena && r.rank != 1 ? reinterpret_cast<std::int32_t*>(shared.get()) : own.data();
             auto* memory = reinterpret_cast<std::byte*>(data);
-            const auto value = [&](int from, std::size_t i) {
-              return static_cast<std::int32_t>(i) * 8 + from + (arena ? 4 : 0);
+            const auto values = [&](int from, std::size_t length) {
+              return filled<std::int32_t>(
+                  length, [&](std::size_t i) { return static_cast<std::int32_t>(i) * 8 + from + (arena ? 4 : 0); });
             };
             for (int root = 0; root < size; ++root) {
-              for (std::size_t i = 0; i < count; ++i) data[i] = value(r.rank, i);
+              std::ranges::copy(values(r.rank, count), data);
               broadcast(*r.engine, *r.group, memory, count, DType::int32, root, Mode::blocking);
-              for (std::size_t i = 0; i < count; ++i) CHECK(data[i] == value(root, i));
+              CHECK(std::equal(data, data + count, values(root, count).begin()));
             }
             // All-gather in place, as torch does it: what others read lies in what this rank writes.
             auto* mine = data + static_cast<std::size_t>(r.rank) * count;
-            for (std::size_t i = 0; i < count; ++i) mine[i] = value(r.rank, i);
+            std::ranges::copy(values(r.rank, count), mine);
             all_gather(*r.engine, *r.group, reinterpret_cast<std::byte*>(mine), memory, count, DType::int32,
                        Mode::blocking);
-            for (std::size_t i = 0; i < count * n; ++i) CHECK(data[i] == value(static_cast<int>(i / count), i % count));
+            for (int rank = 0; rank < size; ++rank) {
+              const std::int32_t* its = data + static_cast<std::size_t>(rank) * count;
+              CHECK(std::equal(its, its + count, values(rank, count).begin()));
+            }
 
             // Rank i has i + j + 1 parts of `count / 8` for rank j.
             const std::size_t part = count / 8;
@@ -137,8 +159,7 @@ TEST(everybody_fetches_what_is_for_it_wherever_it_lies) {
             std::vector<Buffer> recvs;
             std::size_t sent = 0;
             std::size_t received = 0;
-            std::vector<std::int32_t> given(part * 2 * n * n);
-            for (std::size_t i = 0; i < given.size(); ++i) given[i] = value(r.rank, i);
+            auto given = values(r.rank, part * 2 * n * n);
             for (std::size_t peer = 0; peer < n; ++peer) {
               const std::size_t length = part * (peer + static_cast<std::size_t>(r.rank) + 1);
               sends.push_back({bytes(given) + sent * sizeof(std::int32_t), length});
@@ -147,12 +168,13 @@ TEST(everybody_fetches_what_is_for_it_wherever_it_lies) {
               received += length;
             }
             exchange(*r.engine, *r.group, Collective::all_to_all, sends, recvs, DType::int32, -1, Mode::blocking);
-            std::size_t at = 0;
+            auto at = got.begin();
             for (std::size_t peer = 0; peer < n; ++peer) {
               std::size_t begin = 0;  // of what the peer has for this rank
               for (std::size_t k = 0; k < static_cast<std::size_t>(r.rank); ++k) begin += part * (k + peer + 1);
-              for (std::size_t i = 0; i < recvs[peer].count; ++i, ++at)
-                CHECK(got[at] == value(static_cast<int>(peer), begin + i));
+              const auto its = values(static_cast<int>(peer), begin + recvs[peer].count);
+              CHECK(std::equal(its.begin() + static_cast<std::ptrdiff_t>(begin), its.end(), at));
+              at += static_cast<std::ptrdiff_t>(recvs[peer].count);
             }
           }
         }
@@ -171,7 +193,7 @@ TEST(data_that_others_read_stay_until_they_have) {
     const Allocated shared(world.arena(r.rank), kCount * sizeof(std::int32_t));
     std::vector<std::int32_t> own(kCount);
     std::mt19937 random(static_cast<unsigned>(r.rank));
-    for (int round = 0; round < 300; ++round) {
+    for (int round = 0; round < sweep(300, 100, 60); ++round) {
       auto* data = round % 2 == 0 ? own.data() : reinterpret_cast<std::int32_t*>(shared.get());
       const int root = round % r.size;
       std::fill_n(data, kCount, r.rank == root ? round : -1);
@@ -283,12 +305,11 @@ TEST(turns_of_all_sizes_do_not_overwrite_each_other) {
           case 0: reduce_and_check(r, bytes(own), count); break;
           case 1:
             broadcast(*r.engine, *r.group, bytes(own), count, DType::int64, root, Mode::blocking);
-            for (std::size_t i = 0; i < count; ++i) CHECK(own[i] == static_cast<std::int64_t>(i * 16) + (1 << root));
+            check_from(own.data(), count, root);
             break;
           case 2:
             all_gather(*r.engine, *r.group, bytes(own), bytes(all), count, DType::int64, Mode::blocking);
-            for (std::size_t i = 0; i < all.size(); ++i)
-              CHECK(all[i] == static_cast<std::int64_t>(i % count * 16) + (1 << i / count));
+            for (int rank = 0; rank < kSize; ++rank) check_from(all.data() + rank * count, count, rank);
             break;
           default:
             for (int rank = 0; rank < kSize; ++rank) fill(all.data() + rank * count, count, r.rank);

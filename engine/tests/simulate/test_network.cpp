@@ -8,7 +8,7 @@ using namespace paceline::simulate;
 
 namespace {
 
-bool near(double one, double other) { return one - other < 1e-9 && other - one < 1e-9; }
+bool about(double one, double other) { return one - other < 1e-9 && other - one < 1e-9; }
 
 // Machines of one rank each below one switch, with these speeds of their links.
 Tree star(std::initializer_list<double> speeds, double latency = 0, double burst = 0) {
@@ -68,11 +68,11 @@ TEST(streams_get_max_min_fair_shares) {
   fluid.start(1, 8);
   fluid.start(2, 16);
   const auto found = ends(fluid, 3);
-  CHECK(near(found[1], 2));             // both of them get 4
-  CHECK(near(found[2], 3));             // then the rest, 8
-  CHECK(near(found[0], 10));            // 1 all the time
-  CHECK(near(fluid.carried()[2], 34));  // upwards from machine 0
-  CHECK(near(fluid.carried()[5], 10));
+  CHECK(about(found[1], 2));             // both of them get 4
+  CHECK(about(found[2], 3));             // then the rest, 8
+  CHECK(about(found[0], 10));            // 1 all the time
+  CHECK(about(fluid.carried()[2], 34));  // upwards from machine 0
+  CHECK(about(fluid.carried()[5], 10));
 }
 
 TEST(directions_do_not_share) {
@@ -81,21 +81,21 @@ TEST(directions_do_not_share) {
   fluid.add({4, 3});
   fluid.start(0, 100);
   fluid.start(1, 100);
-  for (const double at : ends(fluid, 2)) CHECK(near(at, 10));
+  for (const double at : ends(fluid, 2)) CHECK(about(at, 10));
 }
 
 TEST(a_bucket_lets_a_burst_through) {
   Fluid fluid(star({1e6, 1e6}, 0, 0.5));  // 0.5 MB at once
   fluid.add({2, 5});
   fluid.start(0, 2e6);
-  CHECK(near(ends(fluid, 1)[0], 1.5));
+  CHECK(about(ends(fluid, 1)[0], 1.5));
   fluid.start(0, 1e6);  // at once again: nothing has come into the bucket
-  CHECK(near(ends(fluid, 1)[0], 2.5));
+  CHECK(about(ends(fluid, 1)[0], 2.5));
 }
 
 TEST(a_direct_all_reduce_takes_both_halves) {
   // Each half sends two parts of 1000 bytes over every link: 2 s each way, and two hops of 0.1 s.
-  for (const double seconds : all_reduce(star({1000, 1000, 1000}, 0.1), direct(3), 750)) CHECK(near(seconds, 4.4));
+  for (const double seconds : all_reduce(star({1000, 1000, 1000}, 0.1), direct(3), 750)) CHECK(about(seconds, 4.4));
 }
 
 TEST(a_rank_takes_in_its_messages_one_after_the_other) {
@@ -103,12 +103,12 @@ TEST(a_rank_takes_in_its_messages_one_after_the_other) {
   Plan plan;
   plan.levels = {{{{0, 1}, {1, 1}, {0, 1, 2}, 0}}};
   const auto found = all_reduce(star({1e12, 1e12, 1e12}), plan, 3, {.between = 3});
-  CHECK(near(found[0], 6) && near(found[1], 3) && near(found[2], 6));
+  CHECK(about(found[0], 6) && about(found[1], 3) && about(found[2], 6));
 }
 
 TEST(headers_take_their_time) {
   const MessageCost cost{.header = 1000};
-  for (const double seconds : all_reduce(star({1000, 1000, 1000}), direct(3), 750, cost)) CHECK(near(seconds, 8));
+  for (const double seconds : all_reduce(star({1000, 1000, 1000}), direct(3), 750, cost)) CHECK(about(seconds, 8));
 }
 
 TEST(ranks_that_share_a_cpu_wait_for_each_other) {
@@ -119,7 +119,7 @@ TEST(ranks_that_share_a_cpu_wait_for_each_other) {
   tree.cpus = {1};
   // Of the 4 messages each is sent and taken in on the same CPU, 1 s apart, and the last one is for whoever ends last.
   const auto found = all_reduce(tree, direct(2), 2, cost);
-  CHECK(near(std::max(found[0], found[1]), 7));
+  CHECK(about(std::max(found[0], found[1]), 7));
 }
 
 TEST(chunks_overlap_and_keep_the_links_busy) {
