@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "execute/group.hpp"
+
 namespace paceline {
 
 std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent) {
@@ -18,6 +20,19 @@ void Operation::start(Group& owner, std::span<std::byte> workspace) {
   workspace_ = workspace;
   state_ = State::running;
   begin();
+}
+
+Header Operation::header() const {
+  Header header;
+  header.channel = group->channel;
+  header.count = what.count;
+  header.sequence = sequence;
+  header.root = what.root;
+  header.collective = what.collective;
+  header.dtype = what.dtype;
+  header.op = what.op;
+  header.codec = what.codec;
+  return header;
 }
 
 void Operation::finish() {

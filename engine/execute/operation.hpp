@@ -63,6 +63,8 @@ class Operation {
   State state() const { return state_; }
   bool over() const { return state_ == State::done || state_ == State::failed; }
   const Error& error() const { return error_; }
+  // What the headers of all its messages have in common. It has a group.
+  Header header() const;
   virtual std::string description() const { return describe(what, sequence); }
   virtual std::string tensor() const { return {}; }  // the name that the caller gave it, if any
   // The operation that it has its deadline from: another one, if it looks after several.

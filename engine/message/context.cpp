@@ -7,17 +7,9 @@
 
 namespace paceline {
 
-void Context::begin(Group& owner, const Operation& operation, std::span<std::byte> scratch) {
-  group = &owner;
-  header = {};
-  header.channel = owner.channel;
-  header.count = operation.what.count;
-  header.sequence = operation.sequence;
-  header.root = operation.what.root;
-  header.collective = operation.what.collective;
-  header.dtype = operation.what.dtype;
-  header.op = operation.what.op;
-  header.codec = operation.what.codec;
+void Context::begin(const Operation& operation, std::span<std::byte> scratch) {
+  group = operation.group;
+  header = operation.header();
   workspace = scratch;
   read_remotely = false;
   trouble = {};

@@ -28,7 +28,7 @@ struct Context {
     if (!trouble) trouble = error;
   }
   // An operation begins, with no program so far.
-  void begin(Group& owner, const Operation& operation, std::span<std::byte> scratch);
+  void begin(const Operation& operation, std::span<std::byte> scratch);
   // Copies a part of an offered message from where it lies. Returns false if its owner is gone.
   bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
   // What `peer` sent is nothing that its codec makes of so many elements.

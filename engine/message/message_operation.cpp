@@ -13,7 +13,7 @@ void MessageOperation::clear() {
 }
 
 void MessageOperation::begin() {
-  context_.begin(*group, *this, workspace_);
+  context_.begin(*this, workspace_);
   context_.program = &program;
   context_.inner_fold = program.fold;
   context_.inner_fold.divisor = 1;

@@ -6,7 +6,7 @@
 namespace paceline {
 
 void PointToPoint::begin() {
-  context_.begin(*group, *this, workspace_);
+  context_.begin(*this, workspace_);
   const auto member = [this](int rank) -> const Member& { return group->members[static_cast<std::size_t>(rank)]; };
   const Link* link = peer >= 0 ? member(peer).link : nullptr;
   network_ = link != nullptr ? link->arena() == nullptr : !group->on_one_machine();

@@ -83,7 +83,6 @@ class Cycle : public Policy {
   void conclude();
   void part_taken();
   void gather();
-  void take_list(int from, std::span<const std::uint64_t> words);
   void count(int from, const RequestPtr& request, std::int32_t priority);
   void answer();
   void put_ready(const std::string& name);

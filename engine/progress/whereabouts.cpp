@@ -50,18 +50,9 @@ Missing Whereabouts::missed(const Group& group, int rank, Clock::time_point sinc
 
 void Whereabouts::report_wait(const Operation& operation) {
   if (is_point_to_point(operation.what.collective)) return;
-  const Group& group = *operation.group;
-  Header header;
+  Header header = operation.header();
   header.frame = Frame::status;
-  header.channel = group.channel;
-  header.count = operation.what.count;
-  header.sequence = operation.sequence;
-  header.root = operation.what.root;
-  header.collective = operation.what.collective;
-  header.dtype = operation.what.dtype;
-  header.op = operation.what.op;
-  header.codec = operation.what.codec;
-  for (const Member& member : group.members)
+  for (const Member& member : operation.group->members)
     if (peers_.reaches(member.peer)) member.link->control(header);
 }
 
