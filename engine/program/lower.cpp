@@ -4,75 +4,16 @@
 #include <numeric>
 #include <utility>
 
+#include "program/passes.hpp"
+
 namespace paceline {
-
-Lowering::Lowering(Program& program, int rank, int size, const Coding& coding)
-    : program_(program),
-      rank_(rank),
-      size_(size),
-      coding_(coding),
-      sent_(static_cast<std::size_t>(size)),
-      received_(static_cast<std::size_t>(size)) {
-  program_.clear();
-  program_.codec = coding.codec;
-}
-
-void Lowering::add_send(const std::byte* data, std::size_t bytes, int peer) {
-  Instruction instruction{Instruction::Kind::send};
-  instruction.from = data;
-  instruction.bytes = bytes;
-  instruction.peer = peer;
-  instruction.tag = sent_[static_cast<std::size_t>(peer)]++;
-  program_.instructions.push_back(instruction);
-}
-
-void Lowering::add_receive(std::byte* data, std::size_t bytes, int peer) {
-  Instruction instruction{Instruction::Kind::receive};
-  instruction.to = data;
-  instruction.bytes = bytes;
-  instruction.peer = peer;
-  instruction.tag = received_[static_cast<std::size_t>(peer)]++;
-  program_.instructions.push_back(instruction);
-}
-
-void Lowering::add_combine(std::byte* to, std::size_t bytes, const std::byte* own, std::span<const int> holders) {
-  Instruction instruction{Instruction::Kind::combine};
-  instruction.to = to;
-  instruction.bytes = bytes;
-  instruction.first_input = static_cast<std::uint32_t>(program_.inputs.size());
-  instruction.inputs = static_cast<std::uint32_t>(holders.size());
-  for (const int holder : holders) {
-    if (holder == rank_) {
-      program_.inputs.push_back({-1, own, 0});
-    } else if (!coding_.crosses(holder, rank_)) {
-      program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++});
-    }
-  }
-  if (coding_.encodes())
-    for (const int holder : holders)
-      if (coding_.crosses(holder, rank_))
-        program_.inputs.push_back({holder, nullptr, received_[static_cast<std::size_t>(holder)]++, add_slot(bytes)});
-  program_.instructions.push_back(instruction);
-}
-
-void Lowering::add_local(Instruction::Kind kind, std::byte* to, const std::byte* from, std::size_t bytes,
-                         double factor) {
-  if (bytes == 0 || (kind == Instruction::Kind::copy && to == from)) return;
-  Instruction instruction{kind};
-  instruction.to = to;
-  instruction.from = from;
-  instruction.bytes = bytes;
-  instruction.factor = factor;
-  program_.instructions.push_back(instruction);
-}
 
 const std::byte* Lowering::own(Copy& copy, std::size_t begin, std::size_t bytes) {
   if (copy.source == nullptr) return copy.data + begin;
   const auto missing = copy.combined.gaps(begin, begin + bytes);
   if (missing.size() == 1 && missing[0].end - missing[0].begin == bytes) return copy.source + copy.rows.at(begin);
   for (const auto& part : missing)
-    add_local(Instruction::Kind::copy, copy.data + part.begin, copy.source + copy.rows.at(part.begin),
-              part.end - part.begin);
+    add_copy(copy.data + part.begin, copy.source + copy.rows.at(part.begin), part.end - part.begin);
   copy.combined.add(begin, begin + bytes);
   return copy.data + begin;
 }
@@ -90,12 +31,12 @@ void Lowering::scatter_half(std::span<const Level> levels, Copy& copy, std::size
           return add_encoded_send(add_encode(mine, bytes, residual), reduce.owner);
         }
         if (reduce.owner != rank_) return add_send(mine, bytes, reduce.owner);
-        add_combine(copy.data + begin, bytes, mine, reduce.holders);
-        program_.instructions.back().after_sends = !holds;  // this rank may have given its own copy away
+        // This rank may have given its own copy away.
+        add_combine(copy.data + begin, bytes, mine, reduce.holders, !holds);
         copy.combined.add(begin, begin + bytes);
       });
     }
-    program_.end_stage();
+    end_stage();
   }
 }
 
@@ -122,9 +63,9 @@ void Lowering::gather_half(std::span<const Level> levels, std::byte* data, Rows 
         });
       }
     }
-    program_.end_stage();
+    end_stage();
   }
-  pass_on(passes, data, residual, rows);
+  pass_on(*this, passes, data, residual, rows);
 }
 
 // The rank that combines a range last takes the average, before it sends the range on.
@@ -140,8 +81,7 @@ void Lowering::divide_last(const Plan& plan, std::byte* data, std::size_t count,
       all.add(begin, end);
       if (at_once ? !reduce.holds(rank_) : reduce.owner != rank_) continue;
       for (const auto& part : later.gaps(begin, end))
-        add_local(Instruction::Kind::divide, data + part.begin * width, nullptr, (part.end - part.begin) * width,
-                  size_);
+        add_divide(data + part.begin * width, (part.end - part.begin) * width, size_);
     }
     later = std::move(all);
   }
@@ -155,15 +95,14 @@ void Lowering::one_shot(const Level& level, std::byte* data, std::size_t count, 
       const std::size_t bytes = reduce.end.of(count) * width - begin;
       if (bytes > 0 && reduce.holds(rank_)) each(reduce, data + begin, bytes);
     }
-    program_.end_stage();
+    end_stage();
   };
   mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
     for (const int peer : reduce.holders)
       if (peer != rank_) add_send(part, bytes, peer);
   });
   mine([&](const Reduce& reduce, std::byte* part, std::size_t bytes) {
-    add_combine(part, bytes, part, reduce.holders);
-    program_.instructions.back().after_sends = true;
+    add_combine(part, bytes, part, reduce.holders, true);
   });
 }
 
@@ -174,13 +113,12 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   const bool at_once = plan.one_shot && !levels.empty();
   const auto owned = levels.first(levels.size() - (at_once ? 1 : 0));
   const std::size_t width = size_of(dtype);
-  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
   const bool divided = op == Op::avg && (!one_level || coding_.encodes());  // only once all of it is decoded
-  if (op == Op::avg && !divided) program_.fold.divisor = size_;
+  set_fold(dtype, op, op == Op::avg && !divided);
   cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
     std::byte* chunk = data + begin * width;
     const std::size_t bytes = elements * width;
-    if (op == Op::premul_sum) add_local(Instruction::Kind::scale, chunk, chunk, bytes, factor);
+    if (op == Op::premul_sum) add_scale(chunk, chunk, bytes, factor);
     if (bytes == 0 || size_ == 1) return;
     std::byte* const residual = coding_.residual_at(begin * width);
     Copy copy{chunk, nullptr, {bytes, 0}, residual, {}};
@@ -191,17 +129,24 @@ void Lowering::all_reduce(const Plan& plan, std::byte* data, std::size_t count, 
   });
 }
 
+void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+  const std::size_t width = size_of(dtype);
+  set_fold(dtype);
+  cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
+    gather_half(plan.levels, data + begin * width, {elements * width, 0}, elements, dtype, root);
+  });
+}
+
 void Lowering::all_gather(const Plan& plan, const std::byte* source, std::byte* data, std::size_t count, DType dtype) {
   const std::size_t width = size_of(dtype);
   const std::size_t block = count * width;
   const auto size = static_cast<std::size_t>(size_);
-  program_.fold.dtype = dtype;
+  set_fold(dtype);
   cut(plan, plan.levels.size() <= 1 ? Chunks{} : chunks_of(plan, block * size), count,
       [&](std::size_t begin, std::size_t elements) {
         std::byte* const chunk = data + begin * width;
         const std::size_t bytes = elements * width;
-        add_local(Instruction::Kind::copy, chunk + static_cast<std::size_t>(rank_) * block, source + begin * width,
-                  bytes);
+        add_copy(chunk + static_cast<std::size_t>(rank_) * block, source + begin * width, bytes);
         gather_half(plan.levels, chunk, {bytes, block}, elements * size, dtype, 0);
       });
 }
@@ -219,17 +164,17 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
   const auto size = static_cast<std::size_t>(size_);
   const auto me = static_cast<std::size_t>(rank_);
   const std::size_t block = count * width;
-  program_.fold = {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op};
-  if (plan.levels.size() <= 1) {
+  const bool at_once = plan.levels.size() <= 1;
+  const bool divided = op == Op::avg && (!at_once || coding_.encodes());
+  set_fold(dtype, op, op == Op::avg && !divided);
+  if (at_once) {
     if (op == Op::premul_sum) {
-      add_local(Instruction::Kind::scale, scratch.data(), source, block * size, factor);
+      add_scale(scratch.data(), source, block * size, factor);
       source = scratch.data();
     }
-    const bool divided = op == Op::avg && coding_.encodes();
-    if (op == Op::avg && !divided) program_.fold.divisor = size_;
     if (block > 0) scatter_at_once(source, to, block);
-    program_.end_stage();
-    if (divided) add_local(Instruction::Kind::divide, to, nullptr, block, size_);
+    end_stage();
+    if (divided) add_divide(to, block, size_);
     end_track();
     return;
   }
@@ -237,20 +182,20 @@ void Lowering::reduce_scatter(const Plan& plan, const std::byte* source, std::by
   const std::size_t room = scratch.size() / chunks.in_flight;
   cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
     const std::size_t bytes = elements * width;
-    Copy copy{scratch.data() + program_.track_ends.size() % chunks.in_flight * room,
+    Copy copy{scratch.data() + tracks() % chunks.in_flight * room,
               source + begin * width,
               {bytes, block},
               coding_.residual_at(begin * width),
               {}};
     if (op == Op::premul_sum) {
       for (std::size_t rank = 0; rank < size; ++rank)
-        add_local(Instruction::Kind::scale, copy.data + rank * bytes, copy.source + rank * block, bytes, factor);
+        add_scale(copy.data + rank * bytes, copy.source + rank * block, bytes, factor);
       copy.source = nullptr;
     }
     scatter_half(plan.levels, copy, elements * size, dtype);
     std::byte* own = copy.data + me * bytes;
-    if (op == Op::avg) add_local(Instruction::Kind::divide, own, nullptr, bytes, size_);
-    add_local(Instruction::Kind::copy, to + begin * width, own, bytes);
+    if (divided) add_divide(own, bytes, size_);
+    add_copy(to + begin * width, own, bytes);
   });
 }
 
@@ -270,10 +215,30 @@ void Lowering::scatter_at_once(const std::byte* source, std::byte* to, std::size
   add_combine(to, bytes, source + static_cast<std::size_t>(rank_) * bytes, everybody);
 }
 
+void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
+                      std::span<std::byte> scratch) {
+  const std::size_t bytes = count * size_of(dtype);
+  set_fold(dtype, op, op == Op::avg);
+  const std::byte* source = data;
+  if (op == Op::premul_sum) {
+    add_scale(scratch.data(), data, bytes, factor);
+    source = scratch.data();
+  }
+  if (bytes > 0) {
+    if (rank_ != root) {
+      add_send(source, bytes, root);
+    } else {
+      std::vector<int> everybody(static_cast<std::size_t>(size_));
+      std::iota(everybody.begin(), everybody.end(), 0);
+      add_combine(data, bytes, source, everybody);
+    }
+  }
+  end_track();
+}
+
 void Lowering::exchange(Collective collective, std::span<const Place> sends, std::span<const Place> recvs, int root) {
   const auto me = static_cast<std::size_t>(rank_);
-  if (flows(collective, root, rank_, rank_))
-    add_local(Instruction::Kind::copy, recvs[me].address, sends[me].address, sends[me].bytes);
+  if (flows(collective, root, rank_, rank_)) add_copy(recvs[me].address, sends[me].address, sends[me].bytes);
   for (int distance = 1; distance < size_; ++distance) {
     const int to = (rank_ + distance) % size_;
     if (flows(collective, root, rank_, to)) {
@@ -286,16 +251,16 @@ void Lowering::exchange(Collective collective, std::span<const Place> sends, std
       add_receive(place.address, place.bytes, from);
     }
   }
-  program_.end_track();
+  end_track();
 }
 
 void Lowering::barrier() {
   for (int distance = 1; distance < size_; distance *= 2) {
     add_send(nullptr, 0, (rank_ + distance) % size_);
     add_receive(nullptr, 0, (rank_ + size_ - distance) % size_);
-    program_.end_stage();
+    end_stage();
   }
-  program_.end_track();
+  end_track();
 }
 
 }  // namespace paceline

@@ -1,8 +1,8 @@
-// Lowers collectives with a root, along the edges of a tree.
-#include <algorithm>
-#include <numeric>
+#include "program/lower_trees.hpp"
 
-#include "program/lower.hpp"
+#include <algorithm>
+
+#include "program/passes.hpp"
 
 namespace paceline {
 namespace {
@@ -20,11 +20,9 @@ std::vector<int> climbed(const Plan& plan, int root) {
 
 bool contains(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
 
-Fold sum_of(DType dtype, Op op) { return {dtype, op == Op::avg || op == Op::premul_sum ? Op::sum : op}; }
-
 }  // namespace
 
-void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root) {
+void TreeLowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes, int root) {
   if (bytes == 0) return;
   Passes passes;
   const auto pass = [&](int from, int to) {
@@ -36,19 +34,20 @@ void Lowering::turned_tree(const Plan& plan, std::byte* data, std::size_t bytes,
   for (std::size_t level = 0; level < plan.levels.size(); ++level) {
     if (coding_.encodes()) passes.emplace_back();
     if (at[level] != at[level + 1]) pass(at[level], at[level + 1]);
-    program_.end_stage();
+    end_stage();
   }
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level) {
     if (coding_.encodes()) passes.emplace_back();
     for (const Reduce& reduce : *level)
       for (const int holder : reduce.holders)
         if (holder != reduce.owner && !contains(at, holder)) pass(reduce.owner, holder);
-    program_.end_stage();
+    end_stage();
   }
-  pass_on(passes, data, nullptr, {bytes, 0});
+  pass_on(*this, passes, data, nullptr, {bytes, 0});
 }
 
-void Lowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte* own, std::size_t bytes, int root) {
+void TreeLowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte* own, std::size_t bytes,
+                                    int root) {
   if (bytes == 0) return;
   const auto gather = [&](int owner, const std::vector<int>& others) {
     if (contains(others, rank_)) add_send(own, bytes, owner);
@@ -65,71 +64,41 @@ void Lowering::turned_reduction(const Plan& plan, std::byte* to, const std::byte
       std::erase_if(others, [&](int holder) { return holder == reduce.owner || contains(at, holder); });
       gather(reduce.owner, others);
     }
-    program_.end_stage();
+    end_stage();
   }
   for (std::size_t level = plan.levels.size(); level-- > 0;) {
     if (at[level] != at[level + 1]) gather(at[level], {at[level + 1]});
-    program_.end_stage();
+    end_stage();
   }
 }
 
-void Lowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
+void TreeLowering::broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
   const std::size_t width = size_of(dtype);
-  program_.fold.dtype = dtype;
-  cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
-    gather_half(plan.levels, data + begin * width, {elements * width, 0}, elements, dtype, root);
-  });
-}
-
-void Lowering::turned_broadcast(const Plan& plan, std::byte* data, std::size_t count, DType dtype, int root) {
-  const std::size_t width = size_of(dtype);
-  program_.fold.dtype = dtype;
+  set_fold(dtype);
   cut(plan, chunks_of(plan, count * width), count, [&](std::size_t begin, std::size_t elements) {
     turned_tree(plan, data + begin * width, elements * width, root);
   });
 }
 
-void Lowering::reduce(std::byte* data, std::size_t count, DType dtype, Op op, double factor, int root,
-                      std::span<std::byte> scratch) {
-  const std::size_t bytes = count * size_of(dtype);
-  program_.fold = sum_of(dtype, op);
-  if (op == Op::avg) program_.fold.divisor = size_;
-  const std::byte* source = data;
-  if (op == Op::premul_sum) {
-    add_local(Instruction::Kind::scale, scratch.data(), data, bytes, factor);
-    source = scratch.data();
-  }
-  if (bytes > 0) {
-    if (rank_ != root) {
-      add_send(source, bytes, root);
-    } else {
-      std::vector<int> everybody(static_cast<std::size_t>(size_));
-      std::iota(everybody.begin(), everybody.end(), 0);
-      add_combine(data, bytes, source, everybody);
-    }
-  }
-  program_.end_track();
-}
-
-std::size_t Lowering::tree_scratch_bytes(const Plan& plan, std::size_t count, DType dtype) {
+std::size_t TreeLowering::scratch_bytes(const Plan& plan, std::size_t count, DType dtype) {
   const Chunks chunks = plan.chunks(count * size_of(dtype));
   return chunks.in_flight * ((count + chunks.count - 1) / chunks.count) * size_of(dtype);
 }
 
 // A rank that is not the root combines into `scratch`, so that its own data stay as they are.
-void Lowering::tree_reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
-                           int root, std::span<std::byte> scratch) {
+void TreeLowering::reduce(const Plan& plan, std::byte* data, std::size_t count, DType dtype, Op op, double factor,
+                          int root, std::span<std::byte> scratch) {
   const std::size_t width = size_of(dtype);
   const Chunks chunks = plan.chunks(count * width);
   const std::size_t room = scratch.size() / chunks.in_flight;
-  program_.fold = sum_of(dtype, op);
+  set_fold(dtype, op);
   cut(plan, chunks, count, [&](std::size_t begin, std::size_t elements) {
     const std::size_t bytes = elements * width;
     std::byte* const chunk = data + begin * width;
-    std::byte* const to = rank_ == root ? chunk : scratch.data() + program_.track_ends.size() % chunks.in_flight * room;
-    if (op == Op::premul_sum) add_local(Instruction::Kind::scale, to, chunk, bytes, factor);
+    std::byte* const to = rank_ == root ? chunk : scratch.data() + tracks() % chunks.in_flight * room;
+    if (op == Op::premul_sum) add_scale(to, chunk, bytes, factor);
     turned_reduction(plan, to, op == Op::premul_sum ? to : chunk, bytes, root);
-    if (op == Op::avg && rank_ == root) add_local(Instruction::Kind::divide, to, nullptr, bytes, size_);
+    if (op == Op::avg && rank_ == root) add_divide(to, bytes, size_);
   });
 }
 

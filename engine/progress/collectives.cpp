@@ -4,6 +4,7 @@
 
 #include "calibration/messages.hpp"
 #include "program/lower.hpp"
+#include "program/lower_trees.hpp"
 #include "progress/arguments.hpp"
 
 namespace paceline {
@@ -171,9 +172,11 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   }
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;
-    Lowering lowering(operation.program, group.rank, group.size(), coding);
-    if (turned) return lowering.turned_broadcast(plan, data, count, dtype, root);
-    lowering.broadcast(plan, data, count, dtype, root);
+    if (turned) {
+      TreeLowering(operation.program, group.rank, group.size(), coding).broadcast(plan, data, count, dtype, root);
+    } else {
+      Lowering(operation.program, group.rank, group.size(), coding).broadcast(plan, data, count, dtype, root);
+    }
   });
 }
 
@@ -193,16 +196,17 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
     });
   }
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
-    Lowering lowering(operation.program, group.rank, group.size());
     // Between machines all copies would cross the root's link.
     if (bytes > calibration::kReducedAtOnce && group.plans.contains("turned_broadcast")) {
       const Plan& tree = group.plan_for(root == 0 ? "broadcast" : "turned_broadcast", bytes);
       operation.algorithm = tree.algorithm;
-      const auto scratch = operation.scratch(Lowering::tree_scratch_bytes(tree, count, dtype));
-      return lowering.tree_reduce(tree, data, count, dtype, op, factor, root, scratch);
+      const auto scratch = operation.scratch(TreeLowering::scratch_bytes(tree, count, dtype));
+      return TreeLowering(operation.program, group.rank, group.size())
+          .reduce(tree, data, count, dtype, op, factor, root, scratch);
     }
     operation.algorithm = "direct";
-    lowering.reduce(data, count, dtype, op, factor, root, operation.scratch(op == Op::premul_sum ? bytes : 0));
+    const auto scratch = operation.scratch(op == Op::premul_sum ? bytes : 0);
+    Lowering(operation.program, group.rank, group.size()).reduce(data, count, dtype, op, factor, root, scratch);
   });
 }
 
