@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <thread>
 #include <utility>
 
 #include "link/tcp.hpp"
-#include "message/parting.hpp"
 #include "progress/fork.hpp"
 #include "progress/times.hpp"
 
@@ -98,30 +96,9 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 void Engine::remove_group(Group& group) {
   auto lock = enter();
   const auto open = groups_.find(group.channel);
-  const Error unraised = open != nullptr ? part(lock, {open}) : Error();
+  const Error unraised = open != nullptr ? farewell_.part(lock, {open}) : Error();
   groups_.drop(group);
   if (unraised) throw Failure(unraised);
-}
-
-Error Engine::part(Sleepers::Lock& lock, const std::vector<std::shared_ptr<Group>>& groups) {
-  std::vector<std::shared_ptr<Parting>> partings;
-  for (const auto& group : groups) {
-    if (group->error || !group->may_disagree()) continue;
-    const auto reaches = [this, &members = group->members](int rank) {
-      return peers_.reaches(members[static_cast<std::size_t>(rank)].peer);
-    };
-    const auto& parting = partings.emplace_back(std::make_shared<Parting>(*group, reaches));
-    parting->id = operations_.next_id();
-    parting->start(*group, workspace_);
-    operations_.add(parting);
-    whereabouts_.report_wait(*parting);
-  }
-  for (const auto& parting : partings) waiting_.wait(lock, *parting);
-  for (const auto& parting : partings)
-    if (parting->state() == Operation::State::failed) return parting->error();
-  for (const auto& group : groups)
-    if (group->error.kind == ErrorKind::mismatch && !std::exchange(group->raised, true)) return group->error;
-  return {};
 }
 
 void Engine::set_plans(Group& group, Plans plans) {
@@ -305,33 +282,18 @@ void Engine::close() {
 Error Engine::end() {
   auto lock = enter();
   if (closed_) return {};
-  Error unraised = part(lock, groups_.all());
+  Error unraised = farewell_.part(lock, groups_.all());
   if (closed_) return unraised;
   guests_.send_away();
   operations_.fail_all({ErrorKind::aborted, "the engine was closed"});
   closed_ = true;
-  say_goodbye();
+  farewell_.say_goodbye();
   groups_.clear();
   peers_.clear();
   delivery_.forget_early();
   operations_.take_finished();
   sleepers_.wake_server();
   return unraised;
-}
-
-void Engine::say_goodbye() {
-  Header goodbye;
-  goodbye.frame = Frame::goodbye;
-  const Error& error = failures_.first();
-  const std::string before = error ? encoded(error) : std::string();
-  goodbye.length = before.size();
-  for (auto& peer : peers_)
-    if (!peer->lost) peer->link->control(goodbye, before);
-  const auto deadline = Clock::now() + std::chrono::seconds(1);
-  for (auto& peer : peers_)
-    while (!peer->lost && !peer->link->flush() && Clock::now() < deadline) std::this_thread::yield();
-  for (auto& peer : peers_)
-    if (!peer->lost) peer->link->hang_up();
 }
 
 std::vector<Event> Engine::events(std::uint64_t after) {

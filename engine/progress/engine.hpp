@@ -21,6 +21,7 @@
 #include "progress/delivery.hpp"
 #include "progress/engine_lock.hpp"
 #include "progress/failures.hpp"
+#include "progress/farewell.hpp"
 #include "progress/groups.hpp"
 #include "progress/guests.hpp"
 #include "progress/loop.hpp"
@@ -153,12 +154,9 @@ class Engine final : private LoopHost {
 
   void check_open() const;
   void check_open(Group& group, const Fingerprint& what) const;
-  // Does what Parting says before this rank leaves these groups. Returns the disagreement that no call has raised.
-  Error part(Sleepers::Lock& lock, const std::vector<std::shared_ptr<Group>>& groups);
   Error end();
   std::shared_ptr<Operation> launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,
                                     std::size_t bytes, Mode mode);
-  void say_goodbye();
 
   const std::shared_ptr<Arena> arena_;
   const std::string description_;
@@ -179,6 +177,7 @@ class Engine final : private LoopHost {
   Loop loop_{peers_, sockets_, delivery_, operations_, failures_, deadlines_, guests_};
   Parking parking_{sleepers_, sockets_, loop_, operations_, deadlines_};
   Waiting waiting_;
+  Farewell farewell_{peers_, operations_, waiting_, whereabouts_, failures_, workspace_};
 };
 
 }  // namespace paceline
