@@ -72,10 +72,23 @@ def test_rates_are_compared_round_by_round():
 
 def test_ranks_wait_for_the_last_one_of_each_step():
     replies = [
-        {"seconds": 4.0, "cpu_seconds": 3.0, "ready": [10.0, 20.0], "copies_seconds": 0.5},
-        {"seconds": 5.0, "cpu_seconds": 1.0, "ready": [11.0, 17.0], "copies_seconds": 1.5},
+        {"seconds": 4.0, "cpu_seconds": 3.0, "ready": [10.0, 20.0], "requests": None},
+        {"seconds": 5.0, "cpu_seconds": 1.0, "ready": [11.0, 17.0], "requests": None},
     ]
-    assert of_replies(replies, steps=2) == Round(2.5, 2.25, 2.0, waiting=1.0, negotiation=None, copies=0.5)
+    assert of_replies(replies, steps=2) == Round(2.5, 2.25, 2.0, waiting=1.0, negotiation=None, copies=None)
+
+
+def test_negotiation_and_copies_count_where_nothing_hides_them():
+    """A rank is ready at 10 s, the last one at 12 s. What happens before that is hidden by computation."""
+    early = [9.0, 9.5, 10.5, 11.0]
+    first = [11.5, 11.6, 13.0, 14.0]  # reduced until 13 s, copied until 14 s
+    second = [14.5, 14.75, 16.0, 16.25]  # agreed on half a second later; copied for a quarter before and after
+    hidden = [13.5, 14.75, 15.0, 15.5]  # its copies overlap with the first's and the second's
+    one = {"seconds": 7.0, "cpu_seconds": 1.0, "ready": [10.0], "over": [17.0], "requests": [early, first, second]}
+    other = {**one, "ready": [12.0], "requests": [early, first, second, hidden]}
+    found = of_replies([one, other], steps=1)
+    # alone: 0.5 s of negotiation, 1 + 0.25 + 0.25 s of copies; with the hidden one 0 and 1.75 + 0.25
+    assert (found.negotiation, found.copies) == (pytest.approx((0.5 + 0.0) / 2), pytest.approx((1.5 + 2.0) / 2))
 
 
 def test_rows_are_kept_and_replaced_and_a_cut_line_is_forgotten(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import fmean, median, quantiles
 from typing import Any
 
 from paceline.bench.ranks.wire import Message
+from paceline.observe.spans import covered
 
 
 @dataclass(frozen=True, order=True)
@@ -135,13 +137,14 @@ def summary(rounds: list[Round], alone: list[Round], images: int) -> dict[str, A
 def of_replies(replies: list[Message], steps: int) -> Round:
     """Return the figures of a turn of `steps` steps from the answers of all ranks."""
     seconds = [float(reply["seconds"]) for reply in replies]
+    exposed = [part for reply in replies for part in _exposed(reply, [other["ready"] for other in replies])]
     return Round(
         slowest=max(seconds) / steps,
         mean=fmean(seconds) / steps,
         cpu=sum(float(reply["cpu_seconds"]) for reply in replies) / steps,
         waiting=_waiting([reply["ready"] for reply in replies]),
-        negotiation=_mean([reply.get("negotiation_seconds") for reply in replies], steps),
-        copies=_mean([reply.get("copies_seconds") for reply in replies], steps),
+        negotiation=fmean(negotiation for negotiation, _ in exposed) if exposed else None,
+        copies=fmean(copies for _, copies in exposed) if exposed else None,
     )
 
 
@@ -150,9 +153,21 @@ def _waiting(ready: list[list[float]]) -> float:
     return fmean(max(step) - fmean(step) for step in zip(*ready, strict=True))
 
 
-def _mean(values: list[float | None], steps: int) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) / steps if known else None
+def _exposed(reply: Message, ready: list[list[float]]) -> Iterator[tuple[float, float]]:
+    """Yield for each step of a rank the seconds of negotiation and of copies that nothing hides; nothing if unknown.
+
+    They are of the time from when the last rank has its own gradients until the rank's last request is over. While a
+    request is reduced, what else happens is hidden.
+    """
+    if reply.get("requests") is None:
+        return
+    for step, end in enumerate(reply["over"]):
+        begin = max(one[step] for one in ready)
+        # Requests of a step are over before it is; what is left of the earlier ones lies before `begin`.
+        mine = [[max(moment, begin) for moment in request] for request in reply["requests"] if request[-1] <= end]
+        carried = covered((agreed, done) for agreed, _, _, done in mine)
+        reduced = covered((packed, over) for _, packed, over, _ in mine)
+        yield max((done for *_, done in mine), default=begin) - begin - carried, carried - reduced
 
 
 def _median(values: list[float | None]) -> float | None:

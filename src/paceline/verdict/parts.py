@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+from paceline.observe.spans import covered
 from paceline.simulate.recorded import Call, Key
 from paceline.simulate.recording import Recording
 
@@ -68,7 +69,7 @@ def rank_steps(run: Recording) -> tuple[tuple[RankStep, ...], ...]:
             ready = max(call.begin for call in calls)
             end = max(call.end for call in calls)
             turn = min(max(all_ready, ready), end)
-            carried = _union((max(call.issued, turn), call.end) for call in calls)
+            carried = covered((max(call.issued, turn), call.end) for call in calls)
             early, early_last = _early(calls, called, begin, ready)
             sent = min(call.begin for call in calls)
             found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, early, early_last))
@@ -110,16 +111,7 @@ def window(steps: Sequence[Sequence[RankStep]]) -> float:
 def _early(calls: Sequence[Call], called: Mapping[Key, float], begin: float, until: float) -> tuple[float, float]:
     """The time from `begin` to `until` in which calls were under way, and of it the share that waited for ranks."""
     before = [(max(call.begin, begin), min(call.end, until), called[call.key]) for call in calls if call.begin < until]
-    early = _union((first, last) for first, last, _ in before)
+    early = covered((first, last) for first, last, _ in before)
     sums = sum(max(0.0, last - first) for first, last, _ in before)
     waited = sum(max(0.0, min(last, all_called) - first) for first, last, all_called in before)
     return early, early * waited / sums if sums else 0.0
-
-
-def _union(spans: Iterable[tuple[float, float]]) -> float:
-    total, until = 0.0, float("-inf")
-    for first, last in sorted(spans):
-        if last > max(first, until):
-            total += last - max(first, until)
-            until = last
-    return total

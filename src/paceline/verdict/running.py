@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from paceline.observe.figures import Figures
 from paceline.observe.internal import InternalOperations
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.rates import rates
+from paceline.observe.spans import covered
 from paceline.plan.codecs import NONE
 from paceline.simulate.network import between_machines
 from paceline.topology import Topology
@@ -81,16 +82,7 @@ class RunningVerdict:
             parts={part: seconds for part, seconds in parts.items() if seconds > 0},
             nbytes=found.bytes_per_step or 0.0,
             ideal=model.seconds if model is not None else None,
-            actual=scale * _union(self._spans) / 1e9,
+            actual=scale * covered(self._spans) / 1e9,
             links=model.links if model is not None else (),
             gains=gains,
         )
-
-
-def _union(spans: Iterable[tuple[int, int]]) -> int:
-    total = until = 0
-    for first, last in sorted(spans):
-        if last > until:
-            total += last - max(first, until)
-            until = last
-    return total

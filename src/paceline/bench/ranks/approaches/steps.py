@@ -56,6 +56,13 @@ class Steps(ABC):
     def close(self) -> None:
         """Leave the job."""
 
+    def requests(self) -> list[tuple[float, float, float, float]] | None:
+        """Return when each of this rank's last requests was agreed on, packed, reduced and unpacked, the oldest first.
+
+        In seconds of CLOCK_REALTIME; None if the approach has no requests, or does not show them.
+        """
+        return None
+
     def do_build(self, model: str, batch: int, pixels: int) -> Message:
         """Make the model. The answer has the bytes of its gradients and the number of its tensors."""
         self.build(model, batch, pixels)
@@ -89,13 +96,23 @@ class Steps(ABC):
     def do_train(self, steps: int) -> Message:
         """Make one untimed step and `steps` timed ones.
 
-        The answer has this rank's wall and CPU seconds, and when its own gradients were computed in each timed step.
+        The answer has this rank's wall and CPU seconds, when its own gradients were computed in each timed step, when
+        the step was over, and what `requests` returns, from the first timed step on.
         """
         self.step()
+        ready, over = list[float](), [time.time()]
         cpu, begin = time.process_time(), time.perf_counter()
-        ready = [self.step() for _ in range(steps)]
+        for _ in range(steps):
+            ready.append(self.step())
+            over.append(time.time())
+        seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu
+        requests = self.requests()
+        if requests is not None:
+            requests = [request for request in requests if request[-1] > over[0]]
         return {
-            "seconds": time.perf_counter() - begin,
-            "cpu_seconds": time.process_time() - cpu,
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
             "ready": ready,
+            "over": over[1:],
+            "requests": requests,
         }

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from .named_requests import named_requests
 from .steps import RATE
 from .tf_models import loss
 from .tf_steps import TfSteps
@@ -20,6 +21,10 @@ class TfHorovod(TfSteps):
         self._hvd: Any = importlib.import_module("paceline.horovod.tensorflow")
         self._hvd.init()
         self.about = f"paceline.horovod.tensorflow with {self.about}"
+
+    def requests(self) -> list[tuple[float, float, float, float]]:
+        """Return those of the gradients."""
+        return named_requests()
 
     def close(self) -> None:
         """Leave the job."""

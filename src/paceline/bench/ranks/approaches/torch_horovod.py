@@ -37,6 +37,14 @@ class TorchHorovod(TorchDdp):
         """Return the module itself, because the optimizer exchanges its gradients."""
         return module
 
+    def requests(self) -> list[tuple[float, float, float, float]] | None:
+        """Return those of Paceline's face; Horovod does not show its own."""
+        if self._backend == HOROVOD:
+            return None
+        from .named_requests import named_requests  # it is not installed where Horovod is
+
+        return named_requests()
+
     def close(self) -> None:
         """Leave the job."""
         self._hvd.shutdown()
