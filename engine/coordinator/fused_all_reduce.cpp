@@ -167,7 +167,7 @@ class FusedAllReduce final : public BatchWork {
   void copy(std::byte* to, const std::byte* from, std::size_t bytes, double factor) const {
     if (factor != 1) {
       kernels().scale(first_.what.dtype, to, from, bytes / size_of(first_.what.dtype), factor);
-    } else if (to != from) {
+    } else if (to != from && bytes > 0) {  // what is empty may have no address
       std::memcpy(to, from, bytes);
     }
   }

@@ -63,7 +63,7 @@ enum class MemoryType : unsigned { unregistered = 0, host = 1, device = 2 };
 enum class MemoryOperation : unsigned { wait = 1, write = 2 };
 
 struct StreamOperation {
-  MemoryOperation what{};
+  MemoryOperation what = MemoryOperation::wait;
   Address word = 0;
   std::uint64_t value = 0;
   unsigned flags = 0;  // a wait ends when (int32)(*word - value) >= 0; before a write comes a fence of the whole system

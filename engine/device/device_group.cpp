@@ -1,6 +1,8 @@
 #include "device/device_group.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <tuple>
 #include <utility>
 
 #include "calibration/device.hpp"
@@ -46,8 +48,8 @@ void DeviceGroup::close() {
       for (const auto& operation : under_way_) operation->fail({ErrorKind::aborted, "its group was closed"});
     }
     if (!neighbours_->ended(calls_)) {
-      static_cast<void>(staging_.release());
-      static_cast<void>(neighbours_.release());
+      std::ignore = staging_.release();
+      std::ignore = neighbours_.release();
       return;
     }
     if (window_.length > 0) {
@@ -140,10 +142,11 @@ std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const Memo
   auto operation = std::make_shared<DeviceOperation>(*engine_, *device_, *neighbours_, *staging_, number);
   operation->what = operation->notice.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
   if (number > 0) {
-    if (last_.path == Path::host || last_.path == Path::staged) operation->chunks = staging_->plan(call);
+    if (last_.path == Path::host || last_.path == Path::staged)
+      operation->chunks = std::make_unique<Staging::Chunks>(staging_->plan(call));
     if (last_.path == Path::two_shot) {
       operation->data = shared_data(call, memory, operation->notice);
-      operation->two_shot = ReduceParameters{};
+      operation->two_shot = std::make_unique<ReduceParameters>();
       operation->two_shot->divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
       neighbours_->control().parameters(number) = {};
     }

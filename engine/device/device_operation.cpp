@@ -50,8 +50,8 @@ bool DeviceOperation::advance() {
     }
     agree();
     if (trouble_) return true;
-    if (two_shot) complete_parameters();
-    phase_ = chunks ? Phase::combining : Phase::device;
+    if (two_shot != nullptr) complete_parameters();
+    phase_ = chunks != nullptr ? Phase::combining : Phase::device;
     moved = true;
   }
   if (phase_ == Phase::combining) {
@@ -77,6 +77,18 @@ void DeviceOperation::agree() {
                                            describe(notices_[from].what, sequence)};
 }
 
+// The memory of another rank, which may have died since it said where its buffer lies.
+Address DeviceOperation::open(int rank, const Notice& said) {
+  try {
+    return neighbours_.memory().open(rank, said.shown, call_);
+  } catch (const DriverError& error) {
+    throw Failure(Error{ErrorKind::aborted,
+                        group->name_of(group->rank) + ": " + description() + ": the memory of " + group->name_of(rank) +
+                            ": " + error.what(),
+                        group->members[static_cast<std::size_t>(rank)].description});
+  }
+}
+
 // The kernel waits for these on the stream: see two_shot in device_group.hpp.
 void DeviceOperation::complete_parameters() {
   const Current current(device_.driver(), device_.context());
@@ -91,7 +103,7 @@ void DeviceOperation::complete_parameters() {
     if (static_cast<int>(from) != group->rank) {
       if (!Memory{.base = 0, .length = said.shown.length}.holds(said.offset, bytes))
         throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-      there = memory.open(static_cast<int>(from), said.shown, call_) + said.offset;
+      there = open(static_cast<int>(from), said) + said.offset;
     }
     two_shot->in[from] = two_shot->out[from] = reinterpret_cast<std::byte*>(there + part.begin);
   }
@@ -133,11 +145,11 @@ std::vector<int> DeviceOperation::missing() const {
   if (phase_ == Phase::combining)
     return chunks->combining == nullptr ? std::vector<int>() : chunks->combining->missing();
   std::vector<int> ranks;
-  if (chunks || call_ == 0 || !neighbours_.unreachable().empty()) return ranks;
+  if (chunks != nullptr || call_ == 0 || !neighbours_.unreachable().empty()) return ranks;
   for (std::size_t from = 0; from < notices_.size(); ++from) {
     const Signals& signals = neighbours_.signals();
     const bool heard = signals.heard(from, Signals::Kind::given, call_) &&
-                       (!two_shot || signals.heard(from, Signals::Kind::taken, call_));
+                       (two_shot == nullptr || signals.heard(from, Signals::Kind::taken, call_));
     if (!heard) ranks.push_back(static_cast<int>(from));
   }
   return ranks;
@@ -150,12 +162,12 @@ std::vector<int> DeviceOperation::absent() const {
 // The stream goes on without the others: nothing waits for ever, and what it leaves in the buffers is of no use.
 void DeviceOperation::let_go(const Error& error) {
   if (call_ == 0) return;
-  if (chunks) {
+  if (chunks != nullptr) {
     engine_.host().fail_group(neighbours_.hosts(), error);
     return staging_.release(*chunks);
   }
   Control& control = neighbours_.control();
-  if (two_shot && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
+  if (two_shot != nullptr && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
   neighbours_.signals().release(call_);
 }
 

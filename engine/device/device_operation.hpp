@@ -3,7 +3,7 @@
 // device has done its part: a rank that is lost meanwhile fails it, and the stream is let go on.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "device/neighbours.hpp"
@@ -17,9 +17,9 @@ class DeviceOperation final : public Operation {
   // of the kernel, which are complete but for the addresses and the count.
   DeviceOperation(Engine& engine, Device& device, Neighbours& neighbours, Staging& staging, std::uint32_t call);
 
-  // How the device does it. All of this is set before the operation is added to the loop.
-  std::optional<ReduceParameters> two_shot;
-  std::optional<Staging::Chunks> chunks;
+  // How the device does it: either one, or neither. All of this is set before the operation is added to the loop.
+  std::unique_ptr<ReduceParameters> two_shot;
+  std::unique_ptr<Staging::Chunks> chunks;
   Notice notice;
   Address data = 0;  // of a two-shot call: what others read and write here
 
@@ -47,6 +47,7 @@ class DeviceOperation final : public Operation {
   bool advance();
   void agree();
   void complete_parameters();
+  Address open(int rank, const Notice& said);
   void look_later();
 
   Engine& engine_;

@@ -132,6 +132,7 @@ void Neighbours::open(const std::vector<Introduction>& all) {
 // Its plans and codecs are those of the caller's group, because it carries the same data.
 void Neighbours::make_hosts(std::uint64_t channel) {
   std::vector<int> peers;
+  peers.reserve(group_.members.size());
   for (const Member& member : group_.members) peers.push_back(member.peer);
   const auto lock = engine_.host().enter();
   hosts_ = engine_.host().make_group(channel, group_.rank, peers, group_.timeout, group_.plans);

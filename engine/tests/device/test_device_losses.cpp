@@ -69,7 +69,7 @@ TEST(a_rank_that_is_lost_while_its_device_works) {
       const Error error = failure_of([&] { pending->wait(std::chrono::seconds(30)); });
       // Its memory may be gone before this rank has opened it.
       const bool opening = count == kLarge && contains(error.message, "cuIpcOpenMemHandle failed");
-      CHECK(opening || (error.kind == ErrorKind::peer_lost && contains(error.message, "rank 1")));
+      CHECK((opening || error.kind == ErrorKind::peer_lost) && contains(error.message, "rank 1"));
     });
   }
 }
