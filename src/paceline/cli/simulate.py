@@ -32,7 +32,7 @@ from paceline.topology import TopologyError
 from paceline.topology.units import parse_time
 
 MOST = 1_000_000
-"""The most steps, and the most runs, that are asked for in earnest."""
+"""The most steps, runs, partitions and microbatches that are asked for in earnest."""
 _WHAT, _WHERE, _HOW, _OUTPUT = "What is simulated", "Where", "How", "Output"
 
 
@@ -60,13 +60,17 @@ def command(
         bool, typer.Option("--strong", help="More ranks share one batch (strong scaling).", rich_help_panel=_WHAT)
     ] = False,
     partitions: Annotated[
-        int, typer.Option(help="Ranks that share a model as a pipeline, on one machine.", min=1, rich_help_panel=_HOW)
+        int,
+        typer.Option(
+            help="Ranks that share a model as a pipeline, on one machine.", min=1, max=MOST, rich_help_panel=_HOW
+        ),
     ] = 1,
     microbatches: Annotated[
         int | None,
         typer.Option(
             help="Into which a pipeline divides its batch.",
             min=1,
+            max=MOST,
             show_default="four a partition",
             rich_help_panel=_HOW,
         ),
