@@ -36,9 +36,9 @@ print(f"rank {group.rank}: paceline from {paceline.__file__}")
 """
 
 
-def pip(*arguments: str | Path, build: Path | None = None) -> None:
+def pip(python: str | Path, *arguments: str | Path, build: Path | None = None) -> None:
     environment = {**os.environ, "SKBUILD_BUILD_DIR": str(build)} if build else None
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
@@ -81,14 +81,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
         shutil.rmtree(BUILD, ignore_errors=True)
-        pip("wheel", ".", "--no-deps", "--wheel-dir", folder, build=BUILD)
+        pip(sys.executable, "wheel", ".", "--no-deps", "--wheel-dir", folder, build=BUILD)
         (wheel,) = folder.glob("paceline-*.whl")
         check_modules(wheel)
         venv.create(folder / "venv")
         python = folder / "venv" / "bin" / "python"
         # What is installed is used once: compiling all of it to bytecode takes longer than the rest.
         here = ("--python", python, "install", "--no-compile")
-        pip(*here, wheel, "--constraint", "requirements/demo.lock")
+        pip(sys.executable, *here, wheel, "--constraint", "requirements/demo.lock")
         run_ranks(python, folder)
         check_demo(python)
         size = wheel.stat().st_size / 1e6
