@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def reduced(rank: int, size: int) -> list[str]:
             assert work is not None
             assert work.wait()
             assert torch.equal(device.host(tensor), expected)
+            work.wait(timedelta(seconds=60))  # the host hears of the end a little after the device
             assert work.is_completed() and work.is_success() and work.exception() is None
             assert dist.all_reduce(tensor, dist.ReduceOp.MAX, async_op=True).get_future().wait()[0] is tensor
             assert torch.equal(device.host(tensor), expected)

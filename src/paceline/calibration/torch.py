@@ -27,7 +27,7 @@ Found: glibc's own value before it adapts it. Off by 2: not measured."""
 RETURNED = 1.05
 """The factor of KEPT_FREE where pieces of RETURNED_FROM and more go back to the system: what is smaller does not.
 
-Found: see COMES_ALONG. Off by 2: not measured."""
+Found: by hand. Off by 2: not measured."""
 COMES_ALONG = 19 << 20
 """Bytes that a rank needs beside tensors: traced calls, torch's schedules, compiled kernels, what links hold.
 

@@ -11,20 +11,10 @@ from torch.futures import Future
 from paceline._engine import DeviceOperation
 from paceline.group.host import Host
 from paceline.torch import cuda
+from paceline.torch.abandoned import Abandoned
 from paceline.torch.opaque import opaque
 
 _GROUP_TIMEOUT = timedelta(0)
-
-
-class _Abandoned:
-    """An operation under way whose work the program has dropped."""
-
-    def __init__(self, operation: DeviceOperation, tensor: Tensor) -> None:
-        self._operation, self._tensor = operation, tensor
-
-    def done(self) -> bool:
-        """Whether it is over; never waits."""
-        return self._operation.done()
 
 
 @opaque
@@ -42,7 +32,7 @@ class DeviceWork(dist.Work):
 
     def __del__(self) -> None:
         if not self._operation.done():
-            self._host.dropped(_Abandoned(self._operation, self._tensor))
+            self._host.dropped(Abandoned(self._operation, self._tensor))
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
         """Let the current stream wait for it, and the host too if a timeout is given; return True.

@@ -12,6 +12,7 @@ from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
 from paceline.group.host import Host
+from paceline.torch.abandoned import Abandoned
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import CollectiveFuture
 from paceline.torch.opaque import opaque
@@ -170,17 +171,6 @@ class PendingWork(dist.Work):
             future.fail(self._error, self._results)
 
 
-class _Abandoned:
-    """A message under way whose work the program has dropped."""
-
-    def __init__(self, operation: Operation, tensor: Tensor) -> None:
-        self._operation, self._tensor = operation, tensor
-
-    def done(self) -> bool:
-        """Whether it is over; never waits."""
-        return self._operation.done()
-
-
 @opaque
 class MessageWork(PendingWork):
     """A message in flight. The engine tells nobody of its end before a future is asked for, which wakes no thread."""
@@ -192,7 +182,7 @@ class MessageWork(PendingWork):
 
     def __del__(self) -> None:
         if not self._finished and not self._told:
-            self._host.dropped(_Abandoned(self.operation, self._results[0]))
+            self._host.dropped(Abandoned(self.operation, self._results[0]))
 
     def get_future(self) -> Future[list[Tensor]]:
         """A future of the tensor, which is completed whether or not anybody waits."""
