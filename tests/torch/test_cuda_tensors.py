@@ -156,8 +156,6 @@ def disagreeing(rank: int, size: int) -> str:
     work = dist.all_reduce(Device().tensor(torch.zeros(10_000 + rank)), async_op=True)
     assert work is not None
     try:
-        from datetime import timedelta
-
         work.wait(timedelta(seconds=60))
     except Mismatch as error:
         return str(error)
