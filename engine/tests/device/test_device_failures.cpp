@@ -43,7 +43,10 @@ TEST(every_function_of_a_call) {
         self.meet();
         const DeviceValues<float> values(self, count);
         if (self.rank() == 1) fail(function);
-        const Error error = failed(self, values.call(DType::float32));
+        Error error = failed(self, values.call(DType::float32));
+        // In one shot rank 1 has given its values before its kernel fails, and rank 0 may be through with its own.
+        if (!error && self.rank() == 0 && count == kSmall && std::string(function) == "cuLaunchKernel")
+          error = failed(self, values.call(DType::float32));
         CHECK(error.kind == ErrorKind::aborted && contains(error.message, "rank 1"));
         CHECK(contains(error.message, std::string(function) + " failed with CUDA_ERROR_OUT_OF_MEMORY"));
         // What had begun uses the buffer no more, in the order of the stream, and the group says what has happened.
