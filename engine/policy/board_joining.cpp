@@ -61,8 +61,11 @@ void Board::tell_full() {
   order({{pack({EntryKind::full, 0, 3, 0}), position, epoch_}});
 }
 
+// All requests are over, and new rounds begin: a rank that has not read so far yet still counts ranks that have joined
+// as ready, and must not find what others hand in from now on complete.
 void Board::all_joined(int last) {
   cut();
+  dictionary_.finish_all();
   actions_.emplace_back(Joined{last});
   ++epoch_;
   joining_ = settled_ = published_ = false;

@@ -36,10 +36,9 @@ void Board::come_to_rest() {
   unplaced_.clear();
   for (RequestPtr& request : evicted_) back_.push_back(std::move(request));
   evicted_.clear();
-  for (std::uint32_t slot = 0; slot < dictionary_.size(); ++slot) {
+  for (std::uint32_t slot = 0; slot < dictionary_.size(); ++slot)
     if (dictionary_[slot].mine) back_.push_back(dictionary_[slot].mine);
-    dictionary_.finish(slot, 0);
-  }
+  dictionary_.finish_all();
   under_way_ = 0;
   holding_.forget();
   joining_ = false;

@@ -61,6 +61,14 @@ void Dictionary::finish(std::uint32_t slot, std::uint32_t number) {
   }
 }
 
+void Dictionary::finish_all() {
+  for (SlotState& state : slots_) {
+    state.others.reset();
+    state.mine.reset();
+    ++state.round;
+  }
+}
+
 void Dictionary::enter(std::uint32_t slot) {
   std::size_t at = home(slots_[slot].definition->name);
   while (table_[at] != 0) at = (at + 1) & (table_.size() - 1);

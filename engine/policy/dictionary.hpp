@@ -49,6 +49,8 @@ class Dictionary {
   Placed define(RequestPtr definition, std::uint64_t position);
   // A round is over; ranks had this description.
   void finish(std::uint32_t slot, std::uint32_t number);
+  // The rounds of all slots are over: what ranks have marked or handed in in them does not count any more.
+  void finish_all();
 
  private:
   std::size_t home(std::string_view name) const { return std::hash<std::string_view>{}(name) & (table_.size() - 1); }

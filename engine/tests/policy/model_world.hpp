@@ -25,12 +25,14 @@ struct Scenario {
   std::vector<int> machine_of = {0, 0};
   std::vector<std::vector<std::vector<Request>>> steps;  // of each rank: it waits after each step
   std::vector<bool> joins;                               // after its steps
+  std::vector<Request> after;                            // of all ranks: once the join is over
   std::vector<std::vector<std::string>> order;           // for graph
   std::vector<std::string> changes;                      // of the policy: rank 0 asks for these at any times, in turn
   bool every_access = false;
   bool done_at_once = false;  // batches
   bool holds = false;         // board: what nobody waits for is held back, and no time ever passes
   int interruptions = 1000;   // of a call by other ranks, at most
+  int looks = 0;              // of ranks that nobody has rung for, at most
   int deviations = 1000;      // from taking the first of what can happen, at most
   std::uint32_t slots = 8;
   std::uint64_t cycles = 3;  // within which a polling policy must have done all after users have done something
@@ -74,7 +76,7 @@ class ModelWorld final : private Watcher {
   ModelWorld& operator=(const ModelWorld&) = delete;
 
   struct Choice {
-    enum class Kind : std::uint8_t { go_on, user, change, event } kind;
+    enum class Kind : std::uint8_t { go_on, user, change, look, event } kind;
     int rank;
     WorldEvent event;
   };
@@ -89,6 +91,9 @@ class ModelWorld final : private Watcher {
       else if (user_can(rank))
         found.push_back({Choice::Kind::user, rank, {}});
     if (changed_ < what_.changes.size() && !fibers_[0].running()) found.push_back({Choice::Kind::change, 0, {}});
+    for (int rank = 0; rank < world_->size() && looks_ < what_.looks; ++rank)
+      if (!fibers_[static_cast<std::size_t>(rank)].running())
+        found.push_back({Choice::Kind::look, rank, {WorldEvent::Kind::look, rank, 0}});
     for (const WorldEvent& event : world_->events()) {
       if (fibers_[static_cast<std::size_t>(event.rank)].running()) continue;
       if (event.kind == WorldEvent::Kind::wake && what_.holds) continue;
@@ -107,6 +112,7 @@ class ModelWorld final : private Watcher {
 
   void take(const Choice& choice) {
     if (choice.rank != current_ && fibers_[static_cast<std::size_t>(current_)].running()) ++interruptions_;
+    if (choice.kind == Choice::Kind::look) ++looks_;
     current_ = choice.rank;
     Fiber& fiber = fibers_[static_cast<std::size_t>(choice.rank)];
     const auto act = [this, choice] {
@@ -134,6 +140,7 @@ class ModelWorld final : private Watcher {
   std::uint64_t key() const {
     std::uint64_t hash =
         what_.every_access ? mix(static_cast<std::uint64_t>(interruptions_), static_cast<std::uint64_t>(current_)) : 1;
+    hash = mix(hash, static_cast<std::uint64_t>(looks_));
     for (int rank = 0; rank < world_->size(); ++rank) {
       const PolicyWorld::Rank& one = world_->rank(rank);
       hash = mix(hash, histories_[static_cast<std::size_t>(rank)]);
@@ -152,7 +159,7 @@ class ModelWorld final : private Watcher {
   void check_over() const {
     for (int rank = 0; rank < world_->size(); ++rank) {
       const User& user = users_[static_cast<std::size_t>(rank)];
-      if (user.step < what_.steps[static_cast<std::size_t>(rank)].size())
+      if (user.step < what_.steps[static_cast<std::size_t>(rank)].size() || user.after < what_.after.size())
         throw std::logic_error("rank " + std::to_string(rank) + " never gets to its last step");
     }
     world_->check_over();
@@ -164,6 +171,7 @@ class ModelWorld final : private Watcher {
     std::size_t done = 0;
     bool waits = false;
     bool joined = false;
+    std::size_t after = 0;
   };
 
   void note(std::uint64_t word) override {
@@ -201,7 +209,8 @@ class ModelWorld final : private Watcher {
   bool user_can(int rank) const {
     const auto at = static_cast<std::size_t>(rank);
     const User& user = users_[at];
-    if (user.step == what_.steps[at].size()) return what_.joins.size() > at && what_.joins[at] && !user.joined;
+    if (user.joined) return user.after < what_.after.size() && !world_->rank(rank).joining;
+    if (user.step == what_.steps[at].size()) return what_.joins.size() > at && what_.joins[at];
     return user.done < what_.steps[at][user.step].size() || (!user.waits && tells_when_it_waits()) ||
            world_->rank(rank).under_way.empty();
   }
@@ -210,6 +219,10 @@ class ModelWorld final : private Watcher {
     const auto at = static_cast<std::size_t>(rank);
     User& user = users_[at];
     note(99);
+    if (user.joined) {
+      poll_on();
+      return world_->submit(rank, std::make_shared<const Request>(what_.after[user.after++]));
+    }
     if (user.step == what_.steps[at].size()) {
       user.joined = true;
       poll_on();
@@ -239,6 +252,7 @@ class ModelWorld final : private Watcher {
   std::size_t changed_ = 0;
   int current_ = 0;
   int interruptions_ = 0;
+  int looks_ = 0;
   bool ready_ = false;
 };
 

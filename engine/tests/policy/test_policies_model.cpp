@@ -51,6 +51,11 @@ TEST(two_ranks_with_every_access_to_the_board) {
   made.steps = steps({"a", ""}).steps;
   made.joins = {true, true};
   check_all("a join, 2 interruptions", made);
+  made.steps = steps({"a", "a"}).steps;
+  made.after = {request("a")};
+  made.done_at_once = false;
+  made.interruptions = made.looks = 1;
+  check_all("the same after a join, 1 interruption, 1 look unasked", made);
 }
 
 TEST(who_waits_never_waits_for_what_is_held_back) {
