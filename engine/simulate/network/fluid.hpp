@@ -1,12 +1,18 @@
-// Streams of bytes that share links, each like a fluid: at every moment the rates are max-min fair, so no stream could
-// be faster without making one slower that is no faster than it (Bertsekas, Gallager 1992, "Data Networks", section
-// 6.5.2). A TCP connection with the same round-trip time as its neighbours gets about this share in the long run.
+// Streams of bytes that share links, each like a fluid: at every moment the rates are max-min fair (see Shares). A TCP
+// connection with the same round-trip time as its neighbours gets about this share in the long run.
+//
+// All streams that a link holds are served at the same rate, so each link counts the bytes that a stream would have got
+// that it had held from the beginning. A stream ends when its link has counted so far, whatever the rate was meanwhile,
+// as in a queue that shares a processor.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "simulate/network/least.hpp"
+#include "simulate/network/shares.hpp"
 #include "simulate/network/tree.hpp"
 
 namespace paceline::simulate {
@@ -23,45 +29,54 @@ class Fluid {
   void start(std::size_t stream, double bytes);
   // The time at which the next stream ends, or at which rates change; kNever if no stream carries anything.
   double next();
-  // Moves on to a time that is not after `next`. Appends the streams that have ended.
+  // Moves on to a time that is not after `next`. Appends the streams that have ended, in the order in which they began.
   void advance(double to, std::vector<std::size_t>& ended);
-  // Bytes that have crossed each direction of a link when a stream last began or ended.
+  // Bytes of the streams that have ended, by direction of a link.
   const std::vector<double>& carried() const { return carried_; }
+  double rate(std::size_t stream) const { return shares_.rate(static_cast<Shares::Number>(stream)); }
 
  private:
-  // A direction of a link. A token bucket lets its bytes cross without a limit until it is empty.
   struct Link {
+    double served = 0;      // bytes of a stream that it holds, until `since`
+    double level = 0;       // bytes per second, from then on
+    double since = 0;       // seconds
+    double first = kNever;  // the bytes that it has served when the first of its streams ends
+
+    double served_at(double now) const { return served + level * (now - since); }
+  };
+  // A token bucket lets the bytes of its link cross without a limit until it is empty.
+  struct Bucket {
     double speed = 0;   // bytes per second
-    double depth = 0;   // bytes of its bucket
-    double tokens = 0;  // bytes
-    bool open = false;  // the bucket has something
-    double used = 0;    // bytes per second
-    // While rates are shared:
-    double left = 0;  // bytes per second
-    std::size_t undecided = 0;
-    std::vector<std::size_t> streams;
+    double depth = 0;   // bytes; 0 for a link that has none
+    double tokens = 0;  // bytes, at `since`
+    double load = 0;    // bytes per second, from then on
+    double since = 0;   // seconds
+    bool open = true;   // it has something
   };
   struct Stream {
-    std::vector<std::size_t> links;
-    double left = 0;  // bytes
-    double rate = 0;  // bytes per second
+    std::vector<int> links;
+    double bytes = 0;
+    double end = 0;                        // the bytes that its link has served then
+    Shares::Number clock = Shares::kNone;  // that link; none before any holds it
+    std::uint64_t order = 0;
   };
 
   void share();
-  double soonest() const;
-  // Brings streams, buckets and what has been carried to the present.
-  void settle();
+  void hold_anew(Shares::Number link);
+  void plan_end(Shares::Number link);
+  void end_first(Shares::Number link, std::vector<std::size_t>& ended);
+  void plan_turn(Shares::Number link);
+  void turn(Shares::Number link);
 
   std::vector<Link> links_;
+  std::vector<Bucket> buckets_;  // by link
   std::vector<Stream> streams_;
-  std::vector<std::size_t> active_;
   std::vector<double> carried_;
-  std::vector<std::size_t> used_;     // links that active streams cross
-  std::vector<std::size_t> buckets_;  // links that have one
+  Shares shares_;
+  Least ends_;   // by link: when the first of its streams ends, in seconds
+  Least turns_;  // by link: when its bucket becomes empty, or has something again, in seconds
   double now_ = 0;
-  double settled_ = 0;    // the time that streams are at
-  double next_ = kNever;  // the time of the next change, while the rates are shared
-  bool shared_ = true;    // the rates are those of the active streams
+  std::uint64_t starts_ = 0;
 };
 
 }  // namespace paceline::simulate

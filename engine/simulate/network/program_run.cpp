@@ -44,7 +44,7 @@ std::vector<double> ProgramRun::run() {
     ended.clear();
     fluid_.advance(now_, ended);
     for (const std::size_t number : ended) left(stream_of_fluid_[number]);
-    if (event == now_) happen(queue_.take().what);
+    while (!queue_.empty() && queue_.next().at == now_) happen(queue_.take().what);
   }
   std::vector<double> seconds;
   seconds.reserve(ranks_.size());
