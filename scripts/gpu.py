@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "gpu"
 LIMIT = 9 * 60  # seconds, for all of it
 KERNELS = ["gpu_reductions", "gpu_device_codecs"]
-TARGETS = {"test": [*KERNELS, "gpu_all_reduce", "gpu_device_losses"], "bench": ["gpu_bench"]}
+TARGETS = {"test": [*KERNELS, "gpu_all_reduce", "gpu_device_collectives", "gpu_device_losses"], "bench": ["gpu_bench"]}
 
 
 def no_gpu() -> str | None:

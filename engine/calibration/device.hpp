@@ -6,13 +6,13 @@
 
 namespace paceline::calibration {
 
-// Bytes up to which device memory is combined on the host.
+// Bytes of the largest buffer of a call up to which device memory goes through the host at once.
 // Found: by hand, the lower end of the 8 to 32 KiB that A. A. Awan et al. found for MPI (CCGRID 2019).
 // Off by 2: not measured.
 inline constexpr std::size_t kReducedOnHost = std::size_t{8} << 10;
-// Bytes up to which every rank combines all data. It is also the size of a rank's scratch memory on the device, which
-// it has twice. Found: by hand, between the limits of vLLM's one-shot all-reduce for 2 and 8 devices (64 MiB and 256
-// KiB). Off by 2: not measured.
+// Bytes that a rank brings along up to which it copies them to where all see them. It is also the size of a rank's
+// scratch memory on the device, which it has twice. Found: by hand, between the limits of vLLM's one-shot all-reduce
+// for 2 and 8 devices (64 MiB and 256 KiB). Off by 2: not measured.
 inline constexpr std::size_t kDeviceOneShot = std::size_t{512} << 10;
 // Bytes that pass through pinned memory at once; two such chunks are under way.
 // Found: by hand. Off by 2: not measured.

@@ -1,17 +1,20 @@
-// How an all-reduce of device memory goes, and why.
+// How a collective of device memory goes, and why.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "device/call.hpp"
+
 namespace paceline::device {
 
 enum class Path : std::uint8_t {
-  host,      // through pinned memory at once, and combined on the host
-  one_shot,  // every rank copies its data to where all see them, and combines everybody's
+  host,      // through pinned memory at once, and combined or moved on the host
+  one_shot,  // every rank copies its data to where all see them, and takes from everybody's what it needs
   two_shot,  // every rank combines a part of everybody's buffers and writes it back to all of them
-  staged,    // through pinned memory in chunks, combined on the host
+  direct,    // every rank takes what it needs from everybody's buffers
+  staged,    // through pinned memory in chunks, combined or moved on the host
 };
 
 const char* name_of(Path path);
@@ -21,8 +24,8 @@ struct Choice {
   std::string why;
 };
 
-// unreachable: why kernels cannot work in the memory of all ranks, which is the same text on all of them; empty if they
-// can. bytes: of the buffer.
-Choice choose(std::size_t bytes, const std::string& unreachable);
+// ranks: of the group. unreachable: why kernels cannot work in the memory of all ranks, which is the same text on all
+// of them; empty if they can. All ranks come to the same.
+Choice choose(const Call& call, std::size_t ranks, const std::string& unreachable);
 
 }  // namespace paceline::device

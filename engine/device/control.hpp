@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include "device/kernels/launch.hpp"
+#include "device/parameters.hpp"
 #include "device/signals.hpp"
 
 namespace paceline::device {
@@ -19,9 +19,9 @@ class Control {
   struct Shared {
     Word finished;          // the stream: the last call whose work is over
     Word here;              // the stream: chunks that have come to the host, of all calls
-    Word combined;          // the host: chunks that can go back
+    Word served;            // the host: chunks that can go back
     Word prepared[kCalls];  // the host: the call whose parameters are complete
-    ReduceParameters parameters[kCalls];
+    Parameters parameters[kCalls];
   };
 
   Control(const Driver& driver, const std::shared_ptr<Arena>& arena)
@@ -30,7 +30,7 @@ class Control {
   Shared* operator->() const { return words_; }
 
   Word& prepared(std::uint32_t call) const { return words_->prepared[call % kCalls]; }
-  ReduceParameters& parameters(std::uint32_t call) const { return words_->parameters[call % kCalls]; }
+  Parameters& parameters(std::uint32_t call) const { return words_->parameters[call % kCalls]; }
   bool finished(std::uint32_t call) const { return reached(words_->finished.load(), call); }
   Address address_of(const Word& word) const { return pinned_.address_of(&word); }
 

@@ -8,16 +8,9 @@
 #include "calibration/device.hpp"
 #include "device/part.hpp"
 #include "device/parting.hpp"
-#include "progress/arguments.hpp"
 #include "progress/times.hpp"
 
 namespace paceline::device {
-namespace {
-
-std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
-
-}  // namespace
-
 DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
                          PointerCache& pointers)
     : engine_(std::move(engine)),
@@ -75,19 +68,22 @@ void DeviceGroup::attempt(const std::string& what, Work&& work) {
 }
 
 // Arguments that will not do are the caller's mistake: no rank hears of them.
-Memory DeviceGroup::checked(const Call& call) {
-  check_reduction(call.dtype, call.op);
+void DeviceGroup::check(const Call& call) {
   CaptureStatus capture = CaptureStatus::none;
   driver_.check(driver_.stream_capture(call.stream, &capture), "cuStreamIsCapturing");
   if (capture != CaptureStatus::none)
     throw Failure(ErrorKind::invalid, "the stream records a CUDA graph, and a collective cannot be part of one");
-  const Memory memory = pointers_.find(call.data);
-  if (!memory.on_device() || memory.device != device_->ordinal())
-    throw Failure(ErrorKind::invalid, "the buffer is no memory of device " + std::to_string(device_->ordinal()) +
-                                          ", which this group works on, but " + name_of(memory.kind) + " memory");
-  if (!memory.holds(call.data, call.bytes()))
-    throw Failure(ErrorKind::invalid, "the buffer ends outside of its memory");
-  return memory;
+  Memory memory;
+  for (const auto* blocks : {&call.input, &call.output})
+    for (const Block& block : *blocks) {
+      if (block.count == 0 || memory.holds(block.data, call.bytes(block))) continue;
+      memory = pointers_.find(block.data);
+      if (!memory.on_device() || memory.device != device_->ordinal())
+        throw Failure(ErrorKind::invalid, "the buffer is no memory of device " + std::to_string(device_->ordinal()) +
+                                              ", which this group works on, but " + name_of(memory.kind) + " memory");
+      if (!memory.holds(block.data, call.bytes(block)))
+        throw Failure(ErrorKind::invalid, "the buffer ends outside of its memory");
+    }
 }
 
 // Words in pinned memory serve one call after the other, see Signals.
@@ -98,17 +94,16 @@ void DeviceGroup::make_room() {
   under_way_.pop_front();
 }
 
-std::shared_ptr<Pending> DeviceGroup::all_reduce(const Call& call) {
+std::shared_ptr<Pending> DeviceGroup::start(const Call& call) {
   const std::lock_guard lock(mutex_);
   if (neighbours_ == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
   const Current current(driver_, device_->context());
   make_room();
-  Memory memory;
-  const std::string what = std::string(kCollectiveNames[0]) + " on the device";
-  attempt(what, [&] { memory = checked(call); });
-  last_ = choice(call.bytes());
+  const std::string what = std::string(kCollectiveNames[static_cast<std::size_t>(call.collective)]) + " on the device";
+  attempt(what, [&] { check(call); });
+  last_ = choose(call, size(), neighbours_->unreachable());
   std::shared_ptr<DeviceOperation> operation;
-  attempt(what, [&] { operation = begin(call, memory); });
+  attempt(what, [&] { operation = begin(call); });
   std::shared_ptr<Pending> pending;
   try {
     attempt(what, [&] {
@@ -137,17 +132,18 @@ void DeviceGroup::settle(StreamHandle caller) noexcept {
 }
 
 // From here on the other ranks count on this one.
-std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const Memory& memory) {
-  const std::uint32_t number = call.count == 0 ? 0 : calls_ + 1;
+std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call) {
+  const std::uint32_t number = call.empty() ? 0 : calls_ + 1;
   auto operation = std::make_shared<DeviceOperation>(*engine_, *device_, *neighbours_, *staging_, number);
-  operation->what = operation->notice.what = {call.count, -1, Collective::all_reduce, call.dtype, call.op};
+  Notice& notice = operation->notice;
+  operation->what = notice.what = call.fingerprint();
+  for (const auto* blocks : {&call.input, &call.output})
+    for (const Block& block : *blocks) notice.longest = std::max<std::uint64_t>(notice.longest, block.count);
   if (number > 0) {
     if (last_.path == Path::host || last_.path == Path::staged)
-      operation->chunks = std::make_unique<Staging::Chunks>(staging_->plan(call));
-    if (last_.path == Path::two_shot) {
-      operation->data = shared_data(call, memory, operation->notice);
-      operation->two_shot = std::make_unique<ReduceParameters>();
-      operation->two_shot->divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
+      operation->chunks = std::make_unique<Staging::Chunks>(staging_->plan(call, notice.longest));
+    if (last_.path == Path::two_shot || last_.path == Path::direct) {
+      operation->direct = show(call, notice);
       neighbours_->control().parameters(number) = {};
     }
   }
@@ -171,34 +167,72 @@ std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const Memo
   return operation;
 }
 
-// Returns where others find the data of a two-shot call, and tells them in the notice.
-Address DeviceGroup::shared_data(const Call& call, const Memory& memory, Notice& notice) {
-  if (memory.kind == Kind::device) {
-    notice.shown = shown_.show(memory);
-    notice.offset = call.data - memory.base;
-    return call.data;
+// Tells in the notice where the others find what this rank gives them: where it lies, if they can map that and find
+// there what they need, and otherwise in the window.
+std::unique_ptr<DeviceOperation::Direct> DeviceGroup::show(const Call& call, Notice& notice) {
+  auto direct = std::make_unique<DeviceOperation::Direct>(DeviceOperation::Direct{.call = call});
+  std::vector<Block>& shown = direct->call.input;
+  Memory memory;
+  std::size_t bytes = 0;
+  bool mapped = call.op != Op::premul_sum || call.collective == Collective::all_reduce;
+  for (const Block& block : shown) {
+    if (block.count == 0) continue;
+    if (bytes == 0) memory = pointers_.find(block.data);
+    mapped = mapped && memory.kind == Kind::device && memory.holds(block.data, call.bytes(block));
+    bytes += call.bytes(block);
   }
-  if (window_.length < call.bytes()) {
-    Address fresh = 0;
-    driver_.check(driver_.allocate(&fresh, call.bytes()), "cuMemAlloc");
-    if (window_.length > 0) {
-      // Earlier calls use it, on other ranks too.
-      if (!under_way_.empty()) engine_->wait(*under_way_.back(), std::chrono::duration<double>(-1));
-      pointers_.forget(window_.base);
-      driver_.free(window_.base);
+  if (bytes > 0 && !mapped) {
+    Address next = direct->window = window(bytes);
+    memory = window_;
+    for (Block& block : shown) {
+      block.data = next;
+      next += call.bytes(block);
     }
-    window_ = pointers_.find(fresh);
-    pointers_.add_own(window_);
   }
-  notice.shown = shown_.show(window_);
-  return window_.base;
+  if (last_.path == Path::two_shot) {
+    direct->to_all = true;
+    const Address data = shown[0].data;
+    const std::size_t width = size_of(call.dtype);
+    shown.clear();
+    for (std::size_t to = 0; to < size(); ++to) {
+      const Part part = part_of(bytes, to, size());
+      shown.push_back({data + part.begin, part.size() / width});
+    }
+    direct->call.output = {shown[rank()]};
+  }
+  if (bytes > 0) notice.shown = shown_.show(memory);
+  direct->base = memory.base;
+  for (std::size_t to = 0; to < size(); ++to) {
+    const Block block = direct->call.given_to(static_cast<int>(to));
+    if (block.count == 0) continue;
+    const Address begin = block.data - memory.base;
+    notice.given[to] = {begin, begin + call.bytes(block)};
+  }
+  return direct;
+}
+
+// Returns memory of so many bytes that the others can map.
+Address DeviceGroup::window(std::size_t bytes) {
+  if (window_.length >= bytes) return window_.base;
+  Address fresh = 0;
+  driver_.check(driver_.allocate(&fresh, bytes), "cuMemAlloc");
+  if (window_.length > 0) {
+    // Earlier calls use it, on other ranks too.
+    if (!under_way_.empty()) engine_->wait(*under_way_.back(), std::chrono::duration<double>(-1));
+    pointers_.forget(window_.base);
+    driver_.free(window_.base);
+  }
+  window_ = pointers_.find(fresh);
+  pointers_.add_own(window_);
+  return fresh;
 }
 
 void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
   if (operation.call() == 0) return;
   switch (last_.path) {
     case Path::one_shot: one_shot(call, operation.call()); break;
-    case Path::two_shot: two_shot(call, operation); break;
+    case Path::two_shot:
+    case Path::direct: direct(call, operation); break;
     case Path::host:
     case Path::staged: staging_->hand_over(*operation.chunks, stream()); break;
   }
@@ -207,72 +241,87 @@ void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
   batch.submit(driver_, stream());
 }
 
+// A rank's blocks lie one behind the other, and in scratch memory likewise.
 void DeviceGroup::one_shot(const Call& call, std::uint32_t number) {
   const Signals& signals = neighbours_->signals();
   std::uint32_t& before = one_shots_[turn_];
   const std::size_t part = turn_ * calibration::kDeviceOneShot;
-  const Address own = neighbours_->scratch(rank()) + part;
   turn_ = 1 - turn_;
   Batch batch;
   if (before != 0) signals.await(batch, Signals::Kind::taken, before);
   before = number;
   batch.submit(driver_, stream());
-  if (call.op == Op::premul_sum)
-    scale(call, own);
-  else
-    driver_.check(driver_.copy(own, call.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+  if (!call.input.empty())
+    move(call.input[0].data, neighbours_->scratch(rank()) + part, call.input.size() * call.count, call);
   signals.tell(batch, Signals::Kind::given, number);
   signals.await(batch, Signals::Kind::given, number);
   batch.submit(driver_, stream());
-  ReduceParameters parameters{};
-  for (std::size_t from = 0; from < size(); ++from) parameters.in[from] = pointer(neighbours_->scratch(from) + part);
-  parameters.out[0] = pointer(call.data);
-  parameters.inputs = static_cast<std::uint32_t>(size());
-  parameters.outputs = 1;
-  parameters.count = call.count;
-  parameters.divisor = call.op == Op::avg ? static_cast<double>(size()) : 1.0;
-  launch(call, parameters, call.count);
+  const std::size_t own = call.collective == Collective::reduce_scatter ? rank() * call.count * size_of(call.dtype) : 0;
+  Parameters parameters{};
+  for (std::size_t from = 0; from < size(); ++from)
+    parameters.take(call, static_cast<int>(from), neighbours_->scratch(from) + part + own, size(), false);
+  launch(call, parameters);
   signals.tell(batch, Signals::Kind::taken, number);
   batch.submit(driver_, stream());
 }
 
-void DeviceGroup::two_shot(const Call& call, DeviceOperation& operation) {
+void DeviceGroup::direct(const Call& call, const DeviceOperation& operation) {
   const std::uint32_t number = operation.call();
+  const DeviceOperation::Direct& direct = *operation.direct;
   const Signals& signals = neighbours_->signals();
-  Control& control = neighbours_->control();
-  const bool moved = operation.data != call.data;
-  if (call.op == Op::premul_sum)
-    scale(call, operation.data);
-  else if (moved)
-    driver_.check(driver_.copy(operation.data, call.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+  const Control& control = neighbours_->control();
+  Address next = direct.window;
+  for (const Block& block : call.input) {
+    move(block.data, direct.window == 0 ? block.data : next, block.count, call);
+    next += call.bytes(block);
+  }
   Batch batch;
   signals.tell(batch, Signals::Kind::given, number);
   batch.wait(control.address_of(control.prepared(number)), number);
   signals.await(batch, Signals::Kind::given, number);
   batch.submit(driver_, stream());
-  ReduceParameters parameters{};
-  const Address later = neighbours_->parameters();
-  parameters.later = reinterpret_cast<const ReduceParameters*>(later);
-  driver_.check(driver_.copy_to_device(later, &control.parameters(number), sizeof parameters, stream()),
-                "cuMemcpyHtoDAsync");
-  launch(call, parameters, (call.count + size() - 1) / size());
+  if (!call.output.empty()) {
+    const Address later = neighbours_->parameters();
+    driver_.check(driver_.copy_to_device(later, &control.parameters(number), sizeof(Parameters), stream()),
+                  "cuMemcpyHtoDAsync");
+    Parameters parameters = Parameters::at(later);
+    launch(direct.call, parameters);
+  }
   signals.tell(batch, Signals::Kind::taken, number);
   signals.await(batch, Signals::Kind::taken, number);
   batch.submit(driver_, stream());
-  if (moved) driver_.check(driver_.copy(call.data, operation.data, call.bytes(), stream()), "cuMemcpyDtoDAsync");
+  if (direct.to_all && direct.window != 0)
+    driver_.check(driver_.copy(call.output[0].data, direct.window, call.bytes(call.output[0]), stream()),
+                  "cuMemcpyDtoDAsync");
 }
 
-// count: how many elements it combines, which may not be known yet.
-void DeviceGroup::launch(const Call& call, ReduceParameters& parameters, std::size_t count) {
-  const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
-  ReduceParameters expected{};
-  expected.count = count;
-  device_->launch(reduce_launch(call.dtype, op, expected, device_->multiprocessors()), &parameters, stream());
+// Copies what this rank brings along, scaled as the call says, unless it stays as it is where it is.
+void DeviceGroup::move(Address from, Address to, std::size_t count, const Call& call) {
+  if (count == 0) return;
+  if (call.op == Op::premul_sum) {
+    ScaleParameters parameters{pointer(from), pointer(to), count, call.factor};
+    device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, stream());
+  } else if (to != from) {
+    driver_.check(driver_.copy(to, from, count * size_of(call.dtype), stream()), "cuMemcpyDtoDAsync");
+  }
 }
 
-void DeviceGroup::scale(const Call& call, Address to) {
-  ScaleParameters parameters{pointer(call.data), pointer(to), call.count, call.factor};
-  device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, stream());
+// Starts the kernel that takes what the call gives this rank, on as many threads as that needs.
+void DeviceGroup::launch(const Call& call, Parameters& parameters) {
+  std::size_t longest = 0;
+  for (const Block& block : call.output) longest = std::max(longest, block.count);
+  if (call.output.empty()) return;
+  if (call.combines()) {
+    const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
+    ReduceParameters expected{};
+    expected.count = longest;
+    device_->launch(reduce_launch(call.dtype, op, expected, device_->multiprocessors()), &parameters.reduce, stream());
+  } else {
+    CopyParameters expected{};
+    expected.bytes[0] = longest * size_of(call.dtype);
+    expected.parts = 1;
+    device_->launch(copy_launch(expected, device_->multiprocessors()), &parameters.copy, stream());
+  }
 }
 
 }  // namespace paceline::device

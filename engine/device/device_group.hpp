@@ -9,10 +9,12 @@
 // everybody's scratch memory into its own buffer and tells them `taken`. It has scratch memory for two calls, and
 // overwrites it after everybody's `taken` of the last one-shot call but one.
 //
-// Two-shot: a rank tells `given`, and waits for the others' and for the addresses of their buffers, which its host gets
-// meanwhile (DeviceOperation). It combines its part of all buffers, writes the result to all of them (reduce-scatter
-// and all-gather at once), and tells `taken`. It is through when all have told so. Data that others cannot map are
-// copied to memory that they can, and back.
+// Direct: a rank shows its memory and tells `given`, and waits for the others' and for the addresses of theirs, which
+// its host gets meanwhile (DeviceOperation). It takes what it needs from all buffers, and tells `taken`. It is through
+// when all have told so. Data that others cannot map are copied to memory that they can.
+//
+// Two-shot: as direct, but a rank takes its part of all buffers, and writes the combination to all of them
+// (reduce-scatter and all-gather at once).
 #pragma once
 
 #include <cstdint>
@@ -42,16 +44,15 @@ class DeviceGroup {
   // engine closes; further calls throw Failure (invalid).
   void close();
   bool closed() const { return neighbours_ == nullptr; }
+  const Group& group() const { return *group_; }
 
-  // Hands an all-reduce in place to the device, and waits for nobody, unless kCalls are under way. `call.data` is
-  // memory of this group's device. Throws Failure: invalid for memory or a stream that will not do; aborted if a
-  // function of the device fails, on other ranks too; and the failure of the group, if it has failed. Others fail the
-  // call later: see Pending.
-  std::shared_ptr<Pending> all_reduce(const Call& call);
+  // Hands a collective to the device, and waits for nobody, unless kCalls are under way. Throws Failure: invalid for
+  // memory or a stream that will not do; aborted if a function of the device fails, on other ranks too; and the failure
+  // of the group, if it has failed. Others fail the call later: see Pending.
+  std::shared_ptr<Pending> start(const Call& call);
 
-  // How the last call went, and why; and how one of so many bytes would.
+  // How the last call went, and why.
   const Choice& last() const { return last_; }
-  Choice choice(std::size_t bytes) const { return choose(bytes, neighbours_->unreachable()); }
   std::size_t opened() const { return neighbours_->memory().size(); }
 
  private:
@@ -59,16 +60,17 @@ class DeviceGroup {
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
   StreamHandle stream() const { return neighbours_->stream().get(); }
 
-  Memory checked(const Call& call);
+  void check(const Call& call);
   void make_room();
-  Address shared_data(const Call& call, const Memory& memory, Notice& notice);
-  std::shared_ptr<DeviceOperation> begin(const Call& call, const Memory& memory);
+  std::shared_ptr<DeviceOperation> begin(const Call& call);
+  std::unique_ptr<DeviceOperation::Direct> show(const Call& call, Notice& notice);
+  Address window(std::size_t bytes);
   void hand_over(const Call& call, DeviceOperation& operation);
   void settle(StreamHandle caller) noexcept;
   void one_shot(const Call& call, std::uint32_t number);
-  void two_shot(const Call& call, DeviceOperation& operation);
-  void launch(const Call& call, ReduceParameters& parameters, std::size_t count);
-  void scale(const Call& call, Address to);
+  void direct(const Call& call, const DeviceOperation& operation);
+  void move(Address from, Address to, std::size_t count, const Call& call);
+  void launch(const Call& call, Parameters& parameters);
   template <typename Work>
   void attempt(const std::string& what, Work&& work);
 
@@ -81,7 +83,7 @@ class DeviceGroup {
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<Event> before_;
   ShownMemory shown_;
-  Memory window_;  // of this rank, for data that others cannot map; none if it has no length
+  Memory window_;  // of this rank, for what others take that they cannot map; none if it has no length
   std::mutex mutex_;
   std::deque<std::shared_ptr<DeviceOperation>> under_way_;
   std::uint32_t calls_ = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "calibration/device.hpp"
-#include "device/part.hpp"
 
 namespace paceline::device {
 
@@ -50,14 +49,15 @@ bool DeviceOperation::advance() {
     }
     agree();
     if (trouble_) return true;
-    if (two_shot != nullptr) complete_parameters();
-    phase_ = chunks != nullptr ? Phase::combining : Phase::device;
+    if (direct != nullptr) complete_parameters();
+    if (trouble_) return true;
+    phase_ = chunks != nullptr ? Phase::serving : Phase::device;
     moved = true;
   }
-  if (phase_ == Phase::combining) {
+  if (phase_ == Phase::serving) {
     moved |= staging_.advance(*chunks, trouble_);
     if (trouble_) return true;
-    if (chunks->next == chunks->end) phase_ = Phase::device;
+    if (chunks->over()) phase_ = Phase::device;
   }
   if (phase_ == Phase::device && (call_ == 0 || neighbours_.control().finished(call_))) {
     phase_ = Phase::ended;
@@ -75,11 +75,16 @@ void DeviceOperation::agree() {
       trouble_ = {ErrorKind::mismatch, "ranks disagree: " + group->name_of(0) + " calls " + describe(first, sequence) +
                                            " on the device, " + group->name_of(static_cast<int>(from)) + " calls " +
                                            describe(notices_[from].what, sequence)};
+  if (chunks == nullptr) return;
+  for (const Notice& said : notices_) chunks->longest = std::max<std::size_t>(chunks->longest, said.longest);
 }
 
 // The memory of another rank, which may have died since it said where its buffer lies.
 Address DeviceOperation::open(int rank, const Notice& said) {
   try {
+    const Part part = said.given[static_cast<std::size_t>(group->rank)];
+    if (part.begin > part.end || part.end > said.shown.length)
+      throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
     return neighbours_.memory().open(rank, said.shown, call_);
   } catch (const DriverError& error) {
     throw Failure(Error{ErrorKind::aborted,
@@ -89,28 +94,28 @@ Address DeviceOperation::open(int rank, const Notice& said) {
   }
 }
 
-// The kernel waits for these on the stream: see two_shot in device_group.hpp.
+// The kernel waits for these on the stream: see device_group.hpp.
 void DeviceOperation::complete_parameters() {
   const Current current(device_.driver(), device_.context());
-  PeerMemory& memory = neighbours_.memory();
-  memory.close_freed([&](std::uint32_t call) { return neighbours_.control().finished(call); });
-  const std::size_t ranks = notices_.size();
-  const std::size_t bytes = what.count * size_of(what.dtype);
-  const Part part = part_of(bytes, static_cast<std::size_t>(group->rank), ranks);
-  for (std::size_t from = 0; from < ranks; ++from) {
-    const Notice& said = notices_[from];
-    Address there = data;
-    if (static_cast<int>(from) != group->rank) {
-      if (!Memory{.base = 0, .length = said.shown.length}.holds(said.offset, bytes))
-        throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-      there = open(static_cast<int>(from), said) + said.offset;
+  neighbours_.memory().close_freed([&](std::uint32_t call) { return neighbours_.control().finished(call); });
+  const Call& call = direct->call;
+  Parameters complete{};
+  for (int from = 0; from < group->size(); ++from) {
+    const Notice& said = notices_[static_cast<std::size_t>(from)];
+    const Part part = said.given[static_cast<std::size_t>(group->rank)];
+    const Block to = call.taken_from(from);
+    if (part.size() != call.bytes(to)) {
+      trouble_ = {ErrorKind::mismatch, group->name_of(from) + " sent " + std::to_string(part.size()) + " bytes in " +
+                                           description() + ", " + group->name_of(group->rank) + " expects " +
+                                           std::to_string(call.bytes(to))};
+      return;
     }
-    two_shot->in[from] = two_shot->out[from] = reinterpret_cast<std::byte*>(there + part.begin);
+    if (to.count == 0) continue;
+    const Address there = (from == group->rank ? direct->base : open(from, said)) + part.begin;
+    complete.take(call, from, there, notices_.size(), direct->to_all);
   }
-  two_shot->inputs = two_shot->outputs = static_cast<std::uint32_t>(ranks);
-  two_shot->count = (part.end - part.begin) / size_of(what.dtype);
   Control& control = neighbours_.control();
-  control.parameters(call_) = *two_shot;
+  control.parameters(call_) = complete;
   control.prepared(call_).store(call_);
 }
 
@@ -125,7 +130,7 @@ void DeviceOperation::look_later() {
                                         description() + " in time"};
     return;
   }
-  if (phase_ == Phase::combining && chunks->combining != nullptr) return;
+  if (phase_ == Phase::serving && chunks->serving != nullptr) return;
   const Clock::duration part = (now - started) / calibration::kDeviceLookPart;
   wake = now + std::clamp<Clock::duration>(part, calibration::kDeviceLook, calibration::kLongestDeviceLook);
 }
@@ -133,7 +138,7 @@ void DeviceOperation::look_later() {
 bool DeviceOperation::has_work() const {
   switch (phase_) {
     case Phase::meeting: return meeting_ != nullptr && meeting_->over();
-    case Phase::combining: return staging_.has_work(*chunks);
+    case Phase::serving: return staging_.has_work(*chunks);
     case Phase::device: return call_ == 0 || neighbours_.control().finished(call_);
     case Phase::ended: return true;
   }
@@ -142,14 +147,13 @@ bool DeviceOperation::has_work() const {
 
 std::vector<int> DeviceOperation::missing() const {
   if (phase_ == Phase::meeting) return meeting_ == nullptr ? std::vector<int>() : meeting_->missing();
-  if (phase_ == Phase::combining)
-    return chunks->combining == nullptr ? std::vector<int>() : chunks->combining->missing();
+  if (phase_ == Phase::serving) return chunks->serving == nullptr ? std::vector<int>() : chunks->serving->missing();
   std::vector<int> ranks;
   if (chunks != nullptr || call_ == 0 || !neighbours_.unreachable().empty()) return ranks;
   for (std::size_t from = 0; from < notices_.size(); ++from) {
     const Signals& signals = neighbours_.signals();
     const bool heard = signals.heard(from, Signals::Kind::given, call_) &&
-                       (two_shot == nullptr || signals.heard(from, Signals::Kind::taken, call_));
+                       (direct == nullptr || signals.heard(from, Signals::Kind::taken, call_));
     if (!heard) ranks.push_back(static_cast<int>(from));
   }
   return ranks;
@@ -167,7 +171,7 @@ void DeviceOperation::let_go(const Error& error) {
     return staging_.release(*chunks);
   }
   Control& control = neighbours_.control();
-  if (two_shot != nullptr && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
+  if (direct != nullptr && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
   neighbours_.signals().release(call_);
 }
 

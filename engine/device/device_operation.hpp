@@ -13,15 +13,20 @@ namespace paceline::device {
 
 class DeviceOperation final : public Operation {
  public:
-  // call: its number among those of the group on the device; 0: the device has nothing to do. two_shot: the parameters
-  // of the kernel, which are complete but for the addresses and the count.
+  // call: its number among those of the group on the device; 0: the device has nothing to do.
   DeviceOperation(Engine& engine, Device& device, Neighbours& neighbours, Staging& staging, std::uint32_t call);
 
+  // What a rank does whose kernel works in the memory of the others, where it is found when they have met.
+  struct Direct {
+    Call call;            // `input` is where the others find it
+    Address base = 0;     // of the memory that this rank shows them
+    Address window = 0;   // where it was copied because it could not be shown where it lay; 0 if it could
+    bool to_all = false;  // what is combined is written to where all ranks have it, and not to `call.output`
+  };
   // How the device does it: either one, or neither. All of this is set before the operation is added to the loop.
-  std::unique_ptr<ReduceParameters> two_shot;
+  std::unique_ptr<Direct> direct;
   std::unique_ptr<Staging::Chunks> chunks;
   Notice notice;
-  Address data = 0;  // of a two-shot call: what others read and write here
 
   // The ranks exchange notices. The operation is in the loop already. Throws Failure.
   void meet();
@@ -42,7 +47,7 @@ class DeviceOperation final : public Operation {
   void clear() override {}
 
  private:
-  enum class Phase : std::uint8_t { meeting, combining, device, ended };
+  enum class Phase : std::uint8_t { meeting, serving, device, ended };
 
   bool advance();
   void agree();

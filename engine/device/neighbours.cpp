@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kParting = std::chrono::seconds(1);
 constexpr std::size_t kParametersAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
-constexpr std::size_t kScratch = kParametersAt + sizeof(ReduceParameters);
+constexpr std::size_t kScratch = kParametersAt + sizeof(Parameters);
 
 std::uint64_t random_channel() {
   std::random_device device;

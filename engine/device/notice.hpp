@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "device/kernels/launch.hpp"
+#include "device/part.hpp"
 #include "device/peers.hpp"
 #include "progress/collectives.hpp"
 
@@ -36,8 +38,9 @@ struct Introduction {
 // What a rank does in a call.
 struct Notice {
   Fingerprint what;
-  Shown shown;               // where its data lie, if others read them there
-  std::uint64_t offset = 0;  // of the data in that
+  std::uint64_t longest = 0;              // elements of the longest block that it gives or takes
+  Shown shown;                            // where what it gives lies, if others read it there
+  std::array<Part, kMostInputs> given{};  // bytes of that, by the rank that they are for
 };
 
 // Returns all ranks' words, by rank. Throws Failure.

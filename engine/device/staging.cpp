@@ -10,74 +10,127 @@ Staging::Staging(Engine& engine, Group& hosts, const Driver& driver, Control& co
       driver_(driver),
       control_(control),
       slot_(rounded_up(slot, kPage)),
-      pinned_(driver, engine.host().arena(), kSlots * slot_) {}
+      pinned_(driver, engine.host().arena(), 2 * kSlots * slot_) {}
 
-Staging::Chunks Staging::plan(const Call& call) {
-  const std::size_t elements = slot_ / size_of(call.dtype);
-  const auto chunks = static_cast<std::uint32_t>((call.count + elements - 1) / elements);
+Staging::Chunks Staging::plan(const Call& call, std::size_t longest) {
+  const std::size_t blocks = call.has_block_for_each() ? static_cast<std::size_t>(hosts_.size()) : 1;
+  const std::size_t elements = std::max<std::size_t>(1, slot_ / size_of(call.dtype) / blocks);
+  const auto own = static_cast<std::uint32_t>((longest + elements - 1) / elements);
   const std::uint32_t first = planned_;
-  planned_ += chunks;
-  return {call, elements, first, first, planned_, nullptr};
+  planned_ += own + 1;
+  return {.call = call, .elements = elements, .first = first, .end = planned_, .longest = longest};
 }
 
-std::size_t Staging::count_of(const Chunks& chunks, std::uint32_t chunk) const {
-  return std::min(chunks.elements, chunks.call.count - (chunk - chunks.first) * chunks.elements);
+// One block on both sides is served in place.
+std::byte* Staging::output_of(const Chunks& chunks, std::uint32_t chunk) const {
+  return input_of(chunk) + (chunks.call.has_block_for_each() ? kSlots * slot_ : 0);
 }
 
-Address Staging::place_of(const Chunks& chunks, std::uint32_t chunk) const {
-  return chunks.call.data + (chunk - chunks.first) * chunks.elements * size_of(chunks.call.dtype);
+// The pieces of one chunk lie as the engine's collective wants them: without gaps, where all blocks are as long.
+std::vector<Staging::Piece> Staging::pieces(const Chunks& chunks, std::uint32_t index, const std::vector<Block>& blocks,
+                                            std::byte* memory) const {
+  const std::size_t width = size_of(chunks.call.dtype);
+  const std::size_t begin = index * chunks.elements;
+  std::vector<Piece> all;
+  all.reserve(blocks.size());
+  for (const Block& block : blocks) {
+    const std::size_t count = std::min(chunks.elements, block.count - std::min(begin, block.count));
+    all.push_back({block.data + begin * width, memory, count});
+    memory += (chunks.call.uneven ? chunks.elements : count) * width;
+  }
+  return all;
 }
 
-void Staging::fetch(const Chunks& chunks, std::uint32_t chunk, StreamHandle stream) {
-  const std::size_t bytes = count_of(chunks, chunk) * size_of(chunks.call.dtype);
-  driver_.check(driver_.copy_to_host(memory_of(chunk), place_of(chunks, chunk), bytes, stream), "cuMemcpyDtoHAsync");
+void Staging::fetch(const Chunks& chunks, std::uint32_t index, StreamHandle stream) {
+  const std::uint32_t chunk = chunks.first + index;
+  for (const Piece& piece : pieces(chunks, index, chunks.call.input, input_of(chunk))) {
+    const std::size_t bytes = piece.count * size_of(chunks.call.dtype);
+    if (bytes > 0) driver_.check(driver_.copy_to_host(piece.here, piece.there, bytes, stream), "cuMemcpyDtoHAsync");
+  }
   Batch batch;
   batch.write(control_.address_of(control_->here), chunk + 1);
   batch.submit(driver_, stream);
 }
 
-void Staging::hand_over(const Chunks& chunks, StreamHandle stream) {
-  const auto exists = [&](std::uint32_t chunk) { return chunk - chunks.first < chunks.end - chunks.first; };
-  for (std::uint32_t ahead = 0; ahead < kSlots; ++ahead)
-    if (exists(chunks.first + ahead)) fetch(chunks, chunks.first + ahead, stream);
-  for (std::uint32_t chunk = chunks.first; chunk != chunks.end; ++chunk) {
-    const std::size_t bytes = count_of(chunks, chunk) * size_of(chunks.call.dtype);
-    Batch batch;
-    batch.wait(control_.address_of(control_->combined), chunk + 1);
-    batch.submit(driver_, stream);
-    driver_.check(driver_.copy_to_device(place_of(chunks, chunk), memory_of(chunk), bytes, stream),
-                  "cuMemcpyHtoDAsync");
-    if (exists(chunk + kSlots)) fetch(chunks, chunk + kSlots, stream);  // the stream keeps them in order
+void Staging::bring_back(const Chunks& chunks, std::uint32_t index, StreamHandle stream) {
+  const std::uint32_t chunk = chunks.first + index;
+  Batch batch;
+  batch.wait(control_.address_of(control_->served), chunk + 1);
+  batch.submit(driver_, stream);
+  for (const Piece& piece : pieces(chunks, index, chunks.call.output, output_of(chunks, chunk))) {
+    const std::size_t bytes = piece.count * size_of(chunks.call.dtype);
+    if (bytes > 0) driver_.check(driver_.copy_to_device(piece.there, piece.here, bytes, stream), "cuMemcpyHtoDAsync");
   }
 }
 
+void Staging::hand_over(const Chunks& chunks, StreamHandle stream) {
+  for (std::uint32_t index = 0; index < std::min(kSlots, chunks.own()); ++index) fetch(chunks, index, stream);
+  for (std::uint32_t index = 0; index < chunks.own(); ++index) {
+    bring_back(chunks, index, stream);
+    if (index + kSlots < chunks.own()) fetch(chunks, index + kSlots, stream);  // the stream keeps them in order
+  }
+  Batch batch;
+  batch.wait(control_.address_of(control_->served), chunks.end);
+  batch.submit(driver_, stream);
+}
+
+// Ranks with shorter blocks have nothing in the last chunks of the others.
 bool Staging::has_work(const Chunks& chunks) const {
-  if (chunks.next == chunks.end) return false;
-  if (chunks.combining != nullptr) return chunks.combining->over();
-  return reached(control_->here.load(), chunks.next + 1);
+  if (chunks.serving != nullptr) return chunks.serving->over();
+  if (chunks.over()) return false;
+  return chunks.served >= chunks.own() || reached(control_->here.load(), chunks.first + chunks.served + 1);
 }
 
 bool Staging::advance(Chunks& chunks, Error& trouble) {
   bool moved = false;
   while (has_work(chunks)) {
     moved = true;
-    if (chunks.combining == nullptr) {
-      const Call& call = chunks.call;
-      std::byte* data = memory_of(chunks.next);
-      chunks.combining = all_reduce(engine_, hosts_, data, count_of(chunks, chunks.next), call.dtype, call.op,
-                                    call.factor, Mode::inside);
+    if (chunks.serving == nullptr) {
+      chunks.serving = serve(chunks);
       continue;
     }
-    if (chunks.combining->state() == Operation::State::failed) {
-      trouble = chunks.combining->error();
+    if (chunks.serving->state() == Operation::State::failed) {
+      trouble = chunks.serving->error();
       return true;
     }
-    chunks.combining = nullptr;
-    advance_to(control_->combined, ++chunks.next);
+    chunks.serving = nullptr;
+    ++chunks.served;
+    advance_to(control_->served, chunks.first + std::min(chunks.served, chunks.own()));
   }
+  if (chunks.over()) advance_to(control_->served, chunks.end);
   return moved;
 }
 
-void Staging::release(const Chunks& chunks) { advance_to(control_->combined, chunks.end); }
+// Starts the engine's collective for the next chunk.
+Handle Staging::serve(const Chunks& chunks) const {
+  const Call& call = chunks.call;
+  const std::uint32_t chunk = chunks.first + chunks.served;
+  std::byte* const in = input_of(chunk);
+  std::byte* const out = output_of(chunks, chunk);
+  const std::size_t count = std::min(chunks.elements, chunks.longest - chunks.served * chunks.elements);
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return all_reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, Mode::inside);
+    case Collective::broadcast: return broadcast(engine_, hosts_, in, count, call.dtype, call.root, Mode::inside);
+    case Collective::reduce:
+      return reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, call.root, Mode::inside);
+    case Collective::reduce_scatter:
+      return reduce_scatter(engine_, hosts_, in, out, count, call.dtype, call.op, call.factor, Mode::inside);
+    case Collective::all_gather:
+      if (!call.uneven) return all_gather(engine_, hosts_, in, out, count, call.dtype, Mode::inside);
+      break;
+    default: break;
+  }
+  const auto buffers = [&](const std::vector<Block>& blocks, std::byte* memory) {
+    std::vector<Buffer> all;
+    for (const Piece& piece : pieces(chunks, chunks.served, blocks, memory)) all.push_back({piece.here, piece.count});
+    all.resize(static_cast<std::size_t>(hosts_.size()), all.empty() ? Buffer{} : all.front());
+    return all;
+  };
+  return exchange(engine_, hosts_, call.collective, buffers(call.input, in), buffers(call.output, out), call.dtype,
+                  call.root, Mode::inside);
+}
+
+void Staging::release(const Chunks& chunks) { advance_to(control_->served, chunks.end); }
 
 }  // namespace paceline::device

@@ -1,44 +1,43 @@
-// All-reduces of device memory on the host: the stream copies chunks to pinned memory that the ranks of this machine
-// share; there they are combined by whatever plan the group has; and the stream copies them back. While one chunk is
-// combined, another one travels.
+// Collectives of device memory through the host: the stream copies chunks to pinned memory that the ranks of this
+// machine share; there the engine's own collective serves them, by whatever plan the group has; and the stream copies
+// the result back. While one chunk is served, another one travels.
 //
-// The stream is given all copies at once. It writes how many chunks have come, and waits for those that go back; see
-// Control. An operation of the engine does the rest.
+// A chunk has as many elements of each block. The stream is given all copies at once. It writes how many chunks have
+// come, and waits for those that go back; see Control. An operation of the engine does the rest.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
+#include "device/call.hpp"
 #include "device/control.hpp"
 #include "device/streams.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline::device {
 
-struct Call {
-  Address data = 0;
-  std::size_t count = 0;
-  DType dtype = DType::uint8;
-  Op op = Op::sum;
-  double factor = 1;
-  StreamHandle stream = nullptr;  // the caller's, after whose work the collective comes
-
-  std::size_t bytes() const { return count * size_of(dtype); }
-};
-
 class Staging {
  public:
   // slot: bytes of a chunk. Throws DriverError. The context of the device must be current, and to destroy it, too.
   Staging(Engine& engine, Group& hosts, const Driver& driver, Control& control, std::size_t slot);
 
-  // The chunks of a call, by their numbers among those of all calls: from `next` to `end` they are to be combined.
+  // The chunks of a call. They have numbers among those of all calls of this rank, from `first` on. The last number,
+  // before `end`, stands for no chunk: it is served when all chunks of all ranks are.
   struct Chunks {
     Call call;
-    std::size_t elements = 0;  // of each but the last
+    std::size_t elements = 0;  // of a block, in each chunk but the last
     std::uint32_t first = 0;
-    std::uint32_t next = 0;
     std::uint32_t end = 0;
-    Handle combining;
+    std::size_t longest = 0;   // elements of a block, of those of all ranks; known when they have met
+    std::uint32_t served = 0;  // chunks, so far
+    Handle serving = nullptr;
+
+    std::uint32_t own() const { return end - 1 - first; }
+    bool over() const { return served * elements >= longest; }
   };
+  // longest: elements of the longest block that this rank gives or takes.
+  Chunks plan(const Call& call, std::size_t longest);
   // The stream copies them to the host and back.
-  Chunks plan(const Call& call);
   void hand_over(const Chunks& chunks, StreamHandle stream);
 
   // Does what the host can do now, by the loop, which holds the engine's lock. Returns whether anything moved; sets
@@ -51,18 +50,27 @@ class Staging {
  private:
   static constexpr std::uint32_t kSlots = 2;
 
-  std::byte* memory_of(std::uint32_t chunk) const { return pinned_.data() + chunk % kSlots * slot_; }
-  std::size_t count_of(const Chunks& chunks, std::uint32_t chunk) const;
-  Address place_of(const Chunks& chunks, std::uint32_t chunk) const;
-  void fetch(const Chunks& chunks, std::uint32_t chunk, StreamHandle stream);
+  // A part of a block that a chunk holds, on the device and in pinned memory.
+  struct Piece {
+    Address there;
+    std::byte* here;
+    std::size_t count;  // elements
+  };
+  std::byte* input_of(std::uint32_t chunk) const { return pinned_.data() + chunk % kSlots * slot_; }
+  std::byte* output_of(const Chunks& chunks, std::uint32_t chunk) const;
+  std::vector<Piece> pieces(const Chunks& chunks, std::uint32_t index, const std::vector<Block>& blocks,
+                            std::byte* memory) const;
+  void fetch(const Chunks& chunks, std::uint32_t index, StreamHandle stream);
+  void bring_back(const Chunks& chunks, std::uint32_t index, StreamHandle stream);
+  Handle serve(const Chunks& chunks) const;
 
   Engine& engine_;
   Group& hosts_;
   const Driver& driver_;
   Control& control_;
   const std::size_t slot_;
-  Pinned pinned_;
-  std::uint32_t planned_ = 0;  // chunks of all calls so far
+  Pinned pinned_;              // slots for what is brought along, and behind them for what comes
+  std::uint32_t planned_ = 0;  // numbers of all calls so far
 };
 
 }  // namespace paceline::device

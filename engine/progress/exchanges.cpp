@@ -40,24 +40,11 @@ void address(PointToPoint& operation, std::byte* data, std::size_t bytes, int pe
 
 Handle exchange(Engine& engine, Group& group, Collective collective, const std::vector<Buffer>& sends,
                 const std::vector<Buffer>& recvs, DType dtype, int root, Mode mode) {
-  const bool rooted = collective == Collective::gather || collective == Collective::scatter;
-  if (!rooted && collective != Collective::all_gather && collective != Collective::all_to_all)
-    throw Failure(ErrorKind::invalid, "exchange serves all_gather, gather, scatter and all_to_all");
-  if (rooted) check_rank(group, root, "the root");
-  const auto size = static_cast<std::size_t>(group.size());
-  if (sends.size() != size || recvs.size() != size)
-    throw Failure(ErrorKind::invalid, "an exchange needs one buffer per rank, got " + std::to_string(sends.size()) +
-                                          " to send and " + std::to_string(recvs.size()) +
-                                          " to receive in a group of " + std::to_string(size));
+  check_exchange(group, collective, sends, recvs, dtype, root);
   const auto out = places(sends, dtype);
   const auto in = places(recvs, dtype);
-  const auto me = static_cast<std::size_t>(group.rank);
-  const bool keeps_own = !rooted || group.rank == root;
-  if (keeps_own && out[me].bytes != in[me].bytes)
-    throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(out[me].bytes) +
-                                          " bytes but expects " + std::to_string(in[me].bytes));
   const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
-  const Fingerprint what{0, rooted ? root : -1, collective, dtype, Op::sum};
+  const Fingerprint what{0, has_root(collective) ? root : -1, collective, dtype, Op::sum};
   if (group.on_one_machine()) {
     return engine.run<SharedExchange>(group, what, bytes, mode, [&](SharedExchange& operation) {
       operation.algorithm = "shared";

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "calibration/named.hpp"
 #include "codec/codec.hpp"
@@ -45,6 +46,15 @@ inline Codec codec_of(int number) {
     throw Failure(ErrorKind::invalid, "no such codec: " + std::to_string(number));
   return static_cast<Codec>(number);
 }
+
+inline Collective collective_of(const std::string& name) {
+  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
+    if (kCollectiveNames[i] == name) return static_cast<Collective>(i);
+  throw Failure(ErrorKind::invalid, "no such collective: " + name);
+}
+
+// An address and a number of elements.
+using WireBuffer = std::pair<Address, std::size_t>;
 
 // A group, the engine that it lives in, and a callable that hears of its failures before they are raised.
 struct PyGroup {

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "device/device_group.hpp"
+#include "device/collectives.hpp"
 #include "python/bindings.hpp"
 #include "python/tensor.hpp"
 
@@ -49,16 +49,21 @@ std::pair<std::string, std::string> told(const device::Choice& choice) {
   return {device::name_of(choice.path), choice.why};
 }
 
-void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const PyGroup& group, Address address) {
+// address: of memory of the device; 0: there is none yet, and the device is the one with this ordinal.
+void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const PyGroup& group, Address address,
+                device::Ordinal ordinal) {
   device::Devices& all = devices->devices;
   if (const std::string why = all.absent(); !why.empty())
     throw Failure(ErrorKind::invalid, "this array says that its memory is a device's, but " + why);
-  const device::Memory memory = all.pointers().find(address);
-  if (!memory.on_device())
-    throw Failure(ErrorKind::invalid, std::string("this array says that its memory is a device's, but it is ") +
-                                          device::name_of(memory.kind) + " memory of the host");
+  if (address != 0) {
+    const device::Memory memory = all.pointers().find(address);
+    if (!memory.on_device())
+      throw Failure(ErrorKind::invalid, std::string("this array says that its memory is a device's, but it is ") +
+                                            device::name_of(memory.kind) + " memory of the host");
+    ordinal = memory.device;
+  }
   auto on_device = without_gil(group, [&] {
-    return std::make_shared<device::DeviceGroup>(group.engine, group.group, all.get(memory.device), all.pointers());
+    return std::make_shared<device::DeviceGroup>(group.engine, group.group, all.get(ordinal), all.pointers());
   });
   {
     const std::lock_guard lock(devices->mutex);
@@ -84,6 +89,18 @@ device::DeviceGroup& open(const PyDeviceGroup& self) {
   return *self.on_device;
 }
 
+std::vector<device::Block> blocks_from(const std::vector<WireBuffer>& wire) {
+  std::vector<device::Block> blocks;
+  for (const auto& [data, count] : wire) blocks.push_back({data, count});
+  return blocks;
+}
+
+template <typename Call>
+PyDeviceOperation handed(PyDeviceGroup& self, Address stream, Call&& call) {
+  auto pending = without_gil(self, [&] { return call(open(self)); });
+  return {std::move(pending), stream_of(stream), self.failed};
+}
+
 }  // namespace
 
 void bind_device(nb::module_& m) {
@@ -105,19 +122,49 @@ void bind_device(nb::module_& m) {
   devices.def_static("limits", [] { return std::pair(calibration::kReducedOnHost, calibration::kDeviceOneShot); });
 
   nb::class_<PyDeviceGroup>(m, "DeviceGroup")
-      .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a)
-      .def(
-          "all_reduce",
-          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream) {
-            const device::Call call{data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream)};
-            auto pending = without_gil(self, [&] { return open(self).all_reduce(call); });
-            return PyDeviceOperation{std::move(pending), call.stream, self.failed};
-          },
-          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a)
+      .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a, "ordinal"_a = 0)
+      .def("all_reduce",
+           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::all_reduce(group, data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream));
+             });
+           })
+      .def("broadcast",
+           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int root, Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::broadcast(group, data, count, dtype_of(dtype), root, stream_of(stream));
+             });
+           })
+      .def("reduce",
+           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root,
+              Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::reduce(group, data, count, dtype_of(dtype), op_of(op), factor, root, stream_of(stream));
+             });
+           })
+      .def("all_gather",
+           [](PyDeviceGroup& self, Address source, Address data, std::size_t count, int dtype, Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::all_gather(group, source, data, count, dtype_of(dtype), stream_of(stream));
+             });
+           })
+      .def("reduce_scatter",
+           [](PyDeviceGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor,
+              Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::reduce_scatter(group, source, to, count, dtype_of(dtype), op_of(op), factor,
+                                             stream_of(stream));
+             });
+           })
+      .def("exchange",
+           [](PyDeviceGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
+              const std::vector<WireBuffer>& recvs, int dtype, int root, Address stream) {
+             return handed(self, stream, [&](device::DeviceGroup& group) {
+               return device::exchange(group, collective_of(collective), blocks_from(sends), blocks_from(recvs),
+                                       dtype_of(dtype), root, stream_of(stream));
+             });
+           })
       .def_prop_ro("last", [](const PyDeviceGroup& self) { return told(open(self).last()); })
-      .def(
-          "choice", [](const PyDeviceGroup& self, std::size_t bytes) { return told(open(self).choice(bytes)); },
-          "bytes"_a)
       .def("close", [](PyDeviceGroup& self) { self.on_device.reset(); }, Release());
 
   nb::class_<PyDeviceOperation>(m, "DeviceOperation")

@@ -19,17 +19,9 @@ using namespace nb::literals;
 
 namespace {
 
-using WireBuffer = std::pair<Address, std::size_t>;
-
 Mode mode_of(int number) {
   if (number < 0 || number > 2) throw Failure(ErrorKind::invalid, "no such mode: " + std::to_string(number));
   return static_cast<Mode>(number);
-}
-
-Collective collective_of(const std::string& name) {
-  for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
-    if (kCollectiveNames[i] == name) return static_cast<Collective>(i);
-  throw Failure(ErrorKind::invalid, "no such collective: " + name);
 }
 
 std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {

@@ -1,4 +1,5 @@
-// Runs the tests of one executable, or those that are named: by themselves, or by their file as `test_ring`.
+// Runs the tests that are named: by themselves, or by their file as `test_ring`; without a name, those of an executable
+// that has one file.
 #include <algorithm>
 #include <ctime>
 #include <span>
@@ -26,6 +27,13 @@ bool wanted(const Case& test, std::span<char*> names) {
 
 int main(int argc, char** argv) {
   const std::span<char*> names(argv + 1, static_cast<std::size_t>(argc - 1));
+  const std::string_view first = stem(paceline::test::cases().front().file);
+  const auto elsewhere = [first](const Case& test) { return stem(test.file) != first; };
+  if (names.empty() && std::ranges::any_of(paceline::test::cases(), elsewhere)) {
+    std::fprintf(stderr, "Name the tests to run, or files of them as %.*s: each file wants a process of its own.\n",
+                 static_cast<int>(first.size()), first.data());
+    return 2;
+  }
   int passed = 0;
   for (const Case& test : paceline::test::cases()) {
     if (!wanted(test, names)) continue;

@@ -125,23 +125,39 @@ class Devices:
 
     @staticmethod
     def limits() -> tuple[int, int]:
-        """The most bytes that are combined on the host, and in one shot."""
+        """The most bytes that go through the host at once, and in one shot."""
 
 class DeviceGroup:
-    """Collectives of a group on the device that has the memory at `address`.
+    """Collectives of a group on the device that has the memory at `address`, or that has this ordinal if that is 0.
 
-    Making one is collective. Every path is called host, one_shot, two_shot or staged, and comes with a reason.
+    Making one is collective. Every path is called host, one_shot, two_shot, direct or staged, and comes with a reason.
     """
 
-    def __init__(self, devices: Devices, group: Group, address: int) -> None: ...
+    def __init__(self, devices: Devices, group: Group, address: int, ordinal: int = 0) -> None: ...
     @property
     def last(self) -> tuple[str, str]:
         """The path of the last operation."""
 
-    def choice(self, bytes: int) -> tuple[str, str]:
-        """The path of an operation on so many bytes."""
-
     def all_reduce(self, data: int, count: int, dtype: int, op: int, factor: float, stream: int) -> DeviceOperation: ...
+    def broadcast(self, data: int, count: int, dtype: int, root: int, stream: int) -> DeviceOperation: ...
+    def reduce(
+        self, data: int, count: int, dtype: int, op: int, factor: float, root: int, stream: int
+    ) -> DeviceOperation: ...
+    def all_gather(self, source: int, data: int, count: int, dtype: int, stream: int) -> DeviceOperation: ...
+    def reduce_scatter(
+        self, source: int, to: int, count: int, dtype: int, op: int, factor: float, stream: int
+    ) -> DeviceOperation: ...
+    def exchange(
+        self,
+        collective: str,
+        sends: Sequence[tuple[int, int]],
+        recvs: Sequence[tuple[int, int]],
+        dtype: int,
+        root: int,
+        stream: int,
+    ) -> DeviceOperation:
+        """Move a block to and from every rank: all_gather, gather, scatter or all_to_all."""
+
     def close(self) -> None: ...
 
 class DeviceOperation:

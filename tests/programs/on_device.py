@@ -1,4 +1,4 @@
-"""All-reduces of arrays in device memory, on the stand-in for a driver that LD_LIBRARY_PATH leads to."""
+"""Collectives of arrays in device memory, on the stand-in for a driver that LD_LIBRARY_PATH leads to."""
 
 import ctypes
 import re
@@ -89,6 +89,12 @@ def finish():
     assert driver.cuStreamSynchronize(None) == 0
 
 
+def path():
+    name, why = group._device.last
+    assert why
+    return name
+
+
 def refused(kind, words, call):
     with pytest.raises(kind, match=re.escape(words)):
         call()
@@ -108,7 +114,7 @@ with paceline.init() as group:
                 assert group.all_reduce(array) is None
                 finish()
                 assert np.array_equal(array.host[0], expected), (count, name, kind)
-                paths.append(group._device.last[0])
+                paths.append(path())
     if "kernels" in sys.argv[1:]:
         assert set(paths) == {"host", "one_shot", "two_shot"}, paths
 
@@ -126,10 +132,71 @@ with paceline.init() as group:
     finish()
     assert (halves.host == {2: 0x4000, 4: 0x4080}[group.size]).all()
 
+    for count in (3, 5_000, 200_000):
+        everyone = [(np.arange(count * group.size) % 100 + 10 * rank).astype(np.float32) for rank in ranks]
+        mine = everyone[group.rank]
+        part = slice(group.rank * count, (group.rank + 1) * count)
+        last = group.size - 1
+
+        array = Array(mine)
+        assert group.broadcast(array, last) is None
+        finish()
+        assert np.array_equal(array.host, everyone[last])
+
+        array = Array(mine)
+        group.reduce(array, last, "avg")
+        finish()
+        assert np.array_equal(array.host, sum(everyone) / group.size if group.rank == last else mine)
+
+        output = Array(np.zeros(count, np.float32))
+        group.reduce_scatter(output, Array(mine), "premul_sum", factor=group.rank + 1, async_op=True).wait()
+        finish()
+        weighted = sum(values * (rank + 1) for rank, values in enumerate(everyone))
+        assert np.array_equal(output.host, weighted[part])
+
+        output = Array(np.zeros((group.size, count), np.float32))
+        group.all_gather(output, Array(mine[part]))
+        finish()
+        assert np.array_equal(
+            output.host, [values[rank * count : (rank + 1) * count] for rank, values in enumerate(everyone)]
+        )
+
+        output = Array(np.zeros(group.size * count, np.float32))
+        group.all_to_all(output, Array(mine))
+        finish()
+        assert np.array_equal(output.host, np.concatenate([values[part] for values in everyone]))
+
+        output = Array(np.zeros(count, np.float32))
+        root = group.rank == last
+        group.scatter(output, Array(mine) if root else None, last)
+        finish()
+        assert np.array_equal(output.host, everyone[last][part])
+        output = Array(np.zeros(group.size * count, np.float32)) if root else None
+        group.gather(Array(mine[part]), output, last)
+        finish()
+        expected = np.concatenate([values[rank * count : (rank + 1) * count] for rank, values in enumerate(everyone)])
+        assert output is None or np.array_equal(output.host, expected)
+    assert path() == "direct" or "kernels" not in sys.argv[1:]
+
+    # Rank r gives r + 1 elements to each rank before the last one, which gets none.
+    sent, received = [group.rank + 1] * last + [0], ranks + 1 if group.rank < last else ranks * 0
+    array, output = Array(np.full(sum(sent), group.rank, np.int64)), Array(np.zeros(max(sum(received), 1), np.int64))
+    output.host = output.host[: sum(received)]
+    group.all_to_all(output, array, received, sent)
+    finish()
+    assert np.array_equal(output.host, np.repeat(ranks, received))
+
+    here = np.zeros(group.size, np.float32)
+    refused(TypeError, "both lie", lambda: group.all_gather(here, Array(np.zeros(1, np.float32))))
+    refused(ValueError, "several streams", lambda: group.all_to_all(Array(here), Array(here, stream=2)))
+    refused(ValueError, "not encoded", lambda: group.broadcast(array, codec="lossless"))
+    refused(ValueError, "the root must be", lambda: group.broadcast(array, group.size))
+    refused(TypeError, "send and recv do not", lambda: group.send(array, (group.rank + 1) % group.size))
+
     refused(ValueError, "must be contiguous", lambda: group.all_reduce(Part()))
     refused(TypeError, "dtype <c8 is not supported", lambda: group.all_reduce(Array(np.zeros(3, np.complex64))))
     refused(ValueError, "not encoded", lambda: group.all_reduce(array, codec="bf16"))
-    refused(TypeError, "only all_reduce", lambda: group.broadcast(array))
+    refused(ValueError, "not encoded", lambda: group.all_reduce(array, residual=here))
     wrong = Array(np.zeros(10_000 + group.rank, np.float32))
     refused(Mismatch, "float32[10001] SUM", lambda: group.all_reduce(wrong, async_op=True).wait(60))
     refused(Mismatch, "float32[10001] SUM", lambda: group.all_reduce(wrong))

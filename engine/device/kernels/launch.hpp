@@ -41,12 +41,13 @@ struct ScaleParameters {
   double factor;
 };
 
-// Copies from[k] to to[k] for all k < parts: the all-gather of a two-shot all-reduce, which pulls from peers.
+// Copies from[k] to to[k] for all k < parts, which pulls what peers have for this rank.
 struct CopyParameters {
   const std::byte* from[kMostInputs];
   std::byte* to[kMostInputs];
   std::uint64_t bytes[kMostInputs];
   std::uint32_t parts;
+  const CopyParameters* later;  // as of ReduceParameters
 };
 
 // Encodes `elements` float32 at `in` to `out`, which has room for `encoded_bound` bytes: the bytes of `encode` and,

@@ -8,8 +8,8 @@ namespace paceline::test {
 inline constexpr std::size_t kSmall = 10'000;   // elements, in one shot
 inline constexpr std::size_t kLarge = 500'000;  // in two
 
-inline Error failed(DeviceRank& self, const device::Call& call) {
-  return failure_of([&] { self.on_device().all_reduce(call)->wait(std::chrono::seconds(30)); });
+inline Error failed(DeviceRank& self, const Reduction& call) {
+  return failure_of([&] { all_reduce(self, call)->wait(std::chrono::seconds(30)); });
 }
 
 }  // namespace paceline::test

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/device_group.hpp"
+#include "device/collectives.hpp"
 #include "device/pinned.hpp"
 #include "tests/device/memory.hpp"
 #include "tests/world.hpp"
@@ -187,6 +187,20 @@ inline void finish(DeviceRank& self, device::StreamHandle stream = nullptr) {
   self.driver().check(self.driver().stream_synchronize(stream), "cuStreamSynchronize");
 }
 
+// What an all-reduce in place takes.
+struct Reduction {
+  device::Address data = 0;
+  std::size_t count = 0;
+  DType dtype = DType::uint8;
+  Op op = Op::sum;
+  double factor = 1;
+  device::StreamHandle stream = nullptr;
+};
+
+inline std::shared_ptr<device::Pending> all_reduce(DeviceRank& self, const Reduction& what) {
+  return device::all_reduce(self.on_device(), what.data, what.count, what.dtype, what.op, what.factor, what.stream);
+}
+
 // Values in memory of the device, which is given back with the process.
 template <typename T>
 class DeviceValues {
@@ -198,7 +212,7 @@ class DeviceValues {
 
   device::Address address() const { return address_; }
   std::size_t count() const { return count_; }
-  device::Call call(DType dtype, Op op = Op::sum, device::StreamHandle stream = nullptr) const {
+  Reduction call(DType dtype, Op op = Op::sum, device::StreamHandle stream = nullptr) const {
     return {.data = address_, .count = count_, .dtype = dtype, .op = op, .factor = 1, .stream = stream};
   }
 

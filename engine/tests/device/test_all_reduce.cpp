@@ -29,8 +29,8 @@ std::vector<T> sum_of(std::size_t count, int ranks) {
 }
 
 template <typename T>
-Path all_reduce(DeviceRank& self, const DeviceValues<T>& values, DType dtype, Op op = Op::sum) {
-  self.on_device().all_reduce(values.call(dtype, op))->order_before(nullptr);
+Path reduced(DeviceRank& self, const DeviceValues<T>& values, DType dtype, Op op = Op::sum) {
+  all_reduce(self, values.call(dtype, op))->order_before(nullptr);
   finish(self);
   return self.on_device().last().path;
 }
@@ -57,7 +57,7 @@ void every_size(int ranks) {
       const DeviceValues<float> values(self, size.bytes / sizeof(float));
       for (int again = 0; again < 3; ++again) {
         values.put(values_of<float>(values.count(), self.rank()));
-        CHECK(all_reduce(self, values, DType::float32) == size.path);
+        CHECK(reduced(self, values, DType::float32) == size.path);
         CHECK(summed(self, values));
       }
     }
@@ -76,7 +76,7 @@ void reduce_as(DeviceRank& self, std::size_t count, DType dtype, Op op,
   std::vector<T> mine(count);
   for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<T>(value(i, self.rank()));
   values.put(mine);
-  all_reduce(self, values, dtype, op);
+  reduced(self, values, dtype, op);
   const auto result = values.get();
   for (std::size_t i = 0; i < count; ++i) {
     double expected = value(i, 0);
@@ -115,7 +115,7 @@ TEST(each_rank_has_its_factor) {
         values.put(values_of<float>(count, self.rank()));
         auto call = values.call(DType::float32, Op::premul_sum);
         call.factor = self.rank() + 2;
-        self.on_device().all_reduce(call)->order_before(nullptr);
+        all_reduce(self, call)->order_before(nullptr);
         finish(self);
         const auto result = values.get();
         const auto first = values_of<float>(count, 0);
@@ -132,8 +132,8 @@ TEST(parts_of_a_buffer_and_odd_addresses) {
     const std::size_t first = self.rank() == 0 ? 1 : 1000;
     values.fill(7);
     const std::size_t count = 200'001;
-    const device::Call call{.data = values.address() + first * sizeof(float), .count = count, .dtype = DType::float32};
-    self.on_device().all_reduce(call)->order_before(nullptr);
+    const Reduction call{.data = values.address() + first * sizeof(float), .count = count, .dtype = DType::float32};
+    all_reduce(self, call)->order_before(nullptr);
     finish(self);
     CHECK(self.on_device().last().path == Path::two_shot);
     const auto result = values.get();
@@ -150,7 +150,7 @@ TEST(memory_that_other_processes_cannot_map) {
         const DeviceValues<float> values(self, count, here);
         values.put(values_of<float>(count, self.rank()));
         const Path path = count == 10'000 ? Path::one_shot : Path::two_shot;
-        CHECK(all_reduce(self, values, DType::float32) == path && summed(self, values));
+        CHECK(reduced(self, values, DType::float32) == path && summed(self, values));
       }
     });
   }
@@ -160,7 +160,7 @@ TEST(without_kernels_everything_goes_through_the_host) {
   run({.size = 2, .kernels = false}, [](DeviceRank& self) {
     const DeviceValues<float> values(self, 5'000'000);
     values.put(values_of<float>(values.count(), self.rank()));
-    CHECK(all_reduce(self, values, DType::float32) == Path::staged && summed(self, values));
+    CHECK(reduced(self, values, DType::float32) == Path::staged && summed(self, values));
     CHECK(contains(self.on_device().last().why, "rank 0: this build of Paceline has no kernels"));
   });
 }
@@ -177,7 +177,7 @@ TEST(the_host_does_not_wait_for_the_device) {
       self.on_device();
       stream.hold();
       self.driver().copy(values.address(), source.address(), count * sizeof(float), stream.get());
-      const auto pending = self.on_device().all_reduce(values.call(DType::float32, Op::sum, stream.get()));
+      const auto pending = all_reduce(self, values.call(DType::float32, Op::sum, stream.get()));
       CHECK(!pending->done());
       pending->order_before(stream.get());
       self.driver().copy(result.address(), values.address(), count * sizeof(float), stream.get());
@@ -197,7 +197,7 @@ TEST(a_call_does_not_wait_for_other_ranks) {
       values.put(values_of<float>(count, self.rank()));
       self.on_device();
       if (self.rank() == 2) told.await(2);
-      const auto pending = self.on_device().all_reduce(values.call(DType::float32));
+      const auto pending = all_reduce(self, values.call(DType::float32));
       pending->order_before(nullptr);
       if (self.rank() != 2) {
         CHECK(!pending->done());
@@ -221,9 +221,9 @@ TEST(more_calls_than_can_be_under_way) {
     for (unsigned again = 0; again < 2 * device::kCalls; ++again) {
       const Op op = again == 0 ? Op::sum : Op::max;
       for (const auto* values : {&small, &middle, &large})
-        if (values != &large || again % 16 == 0) self.on_device().all_reduce(values->call(DType::int64, op));
+        if (values != &large || again % 16 == 0) all_reduce(self, values->call(DType::int64, op));
     }
-    self.on_device().all_reduce(small.call(DType::int64, Op::max))->order_before(nullptr);
+    all_reduce(self, small.call(DType::int64, Op::max))->order_before(nullptr);
     finish(self);
     CHECK(summed(self, small) && summed(self, middle) && summed(self, large));
   });
@@ -235,7 +235,7 @@ TEST(many_in_a_row_on_one_stream) {
     values.put(values_of<float>(values.count(), self.rank()));
     constexpr int kTimes = 10;
     for (int again = 0; again < kTimes; ++again)
-      self.on_device().all_reduce(values.call(DType::float32, again == 0 ? Op::sum : Op::avg))->order_before(nullptr);
+      all_reduce(self, values.call(DType::float32, again == 0 ? Op::sum : Op::avg))->order_before(nullptr);
     finish(self);
     CHECK(summed(self, values));
   });

@@ -24,7 +24,7 @@ TEST(no_room_for_scratch_memory) {
     const DeviceValues<float> values(self, kSmall);
     values.fill(3);
     if (self.rank() == 1) fail("cuMemAlloc");
-    self.on_device().all_reduce(values.call(DType::float32))->order_before(nullptr);
+    all_reduce(self, values.call(DType::float32))->order_before(nullptr);
     finish(self);
     CHECK(values.get()[kSmall - 1] == 6);
     const auto& last = self.on_device().last();
@@ -89,12 +89,12 @@ TEST(arguments_that_will_not_do) {
     const DeviceValues<float> values(self, kSmall);
     values.fill(3);
     self.on_device();
-    const auto refused = [&](const device::Call& call, const char* words) {
+    const auto refused = [&](const Reduction& call, const char* words) {
       const Error error = failed(self, call);
       CHECK(error.kind == ErrorKind::invalid && contains(error.message, words));
     };
     if (self.rank() == 1) {
-      device::Call call = values.call(DType::float32);
+      Reduction call = values.call(DType::float32);
       call.data = reinterpret_cast<device::Address>(here.data());
       refused(call, "the buffer is no memory of device 0");
       call = values.call(DType::float32);
@@ -136,7 +136,7 @@ TEST(memory_is_opened_once_and_again_after_it_was_freed) {
     const auto opened = [&](const DeviceValues<float>& values) {
       const auto before = double_calls("cuIpcOpenMemHandle");
       values.fill(3);
-      self.on_device().all_reduce(values.call(DType::float32))->order_before(nullptr);
+      all_reduce(self, values.call(DType::float32))->order_before(nullptr);
       finish(self);
       const auto result = values.get();
       CHECK(result[0] == 6 && result[kLarge - 1] == 6);
@@ -163,7 +163,7 @@ TEST(what_was_taken_is_given_back) {
       const DeviceValues<float> values(self, kLarge, kind);
       const int before = double_held();
       values.fill(1);
-      self.on_device().all_reduce(values.call(DType::float32))->order_before(nullptr);
+      all_reduce(self, values.call(DType::float32))->order_before(nullptr);
       finish(self);
       self.leave();
       CHECK(double_held() == before);

@@ -10,7 +10,7 @@ using namespace paceline::test;
 TEST(ranks_that_disagree) {
   run({.size = 2}, [](DeviceRank& self) {
     const DeviceValues<float> values(self, kLarge);
-    device::Call call = values.call(DType::float32);
+    Reduction call = values.call(DType::float32);
     if (self.rank() == 1) call.count = kSmall;
     const Error error = failed(self, call);
     CHECK(error.kind == ErrorKind::mismatch);
@@ -45,7 +45,7 @@ TEST(a_rank_that_is_killed_before_it_calls) {
       if (self.rank() == 2) ::raise(SIGKILL);
       std::shared_ptr<device::Pending> pending;
       Error error = failure_of([&] {
-        pending = self.on_device().all_reduce(values.call(DType::float32));
+        pending = all_reduce(self, values.call(DType::float32));
         pending->order_before(nullptr);
       });
       finish(self);
@@ -63,7 +63,7 @@ TEST(a_rank_that_is_lost_while_its_device_works) {
       const DeviceValues<float> values(self, count);
       self.on_device();
       if (self.rank() == 1) stream.hold();
-      const auto pending = self.on_device().all_reduce(values.call(DType::float32, Op::sum, stream.get()));
+      const auto pending = all_reduce(self, values.call(DType::float32, Op::sum, stream.get()));
       self.meet();
       if (self.rank() == 1) ::raise(SIGKILL);
       const Error error = failure_of([&] { pending->wait(std::chrono::seconds(30)); });
@@ -80,7 +80,7 @@ TEST(an_abort_lets_the_streams_go_on) {
     self.meet();
     const DeviceValues<float> values(self, kLarge);
     if (self.rank() == 0) {
-      const auto pending = self.on_device().all_reduce(values.call(DType::float32));
+      const auto pending = all_reduce(self, values.call(DType::float32));
       pending->order_before(nullptr);
       self.engine().abort(*self.group(), "enough");
       finish(self);

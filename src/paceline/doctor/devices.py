@@ -4,7 +4,7 @@ from paceline.doctor.finding import Environment, Finding
 
 
 def devices(here: Environment) -> Finding:
-    """Report the driver and the devices, and the path of an all-reduce of their memory."""
+    """Report the driver and the devices, and the path of collectives of their memory."""
     from paceline import _engine
 
     found = _engine.Devices()
@@ -14,10 +14,10 @@ def devices(here: Environment) -> Finding:
     value = ", ".join(f"{number}: {name}" for number, name in enumerate(names))
     missing = found.no_kernels(0)
     if missing:
-        return Finding("devices", value, f"all-reduces of their memory go through the host: {missing}")
+        return Finding("devices", value, f"collectives of their memory go through the host: {missing}")
     small, one_shot = found.limits()
     reason = (
-        f"ranks that share a device all-reduce up to {small >> 10} KiB on the host, up to {one_shot >> 10} KiB by "
-        "kernels in one shot and more in two; other ranks through the host"
+        f"ranks that share a device send up to {small >> 10} KiB through the host, up to {one_shot >> 10} KiB to "
+        "memory that all see, and more from where each has it; other ranks send all through the host"
     )
     return Finding("devices", value, reason)

@@ -8,6 +8,8 @@ from typing import SupportsIndex
 
 from paceline import _engine
 from paceline.group.buffers import DTYPES, Array, Buffer, write
+from paceline.group.on_device import DeviceArray
+from paceline.plan.codecs import NONE
 
 OPS: dict[str, int] = {name.lower(): number for name, number in _engine.OPS.items()}
 CODECS: dict[str, int] = _engine.CODECS
@@ -48,6 +50,12 @@ def encoding(name: str | None) -> int:
         raise ValueError(f"no such codec: {name!r}; use one of {', '.join(CODECS)}") from None
 
 
+def unencoded(codec: str | None, residual: Array | None = None) -> None:
+    """Raise ValueError if arrays of a device should be encoded."""
+    if codec not in (None, NONE) or residual is not None:
+        raise ValueError("arrays of a device are not encoded: leave out codec and residual")
+
+
 def feedback(value: Array | None, data: Buffer) -> Buffer | None:
     """The residual that goes with `data`. Raises TypeError or ValueError unless it is as many elements of float32."""
     if value is None:
@@ -78,7 +86,12 @@ def needed(value: Array | None, name: str, collective: str) -> Array:
 
 
 def matched(larger: Buffer, other: Buffer, count: int, name: str) -> None:
-    """Raises TypeError for two dtypes, ValueError unless the larger buffer, called `name`, has `count` elements."""
+    """Raises TypeError for two dtypes, and if one buffer is a device's and the other one the host's.
+
+    Raises ValueError unless the larger buffer, called `name`, has `count` elements.
+    """
+    if isinstance(larger, DeviceArray) is not isinstance(other, DeviceArray):
+        raise TypeError("input and output must both lie in the memory of a device, or both in the host's")
     if larger.dtype != other.dtype:
         raise TypeError(f"input and output must have the same dtype, not {larger.dtype_name} and {other.dtype_name}")
     if larger.count != count:

@@ -77,7 +77,7 @@ def as_array(value: Array) -> AnyArray:
         return np.asarray(memoryview(value))
     except TypeError:
         if hasattr(value, "__cuda_array_interface__"):
-            raise TypeError("this array lies in the memory of a device, of which only all_reduce is served") from None
+            raise TypeError("this array lies in the memory of a device, which send and recv do not serve") from None
         raise TypeError(f"expected an array (buffer protocol or DLPack), got {type(value).__name__}") from None
 
 

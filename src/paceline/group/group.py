@@ -10,10 +10,24 @@ from types import TracebackType
 import numpy as np
 
 from paceline import _engine
-from paceline.group.arguments import CODECS, OPS, blocks, encoding, feedback, matched, needed, reduction, refuse, whole
+from paceline.group.arguments import (
+    CODECS,
+    OPS,
+    blocks,
+    encoding,
+    feedback,
+    matched,
+    needed,
+    real,
+    reduction,
+    refuse,
+    unencoded,
+    whole,
+)
 from paceline.group.buffers import DTYPES, Array, Buffer, read, write
+from paceline.group.device_side import DeviceSide
 from paceline.group.host import Host
-from paceline.group.on_device import DeviceArray, on_device
+from paceline.group.on_device import DeviceArray, readable, writable
 from paceline.group.operation import OVER, Operation, Over
 from paceline.plan.codecs import AUTO, NONE
 
@@ -28,6 +42,12 @@ class Group:
     float32, float64, int8, uint8, int32, int64 or bool, of any shape; non-contiguous ones are copied in and out.
     With `async_op=True` a collective returns an `Operation` at once, otherwise it returns None when it is over.
 
+    Arrays of a collective may lie in the memory of a CUDA device on all ranks, if they are contiguous (CuPy's, CUDA
+    tensors); messages take those of the host alone. The call then waits for nobody. The work comes after what the
+    stream has to do that `__cuda_array_interface__` names, else the default one, and before what that stream is given
+    next, or after `wait` with `async_op=True`. A failure that is not known yet is raised by `wait` or by the next
+    collective. Such arrays are not encoded.
+
     Every collective raises TypeError or ValueError for arguments that make no sense, before it starts anything, and
     PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`.
     """
@@ -39,7 +59,7 @@ class Group:
         self.rank: int = native.rank
         self.size: int = native.size
         self.channel: int = native.channel
-        self._device: _engine.DeviceGroup | None = None  # from the first collective on device memory on
+        self._device = DeviceSide(runtime, native)
 
     @property
     def runtime(self) -> Host:
@@ -78,10 +98,6 @@ class Group:
         residual: as many float32 as `array` has, zero before the first call: what encoding has lost on this rank, which
         the next call with the same residual adds to its values (error feedback).
 
-        `array` may lie in the memory of a CUDA device on all ranks, if it is contiguous (CuPy's arrays, CUDA tensors).
-        The call then waits for nobody. The work comes after what the stream has to do that `__cuda_array_interface__`
-        names, else the default one, and before what that stream is given next, or after `wait` with `async_op=True`.
-        A failure that is not known yet is raised by `wait` or by the next collective.
         """
         number = reduction(op)
         if codec is None and residual is None:
@@ -91,11 +107,10 @@ class Group:
             except TypeError:
                 refuse(factor=factor)
                 raise
-        if (there := on_device(array)) is not None:
-            if codec not in (None, NONE) or residual is not None:
-                raise ValueError("arrays of a device are not encoded: leave out codec and residual")
-            return self._reduce_on_device(there, number, factor, async_op)
-        data = write(array)
+        data = writable(array)
+        if isinstance(data, DeviceArray):
+            unencoded(codec, residual)
+            return _handed(self._device.all_reduce(data, number, real(factor, "factor")), async_op)
         coded = encoding(codec) if codec != AUTO else self._pays(data, number)
         numbers = data.address, data.address, data.count, data.dtype, number, factor
         call = partial(self._native.all_reduce, *numbers, codec=coded)
@@ -115,7 +130,10 @@ class Group:
         except TypeError:
             refuse(root=root)
             raise
-        data, coded = write(array), encoding(codec)
+        data, coded = writable(array), encoding(codec)
+        if isinstance(data, DeviceArray):
+            unencoded(codec)
+            return _handed(self._device.broadcast(data, whole(root, "root", bits=32)), async_op)
         return self._run(
             partial(self._native.broadcast, data.address, data.count, data.dtype, root, codec=coded),
             [data],
@@ -143,7 +161,10 @@ class Group:
         except TypeError:
             refuse(factor=factor, root=root)
             raise
-        data = write(array) if self.rank == root else read(array)
+        data = writable(array) if self.rank == root else readable(array)
+        if isinstance(data, DeviceArray):
+            to = whole(root, "root", bits=32)
+            return _handed(self._device.reduce(data, number, real(factor, "factor"), to), async_op)
         return self._run(
             partial(self._native.reduce, data.address, data.count, data.dtype, number, factor, root),
             [data],
@@ -161,8 +182,11 @@ class Group:
         """
         if not async_op and codec is None and self._native.all_gather_array(output, input):
             return None
-        source, data = read(input), write(output)
+        source, data = readable(input), writable(output)
         matched(data, source, source.count * self.size, "output")
+        if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
+            unencoded(codec)
+            return _handed(self._device.all_gather(data, source), async_op)
         return self._run(
             partial(
                 self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=encoding(codec)
@@ -195,8 +219,12 @@ class Group:
         except TypeError:
             refuse(factor=factor)
             raise
-        source, data = read(input), write(output)
+        source, data = readable(input), writable(output)
         matched(source, data, data.count * self.size, "input")
+        if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
+            unencoded(codec, residual)
+            handed = self._device.reduce_scatter(data, source, number, real(factor, "factor"))
+            return _handed(handed, async_op)
         numbers = source.address, data.address, data.count, data.dtype, number, factor
         call = partial(self._native.reduce_scatter, *numbers, codec=encoding(codec))
         return self._with_residual(call, [data, source], residual, async_op, factor)
@@ -217,41 +245,37 @@ class Group:
         equal = output_counts is None and input_counts is None
         if equal and not async_op and self._native.all_to_all_array(output, input):
             return None
-        source, data = read(input), write(output)
+        source, data = readable(input), writable(output)
         sends = blocks(source, input_counts, self.size, "input")
         recvs = blocks(data, output_counts, self.size, "output")
         matched(data, source, data.count, "output")
-        return self._run(
-            partial(self._native.exchange, "all_to_all", sends, recvs, data.dtype, -1),
-            [data, source],
-            async_op,
-        )
+        return self._exchange("all_to_all", sends, recvs, -1, [data, source], async_op)
 
     def gather(
         self, input: Array, output: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
         """Put the ranks' `input`s one after the other into the root's `output`, which other ranks leave out."""
-        source = read(input)
+        source = readable(input)
         sends = [(source.address, source.count)] * self.size
         if self.rank != root:
-            return self._exchange("gather", sends, [(0, 0)] * self.size, source, root, [source], async_op)
-        data = write(needed(output, "output", "gather"))
+            return self._exchange("gather", sends, [(0, 0)] * self.size, root, [source], async_op)
+        data = writable(needed(output, "output", "gather"))
         matched(data, source, source.count * self.size, "output")
         recvs = blocks(data, None, self.size, "output")
-        return self._exchange("gather", sends, recvs, source, root, [data, source], async_op)
+        return self._exchange("gather", sends, recvs, root, [data, source], async_op)
 
     def scatter(
         self, output: Array, input: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
         """Give block i of the root's `input` (size blocks) to rank i's `output`; other ranks leave `input` out."""
-        data = write(output)
+        data = writable(output)
         recvs = [(data.address, data.count)] * self.size
         if self.rank != root:
-            return self._exchange("scatter", [(0, 0)] * self.size, recvs, data, root, [data], async_op)
-        source = read(needed(input, "input", "scatter"))
+            return self._exchange("scatter", [(0, 0)] * self.size, recvs, root, [data], async_op)
+        source = readable(needed(input, "input", "scatter"))
         matched(source, data, data.count * self.size, "input")
         sends = blocks(source, None, self.size, "input")
-        return self._exchange("scatter", sends, recvs, data, root, [data, source], async_op)
+        return self._exchange("scatter", sends, recvs, root, [data, source], async_op)
 
     def barrier(self, *, async_op: bool = False) -> Operation | None:
         """Return when every rank has called it."""
@@ -335,8 +359,7 @@ class Group:
         same one. Raises Mismatch if they did not.
         """
         try:
-            if self._device is not None:
-                self._device.close()
+            self._device.close()
             self._native.close()
         finally:
             self._runtime.forget(self._native.channel)
@@ -348,16 +371,6 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _reduce_on_device(self, array: DeviceArray, op: int, factor: float, async_op: bool) -> Operation | None:
-        if self._device is None:
-            self._device = _engine.DeviceGroup(self._runtime.devices, self._native, array.address)
-        native = self._device.all_reduce(array.address, array.count, array.dtype, op, float(factor), array.stream)
-        operation = Operation(self._runtime, native, [], array)
-        if async_op:
-            return operation
-        operation.wait()
-        return None
 
     def _pays(self, data: Buffer, op: int) -> int:
         """The codec of an all-reduce with `auto`."""
@@ -388,13 +401,17 @@ class Group:
         collective: str,
         sends: list[tuple[int, int]],
         recvs: list[tuple[int, int]],
-        like: Buffer,
         root: int,
         buffers: list[Buffer],
         async_op: bool,
     ) -> Operation | None:
+        arrays = [buffer for buffer in buffers if isinstance(buffer, DeviceArray)]
+        if arrays:
+            return _handed(
+                self._device.exchange(collective, sends, recvs, whole(root, "root", bits=32), arrays), async_op
+            )
         return self._run(
-            partial(self._native.exchange, collective, sends, recvs, like.dtype, root),
+            partial(self._native.exchange, collective, sends, recvs, buffers[0].dtype, root),
             buffers,
             async_op,
             root=root,
@@ -423,3 +440,11 @@ class Group:
         for buffer in buffers:
             buffer.give_back()
         return OVER if async_op else None
+
+
+def _handed(operation: Operation, async_op: bool) -> Operation | None:
+    """What a collective returns whose work has been handed to a device."""
+    if async_op:
+        return operation
+    operation.wait()
+    return None

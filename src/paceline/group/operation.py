@@ -21,12 +21,10 @@ class Operation:
         runtime: Host,
         native: _engine.Operation | _engine.DeviceOperation,
         buffers: Sequence[Buffer],
-        memory: object = None,
     ) -> None:
         self._runtime = runtime
         self._native = native
         self._buffers = buffers
-        self._memory = memory
         self._given_back = False
 
     def __del__(self) -> None:

@@ -134,7 +134,8 @@ struct Copying {
   }
 };
 
-PACELINE_DEVICE void copy(const CopyParameters& p) {
+PACELINE_DEVICE void copy(const CopyParameters& given) {
+  const CopyParameters& p = given.later == nullptr ? given : *given.later;
   PACELINE_ROLLED
   for (unsigned k = 0; k < p.parts; ++k) {
     const bool congruent = misalignment(p.from[k], kVector) == misalignment(p.to[k], kVector);

@@ -1,0 +1,91 @@
+#include "device/collectives.hpp"
+
+#include <utility>
+
+#include "progress/arguments.hpp"
+
+namespace paceline::device {
+namespace {
+
+std::size_t ranks_of(const DeviceGroup& group) { return static_cast<std::size_t>(group.group().size()); }
+
+}  // namespace
+
+Handed all_reduce(DeviceGroup& group, Address data, std::size_t count, DType dtype, Op op, double factor,
+                  StreamHandle stream) {
+  check_reduction(dtype, op);
+  return group.start({.collective = Collective::all_reduce,
+                      .input = {{data, count}},
+                      .output = {{data, count}},
+                      .count = count,
+                      .dtype = dtype,
+                      .op = op,
+                      .factor = factor,
+                      .stream = stream});
+}
+
+Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtype, int root, StreamHandle stream) {
+  check_rank(group.group(), root, "the root");
+  Call call{.collective = Collective::broadcast, .count = count, .dtype = dtype, .root = root, .stream = stream};
+  (group.group().rank == root ? call.input : call.output) = {{data, count}};
+  return group.start(call);
+}
+
+Handed reduce(DeviceGroup& group, Address data, std::size_t count, DType dtype, Op op, double factor, int root,
+              StreamHandle stream) {
+  check_reduction(dtype, op);
+  check_rank(group.group(), root, "the root");
+  Call call{.collective = Collective::reduce,
+            .input = {{data, count}},
+            .count = count,
+            .dtype = dtype,
+            .op = op,
+            .factor = factor,
+            .root = root,
+            .stream = stream};
+  if (group.group().rank == root) call.output = call.input;
+  return group.start(call);
+}
+
+Handed all_gather(DeviceGroup& group, Address source, Address data, std::size_t count, DType dtype,
+                  StreamHandle stream) {
+  return group.start({.collective = Collective::all_gather,
+                      .input = {{source, count}},
+                      .output = blocks_at(data, count, dtype, ranks_of(group)),
+                      .count = count,
+                      .dtype = dtype,
+                      .stream = stream});
+}
+
+Handed reduce_scatter(DeviceGroup& group, Address source, Address to, std::size_t count, DType dtype, Op op,
+                      double factor, StreamHandle stream) {
+  check_reduction(dtype, op);
+  return group.start({.collective = Collective::reduce_scatter,
+                      .input = blocks_at(source, count, dtype, ranks_of(group)),
+                      .output = {{to, count}},
+                      .count = count,
+                      .dtype = dtype,
+                      .op = op,
+                      .factor = factor,
+                      .stream = stream});
+}
+
+Handed exchange(DeviceGroup& group, Collective collective, std::vector<Block> sends, std::vector<Block> recvs,
+                DType dtype, int root, StreamHandle stream) {
+  check_exchange(group.group(), collective, sends, recvs, dtype, root);
+  if (collective == Collective::all_gather) sends.resize(1);  // they are all the same
+  for (std::size_t other = 0; other < ranks_of(group); ++other) {
+    if (static_cast<int>(other) == root) continue;
+    if (collective == Collective::gather) sends[other] = {};
+    if (collective == Collective::scatter) recvs[other] = {};
+  }
+  return group.start({.collective = collective,
+                      .input = std::move(sends),
+                      .output = std::move(recvs),
+                      .uneven = true,
+                      .dtype = dtype,
+                      .root = has_root(collective) ? root : -1,
+                      .stream = stream});
+}
+
+}  // namespace paceline::device

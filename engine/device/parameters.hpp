@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "device/call.hpp"
+#include "device/kernels/launch.hpp"
+
+namespace paceline::device {
+
+// What the kernel of a call takes: one that combines, or one that copies.
+struct Parameters {
+  ReduceParameters reduce;
+  CopyParameters copy;
+
+  // Those of a kernel that finds the others in memory of the device when it starts.
+  static Parameters at(Address later) {
+    Parameters all{};
+    all.reduce.later = reinterpret_cast<const ReduceParameters*>(later + offsetof(Parameters, reduce));
+    all.copy.later = reinterpret_cast<const CopyParameters*>(later + offsetof(Parameters, copy));
+    return all;
+  }
+
+  // Adds what rank `from` gives to this one, which it finds `there`. ranks: of the group. to_all: what is combined is
+  // written to where all have given it.
+  void take(const Call& call, int from, Address there, std::size_t ranks, bool to_all) {
+    const Block to = call.taken_from(from);
+    if (to.count == 0) return;
+    if (call.combines()) {
+      reduce.in[reduce.inputs++] = pointer(there);
+      reduce.out[to_all ? reduce.outputs++ : 0] = pointer(to_all ? there : to.data);
+      if (!to_all) reduce.outputs = 1;
+      reduce.count = to.count;
+      reduce.divisor = call.op == Op::avg ? static_cast<double>(ranks) : 1.0;
+    } else if (there != to.data) {
+      copy.from[copy.parts] = pointer(there);
+      copy.to[copy.parts] = pointer(to.data);
+      copy.bytes[copy.parts++] = call.bytes(to);
+    }
+  }
+};
+
+}  // namespace paceline::device
