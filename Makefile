@@ -18,6 +18,8 @@ endif
 # Each has requirements, an environment in .venv and a folder in tests/frameworks, all of its name.
 FRAMEWORKS := tensorflow jax trainers
 TORCH_VERSIONS ?= 2.11.0 2.12.1 2.13.0 2.14.1 2.15.0
+TENSORFLOW_VERSIONS ?= 2.16.2 2.17.1 2.18.1 2.19.1 2.20.0 2.21.0
+JAX_VERSIONS ?= 0.6.2 0.7.2 0.8.3 0.9.2 0.10.2
 # A checkout of Horovod; this one is made when it is not there.
 HOROVOD ?= build/horovod
 
@@ -40,12 +42,12 @@ SLOW_LINKS := $(addprefix tests/,adapt measure)
 
 # What the tests that are marked `long` cover: CI runs them once one of these has changed.
 LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message program segment shared) \
-    $(addprefix src/paceline/,bench characterize torch) $(addprefix tests/,bench characterize codec group programs segment)
+    $(addprefix src/paceline/,bench characterize coordinate torch) $(addprefix tests/,bench characterize codec group programs segment)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -115,7 +117,13 @@ framework-smoke: $(VENV)/test.stamp $(VENV)/engine.stamp ## those that are marke
 	$(WITH_TOOLS) scripts/together $(FRAMEWORKS:%='make %-tests ARGS="-m smoke"')
 
 torch-versions: wheel ## tests/torch with every supported version of torch; some gigabytes each
-	PYTHON="$(abspath $(BIN)/python)" scripts/torch-versions dist/paceline-*.whl $(TORCH_VERSIONS)
+	PYTHON="$(abspath $(BIN)/python)" scripts/versions torch $(TORCH_VERSIONS)
+
+tensorflow-versions: $(VENV)/test.stamp $(VENV)/engine.stamp ## the smoke tests of TensorFlow's face with every supported version
+	PYTHON="$(abspath $(BIN)/python)" scripts/versions tensorflow $(TENSORFLOW_VERSIONS)
+
+jax-versions: $(VENV)/test.stamp $(VENV)/engine.stamp ## the smoke tests of JAX's face with a version of every minor release that is supported
+	PYTHON="$(abspath $(BIN)/python)" scripts/versions jax $(JAX_VERSIONS)
 
 bench: $(VENV)/test.stamp $(VENV)/engine.stamp ## all_reduce beside Gloo, Open MPI and MPICH
 	@mkdir -p build

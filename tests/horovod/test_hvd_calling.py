@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from paceline import horovod
+from paceline.horovod import run_function
+from paceline.launch.local import LocalJob
 
 
 def summed(factor: float) -> tuple[int, Any]:
@@ -99,6 +103,22 @@ def failing(how: str) -> None:
 def test_a_failure_is_raised_here(how: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=words):
         horovod.run(failing, kwargs={"how": how}, num_proc=2)
+
+
+def test_of_answers_that_come_at_once_the_failure_that_was_first_is_told() -> None:
+    class Ended:
+        def poll(self) -> int:
+            return 1
+
+    class Job:
+        processes = (Ended(), Ended())
+
+    readers, writers = zip(Pipe(duplex=False), Pipe(duplex=False), strict=True)
+    for writer, answer in zip(writers, [(False, "rank 1 is lost", 2.5), (False, "KeyError", 1.5)], strict=True):
+        writer.send_bytes(pickle.dumps(answer))
+    assert run_function._results(cast(LocalJob, Job()), readers)[1] == "rank 1 failed: KeyError"
+    for pipe in (*readers, *writers):
+        pipe.close()
 
 
 def told(words: str) -> str:

@@ -12,6 +12,7 @@ import mmap
 import os
 import pickle
 import sys
+import time
 import traceback
 from multiprocessing.connection import Connection
 
@@ -19,7 +20,10 @@ import cloudpickle
 
 
 def main(call: int, answers: list[int]) -> int:
-    """Make the call and send its result, or a description of its failure, through the pipe. Returns the exit code.
+    """Make the call and send how it ended through the pipe. Returns the exit code.
+
+    It sends whether the call succeeded, its result or a description of its failure, and when it ended in seconds of the
+    machine's monotonic clock.
 
     call: the file descriptor of the memory that holds the call. answers: the file descriptors of all ranks' pipes; this
     rank's is removed and the others are closed.
@@ -30,13 +34,14 @@ def main(call: int, answers: list[int]) -> int:
     os.set_inheritable(mine, False)
     with Connection(mine, readable=False) as pipe:
         succeeded, outcome = _outcome(call)
+        ended = time.monotonic()
         if succeeded:
             try:
-                pipe.send_bytes(cloudpickle.dumps((True, outcome)))
+                pipe.send_bytes(cloudpickle.dumps((True, outcome, ended)))
                 return 0
             except Exception as error:
                 outcome = f"what it returned cannot be sent back: {error}"
-        pipe.send_bytes(pickle.dumps((False, outcome)))
+        pipe.send_bytes(pickle.dumps((False, outcome, ended)))
         return 1
 
 

@@ -168,38 +168,42 @@ def _collect(ranks: int, call: int, env: Mapping[str, str], output: Path | None)
 
 
 def _results(job: LocalJob, pipes: Sequence[Connection]) -> tuple[dict[int, Any], str]:
-    """Return each rank's result, and a description of the first failure or "".
+    """Return each rank's result, and a description of the failure that came first or "".
 
-    After a failure the other ranks get a grace period to report errors of their own.
+    After a failure the other ranks get a grace period to report errors of their own. Which one is seen first says
+    little: a rank that fails takes others with it, and this process may hear of all at once.
     """
     results: dict[int, Any] = {}
-    failure, end = "", math.inf
+    failures: list[tuple[float, str]] = []
+    end = math.inf
     while len(results) < len(pipes) and time.monotonic() < end:
         waiting = {pipe: rank for rank, pipe in enumerate(pipes) if rank not in results}
         over = [pipe for pipe, rank in waiting.items() if job.processes[rank].poll() is not None]
         for pipe in dict.fromkeys([*wait(list(waiting), timeout=0 if over else _POLL_INTERVAL), *over]):
             assert isinstance(pipe, Connection)
             rank = waiting[pipe]
-            succeeded, results[rank] = _answer(job.processes[rank], pipe)
-            if not succeeded and not failure:
-                failure, end = f"rank {rank} failed: {results[rank]}", time.monotonic() + SURVIVORS_GRACE_SECONDS
-    return results, failure
+            succeeded, results[rank], ended = _answer(job.processes[rank], pipe)
+            if not succeeded:
+                failures.append((ended, f"rank {rank} failed: {results[rank]}"))
+                end = min(end, time.monotonic() + SURVIVORS_GRACE_SECONDS)
+    return results, min(failures, default=(0.0, ""))[1]
 
 
-def _answer(process: Popen[bytes], pipe: Connection) -> tuple[bool, Any]:
-    """Return the answer of a rank that has answered, ended, or both."""
+def _answer(process: Popen[bytes], pipe: Connection) -> tuple[bool, Any, float]:
+    """Return the answer of a rank that has answered, ended, or both, and when that was on the monotonic clock."""
     try:
         answer = pipe.recv_bytes() if pipe.poll() else b""
     except EOFError:
         answer = b""
     if answer:
         try:
-            succeeded, outcome = pickle.loads(answer)
-            return succeeded, outcome
+            succeeded, outcome, ended = pickle.loads(answer)
+            return succeeded, outcome, ended
         except Exception as error:
-            return False, f"what it returned cannot be read here: {error}"
+            return False, f"what it returned cannot be read here: {error}", time.monotonic()
     try:
         code = process.wait(SURVIVORS_GRACE_SECONDS)
     except TimeoutExpired:
-        return False, "its process closed the pipe for its answer"
-    return False, f"its process {f'was killed by {Signals(-code).name}' if code < 0 else f'exited with code {code}'}"
+        return False, "its process closed the pipe for its answer", time.monotonic()
+    how = f"was killed by {Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    return False, f"its process {how}", time.monotonic()
