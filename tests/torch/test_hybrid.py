@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 import paceline.torch
-from paceline.calibration.torch import COMES_ALONG
+from paceline.calibration.torch import COMES_ALONG, SPARED
 from paceline.torch.available_memory import Available
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned import activation_file, build
@@ -273,7 +273,8 @@ def check_choices(rank: int, size: int) -> None:
         layers = [nn.Linear(8, 8) for _ in range(8)]  # 2304 bytes, which with gradients and states don't fit
         example, model = torch.randn(16, 8), nn.Sequential(*layers)
         weights = sum(parameter.nbytes for parameter in model.parameters())  # they are there already
-        with patch.object(build, "available_memory", lambda: Available(size * (memory - weights), math.inf)):  # noqa: B023
+        found = Available(size * (memory - weights) / (1 - SPARED), math.inf)
+        with patch.object(build, "available_memory", return_value=found):
             hybrid = paceline.torch.hybrid(model, example, nn.functional.mse_loss, partitions="auto")
         told.append([None] * size)
         mine = (hybrid.partitions, hybrid.replicas, hybrid.prediction.shape.microbatches, hybrid.cuts, hybrid.reason)

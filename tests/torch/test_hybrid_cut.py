@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from paceline.topology.defaults import LOCAL
 from paceline.topology.file import parse
 from paceline.torch.partitioned.chain import channel
-from paceline.torch.partitioned.cut import CannotCut, Chain, Channel, Limits, Weight, cut
+from paceline.torch.partitioned.cut import CannotCut, Chain, Channel, Limits, Times, Weight, cut
 
 numbers = st.integers(0, 9).map(float)
 
@@ -26,7 +26,9 @@ def chains(draw: st.DrawFn) -> Chain:
     back = st.lists(numbers, min_size=calls + 1, max_size=calls + 1)
     weights = st.lists(st.lists(st.integers(0, 3), max_size=2, unique=True), min_size=calls, max_size=calls)
     needed = [[Weight(name, 1.0 + name) for name in names] for names in draw(weights)]
-    return Chain(draw(each), draw(each), draw(each), draw(each), draw(crossing), draw(back), needed)
+    forward, backward, more = draw(each), draw(each), draw(each)
+    returned = Times(*([one + other for one, other in zip(times, more, strict=True)] for times in (forward, backward)))
+    return Chain(forward, backward, draw(each), draw(each), draw(crossing), draw(back), needed, returned)
 
 
 def stages(ends: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -37,14 +39,15 @@ def slowest(chain: Chain, channels: Sequence[Channel], limits: Limits, ends: Seq
     """The time of the slowest stage; infinite if one does not fit, or can't be."""
     found = []
     for number, (begin, end) in enumerate(stages(ends)):
-        time = sum(chain.forward[begin:end]) + sum(chain.backward[begin:end])
+        weights = {one.identity: one.nbytes for call in chain.weights[begin:end] for one in call}
+        held = sum(weights.values()) * limits.copies
+        kept = sum(chain.saved[begin:end]) * limits.in_flight[number]
+        taking = chain if held + limits.fragments * kept <= limits.memory else chain.returning()
+        time = sum(taking.forward[begin:end]) + sum(taking.backward[begin:end])
         if number:
             time += float(channels[number - 1].seconds(chain.up[begin]))
         if number < len(channels):
             time += float(channels[number].seconds(chain.down[end]))
-        weights = {one.identity: one.nbytes for call in chain.weights[begin:end] for one in call}
-        held = sum(weights.values()) * limits.copies
-        kept = sum(chain.saved[begin:end]) * limits.in_flight[number]
         if limits.instead and kept:
             missing = min(1.0, max(0.0, 1 - (limits.memory - held) / kept))
             time += missing * sum(limits.instead[begin:end])
@@ -56,7 +59,8 @@ def slowest(chain: Chain, channels: Sequence[Channel], limits: Limits, ends: Seq
 @given(chains(), st.integers(1, 4), st.sampled_from([15.0, 60.0, math.inf]), st.integers(0, 3), st.booleans())
 def test_no_other_cuts_are_better(chain: Chain, count: int, memory: float, speed: int, recompute: bool) -> None:
     channels = [Channel(speed * (number + 1), 1.0) for number in range(count - 1)]
-    limits = Limits(memory, [count - number for number in range(count)], 2.0, chain.forward if recompute else ())
+    instead = chain.returning().forward if recompute else ()
+    limits = Limits(memory, [count - number for number in range(count)], 2.0, instead, 1.5)
     calls = len(chain.forward)
     choices = [[*inner, calls] for inner in combinations(range(1, calls), count - 1)]
     possible = [ends for ends in choices if all(math.isfinite(chain.up[end]) for end in ends[:-1])]

@@ -1,9 +1,11 @@
-"""How much memory may still be allocated, by the machine and by this process's control groups."""
+"""How much memory may still be allocated, by the machine and by this process's control groups, and what it has."""
 
 from __future__ import annotations
 
 import math
+import mmap
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from paceline.cpu.cgroup import Reader, cgroup_folders, read_file
@@ -32,3 +34,8 @@ def available_memory(read: Reader = read_file) -> Available:
             idle = re.search(r"^(?:total_)?inactive_file (\d+)$", read(f"{folder}/memory.stat") or "", re.MULTILINE)
             least = min(least, max(0.0, int(limit) - int(used) + (int(idle[1]) if idle else 0)))
     return Available(float(int(found[1]) << 10) if found else 0.0, least)
+
+
+def resident_bytes() -> int:
+    """Return how much memory this process has now, free or not; see proc_pid_statm(5)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

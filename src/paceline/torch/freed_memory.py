@@ -1,8 +1,12 @@
-"""Lets glibc keep memory that is freed in every step. With another C library nothing is done."""
+"""What glibc does with freed memory: keep it for the next step, or give it back. Another C library does as it likes."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from paceline.calibration.torch import RETURNED_FROM
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_MMAP_THRESHOLD = 32 << 20
@@ -12,20 +16,64 @@ _MOST_BUFFERS = 4096
 """Buffers that are remembered."""
 
 _kept = 0
+_returns = False
 
 
 def keep_freed_memory(more: int) -> None:
-    """Let malloc keep `more` further bytes of freed memory, for the whole process.
+    """Let malloc keep `more` further bytes of freed memory, for the whole process, unless it returns what is freed.
 
     Otherwise it would give them back to the system and fault them in again. If gradients are freed as soon as they were
     moved, backward would do so with each large one, at twice the cost of moving it (measured on ResNet-18).
     """
     global _kept
     _kept = min(_kept + more, _LARGEST_INT)
+    if not _returns:
+        _set(_LARGEST_MMAP_THRESHOLD, _kept)
+
+
+def return_freed_memory() -> None:
+    """Let large pieces of memory go back to the system once they are freed, from now on in the whole process.
+
+    What is free goes back now. glibc then maps each piece alone (mallopt(3)), so that the process has as much memory as
+    its tensors, and pays for it with page faults.
+    """
+    global _returns
+    _returns = True
+    _set(RETURNED_FROM, 2 * RETURNED_FROM)
+    return_free_memory()
+
+
+@contextmanager
+def returning() -> Iterator[None]:
+    """`return_freed_memory`, in this context alone.
+
+    Afterwards malloc keeps as much as it comes to keep by itself once large pieces have been freed.
+    """
+    global _returns
+    before = _returns
+    return_freed_memory()
+    try:
+        yield
+    finally:
+        _returns = before
+        if not _returns:
+            _set(_LARGEST_MMAP_THRESHOLD, max(_kept, 2 * _LARGEST_MMAP_THRESHOLD))
+        return_free_memory()
+
+
+def return_free_memory() -> None:
+    """Let the memory that is free go back to the system now (malloc_trim(3))."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _set(mapped_from: int, kept: int) -> None:
+    """Map pieces of so many bytes and more alone, and keep no more than so many free bytes at the heap's end."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
-        mallopt(_TRIM_THRESHOLD, _kept)
+        mallopt(_MMAP_THRESHOLD, mapped_from)
+        mallopt(_TRIM_THRESHOLD, kept)
 
 
 class Returning:

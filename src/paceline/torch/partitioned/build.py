@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Literal, get_args
 
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from paceline.calibration.torch import SPARED
 from paceline.cpu.cgroup import read_file
 from paceline.formats.sizes import parse_bytes
 from paceline.torch.available_memory import available_memory
@@ -93,35 +95,48 @@ def hybrid(
     )
     shapes = wanted.shapes(dist.get_world_size())
     graph = trace(model, len(inputs))
-    budget, file = _budget(world, model, memory, activations)
+    available = _Available(world, model) if memory is None else None
+    budget, file = _budget(available.bytes() if available is not None else _asked(memory), activations)
 
     @cache
     def measured(samples: int) -> Profile:
         return profile(graph, inputs, samples, budget.memory)
 
+    def measure() -> None:
+        for samples in dict.fromkeys(shape.samples for shape in shapes):
+            measured(samples)
+
     def decided() -> bytes:
+        measure()
+        left = (
+            available.bytes() if available is not None else budget.memory
+        )  # the profile has loaded and compiled things
+        within = replace(budget, memory=min(budget.memory, left))
         try:
-            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, budget)
+            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, within)
         except CannotCut as error:
             raise _refusal(model, shapes[-1], error) from error
-        return _dump(decision, measured(decision.best.shape.samples))
+        return _dump(decision, within.memory, measured(decision.best.shape.samples))
 
-    shape, ends, reason, found = _load(
-        from_first_rank(decided, lambda: [measured(samples) for samples in dict.fromkeys(s.samples for s in shapes)])
-    )
-    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends, budget), reason, loss, file)
+    shape, ends, reason, left, found = _load(from_first_rank(decided, measure))
+    within = replace(budget, memory=left)
+    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends, within), reason, loss, file)
 
 
-def _budget(
-    world: PacelineProcessGroup, model: nn.Module, memory: int | str | None, activations: Activations
-) -> tuple[Budget, ActivationFile | None]:
-    """What each rank may use: the least of all memory, and the slowest of all files. A collective."""
-    if activations not in get_args(Activations):
-        raise HybridError(f"activations are one of {', '.join(get_args(Activations))}: found {activations!r:.80}")
+def _asked(memory: int | str | None) -> float:
     try:
-        own = _available(world, model) if memory is None else float(parse_bytes(str(memory)))
+        return float(parse_bytes(str(memory)))
     except ValueError as error:
         raise HybridError(f"memory: {error}") from None
+
+
+def _budget(own: float, activations: Activations) -> tuple[Budget, ActivationFile | None]:
+    """What each rank may use: the least of all memory, and the slowest of all files. A collective.
+
+    own: bytes that this rank may use.
+    """
+    if activations not in get_args(Activations):
+        raise HybridError(f"activations are one of {', '.join(get_args(Activations))}: found {activations!r:.80}")
     file, refusal = None, None
     try:
         file = ActivationFile() if activations == "file" else None
@@ -137,19 +152,23 @@ def _budget(
     return Budget(float(least[0]), activations, file_seconds=-float(least[1])), file
 
 
-def _available(world: PacelineProcessGroup, model: nn.Module) -> float:
-    """The bytes that this rank may use, with the model: its part of its machine's, and of its control group's.
+class _Available:
+    """What this rank may use: its part of what its machine has left, and its control group. A collective."""
 
-    A collective.
-    """
-    machines, found = world.machines, available_memory()
-    group = torch.tensor([zlib.crc32((read_file("/proc/self/cgroup") or "").encode())])
-    groups = [torch.empty_like(group) for _ in machines]
-    dist.all_gather(groups, group)
-    places = [(machine, int(one)) for machine, one in zip(machines, groups, strict=True)]
-    rank = dist.get_rank()
-    held = sum(parameter.nbytes for parameter in model.parameters())
-    return held + min(found.machine / machines.count(machines[rank]), found.group / places.count(places[rank]))
+    def __init__(self, world: PacelineProcessGroup, model: nn.Module) -> None:
+        machines, rank = world.machines, dist.get_rank()
+        group = torch.tensor([zlib.crc32((read_file("/proc/self/cgroup") or "").encode())])
+        groups = [torch.empty_like(group) for _ in machines]
+        dist.all_gather(groups, group)
+        places = [(machine, int(one)) for machine, one in zip(machines, groups, strict=True)]
+        self._on_machine, self._in_group = machines.count(machines[rank]), places.count(places[rank])
+        self._model = sum(parameter.nbytes for parameter in model.parameters())
+
+    def bytes(self) -> float:
+        """With the model, which is there already; some stays free, as predictions of memory are not exact."""
+        found = available_memory()
+        left = min(found.machine / self._on_machine, found.group / self._in_group)
+        return self._model + (1 - SPARED) * left
 
 
 def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:
@@ -160,7 +179,7 @@ def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:
     )
 
 
-def _dump(decision: Decision, found: Profile) -> bytes:
+def _dump(decision: Decision, memory: float, found: Profile) -> bytes:
     shape = decision.best.shape
     head = {
         "layout": [shape.layout.partitions, shape.layout.replicas],
@@ -169,14 +188,15 @@ def _dump(decision: Decision, found: Profile) -> bytes:
         "batch": shape.batch,
         "ends": decision.best.ends,
         "reason": decision.reason,
+        "memory": memory,
     }
     return json.dumps(head).encode() + b"\n" + found.dump()
 
 
-def _load(message: bytes) -> tuple[Shape, list[int], str, Profile]:
+def _load(message: bytes) -> tuple[Shape, list[int], str, float, Profile]:
     first, _, rest = message.partition(b"\n")
     head = json.loads(first)
     places = Layout(*head["layout"])
     schedule = Schedule(head["schedule"], places.partitions)
     shape = Shape(places, schedule, head["microbatches"], head["batch"])
-    return shape, head["ends"], head["reason"], Profile.load(rest)
+    return shape, head["ends"], head["reason"], head["memory"], Profile.load(rest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from paceline.topology import Node, Topology
-from paceline.torch.partitioned.cut import Chain, Channel, Weight
+from paceline.torch.partitioned.cut import Chain, Channel, Times, Weight
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.values import Value
@@ -21,8 +21,8 @@ def chain(graph: Graph, profile: Profile) -> Chain:
         up.append(sum(value.nbytes(profile.samples) for value in crossing) if possible else math.inf)
         down.append(float(sum(value.nbytes(profile.samples) for value in crossing if value.differentiable)))
     return Chain(
-        [call.forward for call in profile.calls],
-        [call.backward for call in profile.calls],
+        [call.kept.forward for call in profile.calls],
+        [call.kept.backward for call in profile.calls],
         [call.saved for call in profile.calls],
         [result.nbytes(profile.samples) if result.kind == "tensor" else 0 for result in profile.results],
         up,
@@ -31,6 +31,7 @@ def chain(graph: Graph, profile: Profile) -> Chain:
             [Weight(id(tensor), tensor.nbytes, tensor.requires_grad) for tensor in graph.tensors(call)]
             for call in graph.calls
         ],
+        Times([call.returned.forward for call in profile.calls], [call.returned.backward for call in profile.calls]),
     )
 
 

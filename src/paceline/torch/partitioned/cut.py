@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,13 @@ class Weight(NamedTuple):
     trained: bool = True
 
 
+class Times(NamedTuple):
+    """Seconds of each call of a chain."""
+
+    forward: Sequence[float]
+    backward: Sequence[float]
+
+
 @dataclass(frozen=True)
 class Chain:
     """A model as a chain of n calls. There are n + 1 cuts: before call 0, …, after call n - 1.
@@ -46,7 +53,7 @@ class Chain:
     All of it is for one microbatch. forward, backward: seconds of each call. saved: bytes that each keeps for its
     backward. made: bytes of each call's result. up, down: bytes that cross each cut, forward and backward; infinite
     where there can't be a cut. weights: the tensors that each call needs; one that several calls of a stage need counts
-    once.
+    once. returned: forward and backward where memory that is freed goes back to the system; None if that is the same.
     """
 
     forward: Sequence[float]
@@ -56,6 +63,11 @@ class Chain:
     up: Sequence[float]
     down: Sequence[float]
     weights: Sequence[Sequence[Weight]]
+    returned: Times | None = None
+
+    def returning(self) -> Chain:
+        """The same chain where memory that is freed goes back to the system."""
+        return self if self.returned is None else replace(self, **self.returned._asdict())
 
 
 @dataclass(frozen=True)
@@ -63,13 +75,15 @@ class Limits:
     """What a rank's memory holds, in bytes. in_flight: of each stage, how often it keeps a microbatch's activations.
 
     copies: how often each weight is held: itself, its gradient, the optimizer's states. instead: seconds that each call
-    costs more if its activations are not kept; nothing if all must be.
+    costs more if its activations are not kept; nothing if all must be. fragments: how many times as much activations
+    need where memory that is freed is kept; a stage for which there is no room for that gives it back.
     """
 
     memory: float = math.inf
     in_flight: Sequence[float] = field(default=())
     copies: float = 4.0
     instead: Sequence[float] = field(default=())
+    fragments: float = 1.0
 
 
 class CannotCut(ValueError):
@@ -94,9 +108,12 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     if len(inner) + 1 < stages:
         raise CannotCut(f"it can be cut into {len(inner) + 1} stages at most", len(inner) + 1)
     cuts = np.array([0, *inner, calls])
-    work = np.add(chain.forward, chain.backward)
+    slower = chain.returning()
+    work, more = np.add(chain.forward, chain.backward), np.add(slower.forward, slower.backward)
     instead = limits.instead or np.zeros(calls)
-    work, saved, instead = (np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (work, chain.saved, instead))
+    work, more, saved, instead = (
+        np.concatenate([[0.0], np.cumsum(each)])[cuts] for each in (work, more, chain.saved, instead)
+    )
     arriving = [np.array(each)[cuts] for each in (chain.up, chain.down)]
     arriving[0][0] = 0.0  # the model's inputs come from nowhere
     best = np.full((stages + 1, len(cuts)), math.inf)
@@ -104,18 +121,18 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
     last = np.zeros((stages + 1, len(cuts)), dtype=np.int64)
     in_flight = limits.in_flight or [1] * stages
     for end, weights in _weights(chain.weights, cuts):
-        time, kept, more = (each[end] - each[:end] for each in (work, saved, instead))
+        time, returning, kept, again = (each[end] - each[:end] for each in (work, more, saved, instead))
         free = limits.memory - weights * limits.copies
         for stage in range(stages):
-            took = time
+            wanted = kept * in_flight[stage]
+            took = np.where(limits.fragments * wanted <= free, time, returning)
             if stage > 0:
                 took = took + channels[stage - 1].seconds(arriving[0][:end])
             if stage < stages - 1:
                 took = took + channels[stage].seconds(arriving[1][end])
-            wanted = kept * in_flight[stage]
             if limits.instead:
                 missing = np.clip(wanted - free, 0.0, wanted) / np.maximum(wanted, 1e-9)
-                fits, took = free >= 0.0, took + missing * more
+                fits, took = free >= 0.0, took + missing * again
             else:
                 fits = wanted <= free
             slowest = np.where(fits, np.maximum(best[stage, :end], took), math.inf)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.torch.first_values import broadcast_values
+from paceline.torch.freed_memory import return_freed_memory
 from paceline.torch.partitioned import random_state
 from paceline.torch.partitioned.activation_file import ActivationFile
-from paceline.torch.partitioned.allocator import return_what_is_freed
 from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
@@ -68,7 +68,7 @@ class Hybrid:
                 broadcast_values(tensor, None)
         self._groups = Groups(self._layout, dist.get_rank(), self._shared())
         if prediction.short[self.partition]:
-            return_what_is_freed()
+            return_freed_memory()
         self._modules = {
             number: StageModule(graph, found, prediction.stages[number].segments, file)
             for number, rank in enumerate(self._stage_ranks)

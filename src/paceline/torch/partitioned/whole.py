@@ -16,30 +16,31 @@ _ROUNDS = 2
 """How often it is timed, after once that makes the gradients which later rounds add to; the fastest counts."""
 
 
-def whole(graph: Graph, inputs: Sequence[Tensor]) -> tuple[float, float]:
-    """Return the seconds of a forward and of a backward, which adds to gradients as that of a later microbatch does.
+def whole(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, float]:
+    """Return the seconds of a forward and of a backward of the calls before `end`.
 
-    The gradients of the model's parameters are afterwards what they were.
+    The backward adds to gradients, as that of a later microbatch does. The gradients of the model's parameters are
+    afterwards what they were.
     """
     parameters = [parameter for parameter in graph.root.parameters() if parameter.requires_grad]
     kept = [parameter.grad for parameter in parameters]
     for parameter in parameters:
         parameter.grad = None
     try:
-        rounds = [_round(graph, inputs) for _ in range(1 + _ROUNDS)][1:]
+        rounds = [_round(graph, inputs, end) for _ in range(1 + _ROUNDS)][1:]
     finally:
         for parameter, gradient in zip(parameters, kept, strict=True):
             parameter.grad = gradient
     return min(forward for forward, _ in rounds), min(backward for _, backward in rounds)
 
 
-def _round(graph: Graph, inputs: Sequence[Tensor]) -> tuple[float, float]:
+def _round(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, float]:
     values: dict[fx.Node, Any] = {
         node: value.clone()
         for node, value in zip(graph.inputs, inputs, strict=True)  # a call may change them in place
     }
     begin = time.perf_counter()
-    for index, call in enumerate(graph.calls):
+    for index, call in enumerate(graph.calls[:end]):
         given: dict[fx.Node, Any] = {
             node: attribute(graph.root, str(node.target)) if node.op == "get_attr" else values[node]
             for node in call.all_input_nodes
@@ -51,8 +52,7 @@ def _round(graph: Graph, inputs: Sequence[Tensor]) -> tuple[float, float]:
                 del values[node]
         del given, args, kwargs
     made = time.perf_counter()
-    returned = [one for node in graph.returned if node in values for one in tensors_in(values[node])]
-    outputs = [output for output in returned if output.requires_grad]
+    outputs = [one for node in graph.crossing(end) for one in tensors_in(values[node]) if one.requires_grad]
     if not outputs:
         return made - begin, 0.0
     gradients = [torch.ones_like(output) for output in outputs]

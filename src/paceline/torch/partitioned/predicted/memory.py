@@ -5,7 +5,7 @@ again in the arena; a buffer for each message that comes in a step, which torch 
 keeps of the microbatches that are in flight; the gradients of activations around the largest call of a backward; one
 more gradient of the largest weight where several microbatches add theirs; and what a loss such as cross entropy holds.
 All but the first two stand in memory that the allocator has cut up, and count by a factor. Where this would not fit,
-what is freed goes back to the system at once (see `allocator`), which costs time, and the factor is smaller.
+what is freed goes back to the system at once (see `freed_memory`), which costs time, and the factor is smaller.
 """
 
 from __future__ import annotations

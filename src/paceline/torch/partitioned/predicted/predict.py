@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.calibration.torch import COMES_ALONG, RETURNED
+from paceline.calibration.torch import COMES_ALONG, KEPT_FREE, RETURNED
 from paceline.formats.sizes import show_bytes
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.budget import Budget
@@ -82,7 +82,8 @@ def best_ends(chain: Chain, shape: Shape, placement: Placement, budget: Budget) 
     order = orders(shape.schedule, shape.microbatches)
     kept = [RETURNED * in_flight(order[rank], stage) for stage, rank in enumerate(rank_of)]
     each = (budget.memory - COMES_ALONG) * shape.schedule.ranks / shape.schedule.stages
-    limits = Limits(each, kept, copies(shape, budget.states), budget.instead(chain))
+    instead = budget.instead(chain.returning())  # where memory is short
+    limits = Limits(each, kept, copies(shape, budget.states), instead, KEPT_FREE / RETURNED)
     ends = cut(chain, shape.layout.channels(rank_of, placement), limits)
     needed = max(memory(chain, ends, shape, budget).nbytes)
     if needed > budget.memory:
@@ -96,8 +97,10 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
     rank_of = shape.schedule.rank_of
     channels = shape.layout.channels(rank_of, placement)
     needed = memory(chain, ends, shape, budget)
+    slower = chain.returning()
     stages = tuple(
-        _stage(chain, partition, segments, budget) for partition, segments in zip(rank_of, needed.segments, strict=True)
+        _stage(slower if needed.short[partition] else chain, partition, segments, budget)
+        for partition, segments in zip(rank_of, needed.segments, strict=True)
     )
 
     def takes(action: Action) -> float:

@@ -1,0 +1,116 @@
+"""One pass over all calls of a model, forward and backward, which times each and sees what autograd keeps."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from paceline.torch.available_memory import resident_bytes
+from paceline.torch.freed_memory import return_free_memory
+from paceline.torch.partitioned.calls import run, tensors_in
+from paceline.torch.partitioned.graph import Graph, attribute
+
+
+class Pass:
+    """One pass over all calls. A call's backward follows its forward at once, so that little is kept.
+
+    room: bytes by which the process may grow before what is free goes back to the system, as it does in the end.
+    """
+
+    def __init__(self, graph: Graph, inputs: Sequence[Tensor], room: float = math.inf) -> None:
+        self._graph = graph
+        self._values: dict[fx.Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
+        self._flags: dict[fx.Node, bool] = {}
+        self._parameters = {_place(parameter) for parameter in graph.root.parameters()}
+        self._kept: dict[fx.Node, int] = {}  # bytes of values that autograd keeps
+        self._inner: list[int] = []  # bytes that it keeps of what only exists within a call
+        self.forward: list[float] = []
+        self.backward: list[float] = []
+        self.mutates: list[tuple[str, ...]] = []
+        self.random: list[bool] = []
+        self.seen: list[Any] = []
+        self.differentiable: list[bool] = []
+        before = resident_bytes()
+        for index, call in enumerate(graph.calls):
+            self._call(call)
+            if resident_bytes() - before > room:
+                return_free_memory()
+            for node in call.all_input_nodes:
+                if graph.last_use[node] == index and node.op != "get_attr":
+                    del self._values[node]
+        return_free_memory()  # the allocator's pieces of ResNet-1001 with 8 images are 300 to 700 MiB
+
+    def facts(self, index: int) -> tuple[int, tuple[str, ...], bool]:
+        """Of a call: the bytes that are kept for its backward, what it mutates, whether it is random."""
+        saved = self._inner[index] + self._kept.get(self._graph.calls[index], 0)
+        return saved, self.mutates[index], self.random[index]
+
+    def _call(self, call: fx.Node) -> None:
+        leaves: list[Tensor] = []
+        given = {node: self._argument(node, leaves) for node in call.all_input_nodes}
+        versions = {node: value._version for node, value in given.items() if isinstance(value, Tensor)}
+        args, kwargs = fx.node.map_arg((call.args, call.kwargs), given.__getitem__)
+        saved: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            saved[_place(tensor)] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        state = torch.get_rng_state()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            begin = time.perf_counter()
+            result = run(self._graph.root, call, args, kwargs)
+            self.forward.append(time.perf_counter() - begin)
+        self.random.append(not torch.equal(state, torch.get_rng_state()))
+        changed = [node for node, version in versions.items() if given[node]._version != version]
+        self.mutates.append(tuple(node.name for node in changed))
+        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+        self.backward.append(self._backward(call, outputs, leaves))
+        self._count_saved(call, given, result, saved)
+        for node in changed:
+            self._values[node] = given[node].detach()
+        self._flags[call] = bool(outputs)
+        self.differentiable.append(isinstance(result, Tensor) and result.requires_grad)
+        self._values[call] = fx.node.map_aggregate(result, _detached)
+        self.seen.append(result.detach().to("meta") if isinstance(result, Tensor) else result)
+
+    def _argument(self, node: fx.Node, leaves: list[Tensor]) -> Any:
+        if node.op == "get_attr":
+            return attribute(self._graph.root, str(node.target))
+
+        def leaf(value: Any) -> Any:
+            if not isinstance(value, Tensor) or not self._flags.get(node) or not value.is_floating_point():
+                return value
+            leaves.append(value.requires_grad_())
+            return value.clone()  # so that the call may change it in place
+
+        return fx.node.map_aggregate(self._values[node], leaf)
+
+    def _backward(self, call: fx.Node, outputs: list[Tensor], leaves: list[Tensor]) -> float:
+        wanted = [*leaves, *(tensor for tensor in self._graph.tensors(call) if tensor.requires_grad)]
+        if not outputs or not wanted:
+            return 0.0
+        gradients = [torch.ones_like(output) for output in outputs]
+        begin = time.perf_counter()
+        torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
+        return time.perf_counter() - begin
+
+    def _count_saved(self, call: fx.Node, given: dict[fx.Node, Any], result: Any, saved: dict[int, int]) -> None:
+        for node, value in (*given.items(), (call, result)):
+            for tensor in tensors_in(value):
+                if (size := saved.pop(_place(tensor), 0)) and node.op != "get_attr":
+                    self._kept[node] = max(size, self._kept.get(node, 0))
+        self._inner.append(sum(size for place, size in saved.items() if place not in self._parameters))
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,73 @@
+"""A profile: what it says of calls, and that it needs little memory where there is little."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from paceline.bench.ranks.peak_memory import peak, settled
+from paceline.torch.compat import PIPELINES, torch_version
+from paceline.torch.partitioned.graph import trace
+from paceline.torch.partitioned.profile import Profile, profile
+
+pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
+
+MIB = 1 << 20
+LAYERS, SAMPLES = 32, 16
+
+
+class Deep(nn.Module):
+    """Each layer keeps 1 MiB for 16 samples, and a skip connection lives through all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(16, 16), nn.Tanh()) for _ in range(LAYERS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x
+        for layer in self.layers:
+            x = layer(x)
+        return x + first
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def profiled(available: float) -> Profile:
+    torch.manual_seed(0)
+    graph = trace(Deep(), 1)
+    return profile(graph, [torch.randn(64, 1024, 16)], SAMPLES, available)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives memory back when it is told to")
+def test_a_profile_needs_little_where_there_is_little(one_thread: None) -> None:
+    """The activations of a microbatch alone are 32 MiB."""
+    peaks = []
+    profiled(1 << 40)  # torch loads what it loads when it first trains
+    for available in (1 << 40, 8 * MIB):
+        before = settled()
+        found = profiled(available)
+        peaks.append(peak() - before)
+        print(peaks, flush=True)
+        assert sum(call.saved for call in found.calls) >= LAYERS * MIB
+    assert peaks[0] >= LAYERS * MIB
+    assert peaks[1] <= peaks[0] / 2
+
+
+def test_what_memory_costs_is_measured_where_it_may_be_short(one_thread: None) -> None:
+    plenty, little = profiled(1 << 40), profiled(60 * MIB)
+    assert all(call.kept == call.returned for call in plenty.calls)
+    assert any(call.kept != call.returned for call in little.calls)
+    facts = [[(call.saved, call.mutates, call.random) for call in one.calls] for one in (plenty, little)]
+    assert facts[0] == facts[1]
+    assert plenty.results == little.results
+    assert all(min(*call.kept, *call.returned) >= 0 for call in little.calls)
+    assert Profile.load(little.dump()) == little
