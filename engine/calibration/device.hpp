@@ -23,5 +23,9 @@ inline constexpr std::size_t kStagedChunk = std::size_t{4} << 20;
 inline constexpr std::chrono::microseconds kDeviceLook{50};
 inline constexpr int kDeviceLookPart = 16;
 inline constexpr std::chrono::milliseconds kLongestDeviceLook{5};
+// A rank whose memory cannot be opened may have died: the engine hears of that within this time, or it has not.
+// Found: by hand: the kernel closes the sockets of a process when that ends. Off by 2: an error that blames the memory
+// of a living rank comes as much later.
+inline constexpr std::chrono::seconds kDeathIsHeard{3};
 
 }  // namespace paceline::calibration

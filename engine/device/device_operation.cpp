@@ -49,10 +49,14 @@ bool DeviceOperation::advance() {
     }
     agree();
     if (trouble_) return true;
+    phase_ = chunks != nullptr ? Phase::serving : Phase::device;
     if (direct != nullptr) complete_parameters();
     if (trouble_) return true;
-    phase_ = chunks != nullptr ? Phase::serving : Phase::device;
     moved = true;
+  }
+  if (phase_ == Phase::doubting && Clock::now() >= doubt_.said_at) {
+    trouble_ = doubt_.error;
+    return true;
   }
   if (phase_ == Phase::serving) {
     moved |= staging_.advance(*chunks, trouble_);
@@ -79,19 +83,21 @@ void DeviceOperation::agree() {
   for (const Notice& said : notices_) chunks->longest = std::max<std::size_t>(chunks->longest, said.longest);
 }
 
-// The memory of another rank, which may have died since it said where its buffer lies.
 Address DeviceOperation::open(int rank, const Notice& said) {
-  try {
-    const Part part = said.given[static_cast<std::size_t>(group->rank)];
-    if (part.begin > part.end || part.end > said.shown.length)
-      throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-    return neighbours_.memory().open(rank, said.shown, call_);
-  } catch (const DriverError& error) {
-    throw Failure(Error{ErrorKind::aborted,
-                        group->name_of(group->rank) + ": " + description() + ": the memory of " + group->name_of(rank) +
-                            ": " + error.what(),
-                        group->members[static_cast<std::size_t>(rank)].description});
-  }
+  const Part part = said.given[static_cast<std::size_t>(group->rank)];
+  if (part.begin > part.end || part.end > said.shown.length)
+    throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
+  return neighbours_.memory().open(rank, said.shown, call_);
+}
+
+void DeviceOperation::doubt(int rank, const DriverError& error) {
+  phase_ = Phase::doubting;
+  doubt_ = {rank,
+            {ErrorKind::aborted,
+             group->name_of(group->rank) + ": " + description() + ": the memory of " + group->name_of(rank) + ": " +
+                 error.what(),
+             group->members[static_cast<std::size_t>(rank)].description},
+            Clock::now() + calibration::kDeathIsHeard};
 }
 
 // The kernel waits for these on the stream: see device_group.hpp.
@@ -111,7 +117,14 @@ void DeviceOperation::complete_parameters() {
       return;
     }
     if (to.count == 0) continue;
-    const Address there = (from == group->rank ? direct->base : open(from, said)) + part.begin;
+    Address there = direct->base + part.begin;
+    if (from != group->rank) {
+      try {
+        there = open(from, said) + part.begin;
+      } catch (const DriverError& error) {
+        return doubt(from, error);
+      }
+    }
     complete.take(call, from, there, notices_.size(), direct->to_all);
   }
   Control& control = neighbours_.control();
@@ -122,8 +135,8 @@ void DeviceOperation::complete_parameters() {
 // Nobody rings when the device has come so far. To look again after a part of the time that it has taken already adds
 // no more than that part.
 void DeviceOperation::look_later() {
-  wake = Clock::time_point::max();
-  if (phase_ == Phase::meeting) return;
+  wake = phase_ == Phase::doubting ? doubt_.said_at : Clock::time_point::max();
+  if (phase_ == Phase::meeting || phase_ == Phase::doubting) return;
   const auto now = Clock::now();
   if (now >= deadline && missing().empty()) {
     trouble_ = {ErrorKind::timeout, group->name_of(group->rank) + ": the device has not finished the work before " +
@@ -138,6 +151,7 @@ void DeviceOperation::look_later() {
 bool DeviceOperation::has_work() const {
   switch (phase_) {
     case Phase::meeting: return meeting_ != nullptr && meeting_->over();
+    case Phase::doubting: return Clock::now() >= doubt_.said_at;
     case Phase::serving: return staging_.has_work(*chunks);
     case Phase::device: return call_ == 0 || neighbours_.control().finished(call_);
     case Phase::ended: return true;

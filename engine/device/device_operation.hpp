@@ -47,12 +47,13 @@ class DeviceOperation final : public Operation {
   void clear() override {}
 
  private:
-  enum class Phase : std::uint8_t { meeting, serving, device, ended };
+  enum class Phase : std::uint8_t { meeting, doubting, serving, device, ended };
 
   bool advance();
   void agree();
   void complete_parameters();
   Address open(int rank, const Notice& said);
+  void doubt(int rank, const DriverError& error);
   void look_later();
 
   Engine& engine_;
@@ -63,6 +64,12 @@ class DeviceOperation final : public Operation {
   Handle meeting_;
   std::vector<Notice> notices_;
   Phase phase_ = Phase::meeting;
+  // A rank's memory could not be opened. If that rank has died, the engine fails the group for it before this is said.
+  struct {
+    int rank = -1;
+    Error error;
+    Clock::time_point said_at;
+  } doubt_;
 };
 
 }  // namespace paceline::device

@@ -110,44 +110,104 @@ def test_all_reduce(ranks: Ranks, size: int) -> None:
         assert set(paths) == {"host", "one_shot", "two_shot"}
 
 
-def moved(rank: int, size: int) -> None:
+def moved(rank: int, size: int, count: int) -> set[str]:
+    """Collectives of tensors that have `count` elements for each rank. Returns the paths that they went."""
+    from torch.distributed.distributed_c10d import _get_default_group
+
     device = Device()
-    mine = torch.arange(6, dtype=torch.float32) + 10 * rank
-    all_ranks = [torch.arange(6, dtype=torch.float32) + 10 * other for other in range(size)]
+    group: Any = _get_default_group()
+    everyone = [torch.arange(size * count, dtype=torch.float32) % 100 + 10 * other for other in range(size)]
+    mine = everyone[rank]
+    heads = [one[:count] for one in everyone]
+    part = slice(rank * count, (rank + 1) * count)
+    paths = []
+
+    def there(result: Tensor, expected: Tensor) -> None:
+        assert torch.equal(device.host(result), expected)
+        paths.append(group._device.last[0])
 
     tensor = device.tensor(mine)
     dist.broadcast(tensor, 1)
-    assert torch.equal(device.host(tensor), all_ranks[1])
+    there(tensor, everyone[1])
 
-    output = device.tensor(torch.zeros(6 * size))
-    dist.all_gather_into_tensor(output, device.tensor(mine))
-    assert torch.equal(device.host(output), torch.cat(all_ranks))
+    tensor = device.tensor(mine)
+    dist.reduce(tensor, 1, dist.ReduceOp.MAX)
+    there(tensor, everyone[-1] if rank == 1 else mine)
 
-    parts = [device.tensor(torch.zeros(6)) for _ in range(size)]
-    dist.all_gather(parts, device.tensor(mine), async_op=True).wait()
-    assert all(torch.equal(device.host(part), expected) for part, expected in zip(parts, all_ranks, strict=True))
+    output = device.tensor(torch.zeros(size * count))
+    work = dist.all_gather_into_tensor(output, device.tensor(heads[rank]), async_op=True)
+    assert work is not None and work.wait()
+    assert work.get_future().wait()[0] is output
+    there(output, torch.cat(heads))
 
-    output = device.tensor(torch.zeros(6 // size))
-    dist.reduce_scatter_tensor(output, device.tensor(mine))
-    assert torch.equal(device.host(output), torch.stack(all_ranks).sum(0).chunk(size)[rank])
+    parts = [device.tensor(torch.zeros(count)) for _ in range(size)]
+    dist.all_gather(parts, device.tensor(heads[rank]))
+    for gathered, expected in zip(parts, heads, strict=True):
+        there(gathered, expected)
 
-    output = device.tensor(torch.zeros(6))
+    output = device.tensor(torch.zeros(count))
+    dist.reduce_scatter_tensor(output, device.tensor(mine), dist.ReduceOp.AVG)
+    there(output, (torch.stack(everyone).sum(0) / size)[part])
+    pieces = [piece.as_subclass(DeviceTensor) for piece in device.tensor(mine).as_subclass(Tensor).chunk(size)]
+    dist.reduce_scatter(output, pieces)
+    there(output, torch.stack(everyone).sum(0)[part])
+
+    output = device.tensor(torch.zeros(size * count))
     dist.all_to_all_single(output, device.tensor(mine))
-    assert torch.equal(device.host(output), torch.cat([one.chunk(size)[rank] for one in all_ranks]))
+    there(output, torch.cat([one[part] for one in everyone]))
+    # Ranks before the last one send what they have to the last one, which sends nothing.
+    last = size - 1
+    sent = [0] * last + [count if rank < last else 0]
+    received = [count if rank == last and other < last else 0 for other in range(size)]
+    output = device.tensor(torch.zeros(sum(received)))
+    dist.all_to_all_single(output, device.tensor(mine[: sum(sent)]), received, sent)
+    there(output, torch.cat(heads[:last]) if rank == last else torch.zeros(0))
+    results = [device.tensor(torch.zeros(count)) for _ in range(size)]
+    dist.all_to_all(results, [device.tensor(piece) for piece in mine.chunk(size)])
+    for result, one in zip(results, everyone, strict=True):
+        there(result, one[part])
 
-    other = device.tensor(torch.zeros(6))
-    exchange = [
-        dist.P2POp(dist.isend, device.tensor(mine), (rank + 1) % size),
-        dist.P2POp(dist.irecv, other, (rank - 1) % size),
-    ]
+    output = device.tensor(torch.zeros(count))
+    dist.scatter(output, [device.tensor(piece) for piece in mine.chunk(size)] if rank == 0 else None, 0)
+    there(output, everyone[0][part])
+    dist.gather(output, parts if rank == 1 else None, 1)
+    if rank == 1:
+        there(torch.cat([device.host(one) for one in parts]), everyone[0])
+
+    strange = device.tensor(mine.to(torch.int16))  # moves as bytes
+    dist.broadcast(strange, 1)
+    there(strange, everyone[1].to(torch.int16))
+    return set(paths)
+
+
+@pytest.mark.parametrize(("count", "paths"), [(6, {"host", "direct"}), (2000, {"one_shot", "direct"})])
+def test_all_collectives_stay_on_the_device(ranks: Ranks, count: int, paths: set[str]) -> None:
+    for seen in ranks(moved, 2 if count < 100 else 3, count=count, environment=ENGINE, fresh=True):
+        assert seen == paths
+
+
+def test_large_tensors_are_taken_from_where_they_lie(ranks: Ranks) -> None:
+    for seen in ranks(moved, 2, count=140_000, environment=ENGINE, fresh=True):
+        assert seen == {"direct"}
+
+
+def through_the_host(rank: int, size: int) -> None:
+    device = Device()
+    mine, other = device.tensor(torch.full((6,), float(rank))), device.tensor(torch.zeros(6))
+    exchange = [dist.P2POp(dist.isend, mine, (rank + 1) % size), dist.P2POp(dist.irecv, other, (rank - 1) % size)]
     for work in dist.batch_isend_irecv(exchange):
         work.wait()
-    assert torch.equal(device.host(other), all_ranks[(rank - 1) % size])
+    assert torch.equal(device.host(other), torch.full((6,), float((rank - 1) % size)))
+
+    columns = device.tensor(torch.zeros(4, 6)).T  # not contiguous
+    columns.as_subclass(Tensor).fill_(rank)
+    dist.broadcast(columns, 1)
+    assert torch.equal(device.host(columns), torch.ones(6, 4))
     dist.barrier(device_ids=[0])
 
 
-def test_everything_else_goes_through_the_host(ranks: Ranks) -> None:
-    ranks(moved, 2, environment=ENGINE, fresh=True)
+def test_messages_and_strided_tensors_go_through_the_host(ranks: Ranks) -> None:
+    ranks(through_the_host, 2, environment=ENGINE, fresh=True)
 
 
 def disagreeing(rank: int, size: int) -> str:

@@ -71,6 +71,24 @@ TEST(a_peers_memory_that_cannot_be_opened) {
   });
 }
 
+// The engine hears a moment later that the rank has died, and says that instead.
+TEST(a_dead_peers_memory_that_cannot_be_opened) {
+  run({.size = 2, .leaves = 1}, [](DeviceRank& self) {
+    self.on_device();
+    self.meet();
+    const DeviceValues<float> values(self, kLarge);
+    const auto opened = double_calls("cuIpcOpenMemHandle");
+    if (self.rank() == 0) fail("cuIpcOpenMemHandle", Result::invalid_handle);
+    const auto pending = all_reduce(self, values.call(DType::float32));
+    while (self.rank() == 0 && double_calls("cuIpcOpenMemHandle") == opened) std::this_thread::yield();
+    self.meet();
+    if (self.rank() == 1) ::raise(SIGKILL);
+    const Error error = failure_of([&] { pending->wait(std::chrono::seconds(30)); });
+    CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 1"));
+    finish(self);
+  });
+}
+
 TEST(pinned_memory_that_cannot_be_had) {
   run({.size = 2}, [](DeviceRank& self) {
     const DeviceValues<float> values(self, 10);

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from paceline.group.host import Ending
 
 
 class Abandoned:
-    """Keeps the tensor that the operation uses alive."""
+    """Keeps the tensors that the operation uses alive."""
 
-    def __init__(self, operation: Ending, tensor: Tensor) -> None:
-        self._operation, self._tensor = operation, tensor
+    def __init__(self, operation: Ending, tensors: Sequence[Tensor]) -> None:
+        self._operation, self._tensors = operation, tensors
 
     def done(self) -> bool:
         """Whether it is over; never waits."""

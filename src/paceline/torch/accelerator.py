@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
@@ -31,10 +32,12 @@ class Accelerator:
         """Whether the engine does not move tensors of this device, which is not the CPU."""
         return device.type != "cuda" or not by_engine(self._home.settings.cuda)
 
-    def _on_device(self, tensor: Tensor) -> _engine.DeviceGroup:
-        """The group on the device that has the memory of `tensor`. Collective for the first time."""
+    def _on_device(self, tensors: Sequence[Tensor]) -> _engine.DeviceGroup:
+        """The group on the device that has these tensors, which may be empty. Collective for the first time."""
         if self._device is None:
-            self._device = _engine.DeviceGroup(self._home.devices, self._group, tensor.data_ptr())
+            address = next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
+            ordinal = tensors[0].device.index or 0
+            self._device = _engine.DeviceGroup(self._home.devices, self._group, address, ordinal)
         return self._device
 
     def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: object) -> dist.Work:

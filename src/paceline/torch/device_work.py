@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -21,18 +22,22 @@ _GROUP_TIMEOUT = timedelta(0)
 class DeviceWork(dist.Work):
     """A collective that was handed to a device. Streams wait for it, as for NCCL's; the host does not.
 
-    It keeps its tensor alive to the end.
+    It keeps its tensors, `memory`, alive to the end; they are on one device. results: what holds the results.
     """
 
-    def __init__(self, operation: DeviceOperation, tensor: Tensor, host: Host) -> None:
+    def __init__(
+        self, operation: DeviceOperation, results: Sequence[Tensor], memory: Sequence[Tensor], host: Host
+    ) -> None:
         super().__init__()
         self._operation = operation
-        self._tensor = tensor
+        self._results = list(results)
+        self._memory = memory
+        self._device = memory[0].device
         self._host = host
 
     def __del__(self) -> None:
         if not self._operation.done():
-            self._host.dropped(Abandoned(self._operation, self._tensor))
+            self._host.dropped(Abandoned(self._operation, self._memory))
 
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
         """Let the current stream wait for it, and the host too if a timeout is given; return True.
@@ -41,7 +46,7 @@ class DeviceWork(dist.Work):
         """
         if timeout > _GROUP_TIMEOUT:
             self._operation.wait(timeout.total_seconds())
-        self._operation.order_before(cuda.stream(self._tensor.device))
+        self._operation.order_before(cuda.stream(self._device))
         return True
 
     def synchronize(self) -> None:
@@ -66,9 +71,9 @@ class DeviceWork(dist.Work):
         return None
 
     def result(self) -> list[Tensor]:
-        """The tensor that holds the result."""
-        return [self._tensor]
+        """The tensors that hold the results."""
+        return self._results
 
     def get_future(self) -> Future[list[Tensor]]:
-        """A future of the tensor. It is complete; the streams of those who read it wait for the device."""
-        return cuda.future(self._tensor.device, [self._tensor], self._operation.order_before)
+        """A future of the results. It is complete; the streams of those who read it wait for the device."""
+        return cuda.future(self._device, self._results, self._operation.order_before)

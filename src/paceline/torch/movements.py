@@ -30,7 +30,7 @@ class Movements(Starting):
         root = checks.root_of(opts, self._size)
         if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
             return DONE
-        memory = plain(tensor)
+        memory = plain(tensor, self._stay([tensor]))
         copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
         arguments = (*span(memory), code_of(tensor.dtype), root)
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
@@ -53,8 +53,9 @@ class Movements(Starting):
             return self._on_accelerator("_allgather_base", output, output, input, opts)
         checks.alike([output, input], "all_gather")
         checks.numel(output, input.numel() * self._size, "the output of all_gather")
+        stays = self._stay([output, input])
         copies: Copies = []
-        source, target = plain(input), plain_output(output, copies)
+        source, target = plain(input, stays), plain_output(output, copies, stays)
         address, count = span(source)
         arguments = (address, target.data_ptr(), count, code_of(input.dtype))
         return self._start("all_gather", arguments, opts, [output], copies, [source, target])
@@ -88,11 +89,12 @@ class Movements(Starting):
         checks.one_per_rank(targets, self._size, "all_gather")
         checks.alike([source, *targets], "all_gather")
         checks.numel(targets[self._rank], source.numel(), "this rank's output of all_gather")
+        stays = self._stay([source, *targets])
         copies: Copies = []
-        memory = plain(source)
-        places = [plain_output(target, copies) for target in targets]
+        memory = plain(source, stays)
+        places = [plain_output(target, copies, stays) for target in targets]
         code = code_of(source.dtype)
-        if adjacent(places):
+        if not stays and adjacent(places):
             address, count = span(memory)
             arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
             return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
@@ -111,8 +113,9 @@ class Movements(Starting):
         if not source.is_cpu and self._elsewhere(source.device):
             return self._on_accelerator("gather", source, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
+        stays = self._stay([source, *targets])
         copies: Copies = []
-        memory = plain(source)
+        memory = plain(source, stays)
         sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
         sends[root] = span(memory)
         places: list[Tensor] = []
@@ -120,7 +123,7 @@ class Movements(Starting):
             checks.one_per_rank(targets, self._size, "gather")
             checks.alike([source, *targets], "gather")
             checks.numel(targets[root], source.numel(), "the root's own output of gather")
-            places = [plain_output(target, copies) for target in targets]
+            places = [plain_output(target, copies, stays) for target in targets]
             recvs = [span(place) for place in places]
         arguments = ("gather", sends, recvs, code_of(source.dtype), root)
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
@@ -131,8 +134,9 @@ class Movements(Starting):
         if not target.is_cpu and self._elsewhere(target.device):
             return self._on_accelerator("scatter", target, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
+        stays = self._stay([target, *sources])
         copies: Copies = []
-        place = plain_output(target, copies)
+        place = plain_output(target, copies, stays)
         sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
         recvs[root] = span(place)
         memory: list[Tensor] = []
@@ -140,7 +144,7 @@ class Movements(Starting):
             checks.one_per_rank(sources, self._size, "scatter")
             checks.alike([target, *sources], "scatter")
             checks.numel(sources[root], target.numel(), "the root's own input of scatter")
-            memory = [plain(source) for source in sources]
+            memory = [plain(source, stays) for source in sources]
             sends = [span(source) for source in memory]
         arguments = ("scatter", sends, recvs, code_of(target.dtype), root)
         return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
@@ -153,9 +157,10 @@ class Movements(Starting):
             return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
         dtype = checks.alike([*outputs, *inputs], "all_to_all")
         checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
+        stays = self._stay([*outputs, *inputs])
         copies: Copies = []
-        memory = [plain(tensor) for tensor in inputs]
-        places = [plain_output(tensor, copies) for tensor in outputs]
+        memory = [plain(tensor, stays) for tensor in inputs]
+        places = [plain_output(tensor, copies, stays) for tensor in outputs]
         sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
         arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
         return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
@@ -178,8 +183,9 @@ class Movements(Starting):
         if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
         dtype = checks.alike([output, input], "all_to_all")
+        stays = self._stay([output, input])
         copies: Copies = []
-        memory, place = plain(input), plain_output(output, copies)
+        memory, place = plain(input, stays), plain_output(output, copies, stays)
         sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
         recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
         arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)

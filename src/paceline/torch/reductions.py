@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.torch import checks, cuda, sparse
+from paceline.torch import checks, sparse
 from paceline.torch.checks import Reduction, Rows, Tensors
-from paceline.torch.device_work import DeviceWork
 from paceline.torch.freed_memory import Returning
-from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
-from paceline.torch.staging import Copies, adjacent, plain, plain_output, usable
+from paceline.torch.staging import Copies, adjacent, plain, plain_output
 from paceline.torch.starting import Starting
 from paceline.torch.tables import DTYPES, reducible, reduction
 from paceline.torch.work import DONE
@@ -36,9 +33,9 @@ class Reductions(Starting):
                 return DONE
         if not tensor.is_cpu and self._elsewhere(tensor.device):
             return self._on_accelerator("allreduce", tensor, tensors, opts)
-        if not tensor.is_cpu and (handed := self._reduce_on_device(tensor, opts)) is not None:
-            return handed
         reduce_op = checks.reduce_op(opts)
+        if self._stay([tensor]):
+            return self._hand("all_reduce", _reduce_arguments(tensor, reduce_op), opts, [tensor], [tensor])
         if tensor.is_sparse:
             return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
         memory = plain(tensor)
@@ -47,17 +44,6 @@ class Reductions(Starting):
         copies = [(tensor, memory)] if memory is not tensor else []
         arguments = _in_place(memory, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
-
-    def _reduce_on_device(self, tensor: Tensor, opts: object) -> dist.Work | None:
-        """Hand an all-reduce to the device if it can use the memory as it is; None: it goes through the host."""
-        if tensor.layout != torch.strided or not usable(tensor) or callbacks.depth:
-            return None
-        arguments = _reduce_arguments(tensor, checks.reduce_op(opts))
-        stream = cuda.stream(tensor.device)
-        work = DeviceWork(self._on_device(tensor).all_reduce(*arguments, stream), tensor, self._home)
-        if self._window is None and not checks.is_async(opts):
-            work.wait(checks.timeout_of(opts) or timedelta(0))
-        return self._in_window(work)
 
     def allreduce_encoded(
         self, tensor: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
@@ -93,7 +79,7 @@ class Reductions(Starting):
         reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
         if self._blocks(opts) and self._group.reduce_tensor(tensor, *reduction(reduce_op), root):
             return DONE
-        memory = plain(tensor)
+        memory = plain(tensor, self._stay([tensor]))
         copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
         arguments = (*_reduce_arguments(memory, reduce_op), root)
         return self._start("reduce", arguments, opts, [tensor], copies, [memory])
@@ -108,8 +94,9 @@ class Reductions(Starting):
             return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
         checks.alike([output, input], "reduce_scatter")
         checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")
+        stays = self._stay([output, input])
         copies: Copies = []
-        source, target = plain(input), plain_output(output, copies)
+        source, target = plain(input, stays), plain_output(output, copies, stays)
         reduce_op = checks.reduce_op(opts)
         address, count, code, op, factor = _reduce_arguments(target, reduce_op)
         arguments = (reducible(source, reduce_op).data_ptr(), address, count, code, op, factor)
@@ -148,16 +135,18 @@ class Reductions(Starting):
         checks.one_per_rank(parts, self._size, "reduce_scatter")
         checks.alike([output, *parts], "reduce_scatter")
         checks.numel(output, parts[self._rank].numel(), "the output of reduce_scatter")
-        sources = [plain(part) for part in parts]
-        if any(source.numel() != output.numel() for source in sources):
+        uneven = any(part.numel() != output.numel() for part in parts)
+        stays = not uneven and self._stay([output, *parts])
+        sources = [plain(part, stays) for part in parts]
+        if uneven:
             return self._reduce_scatter_uneven(output, sources, opts)
         whole = sources[0] if adjacent(sources) else torch.cat([source.reshape(-1) for source in sources])
         copies: Copies = []
-        target = plain_output(output, copies)
+        target = plain_output(output, copies, stays)
         reduce_op = checks.reduce_op(opts)
         address, count, code, op, factor = _reduce_arguments(target, reduce_op)
         arguments = (reducible(whole, reduce_op).data_ptr(), address, count, code, op, factor)
-        return self._start("reduce_scatter", arguments, opts, [output], copies, [whole, *sources, target])
+        return self._start("reduce_scatter", arguments, opts, [output], copies, [target, whole, *sources])
 
     def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: object) -> dist.Work:
         works: list[dist.Work] = []

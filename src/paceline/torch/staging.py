@@ -28,18 +28,21 @@ def is_plain(tensor: Tensor) -> bool:
     return tensor.is_cpu and usable(tensor)
 
 
-def plain(tensor: Tensor) -> Tensor:
-    """The tensor itself if the host can use its memory as it is, else a copy in memory of the host."""
-    if is_plain(tensor):
+def plain(tensor: Tensor, stays: bool = False) -> Tensor:
+    """The tensor itself if it `stays` on its device or the host can use its memory, else a copy of the host's."""
+    if stays or is_plain(tensor):
         return tensor
     if not tensor.is_cpu:
         return cuda.host_memory(tensor).copy_(tensor.detach())
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
-def plain_output(tensor: Tensor, copies: Copies) -> Tensor:
-    """Memory for a result that belongs in `tensor`: its own, or other memory of the host, noted in `copies`."""
-    if is_plain(tensor):
+def plain_output(tensor: Tensor, copies: Copies, stays: bool = False) -> Tensor:
+    """Memory for a result that belongs in `tensor`: its own, or other memory of the host, noted in `copies`.
+
+    stays: whether a device puts the result there itself.
+    """
+    if stays or is_plain(tensor):
         return tensor
     memory = torch.empty(tensor.shape, dtype=tensor.dtype) if tensor.is_cpu else cuda.host_memory(tensor)
     copies.append((tensor, memory))

@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeGuard
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from paceline import _engine
 from paceline.runtime.runtime import Runtime
-from paceline.torch import checks
+from paceline.torch import checks, cuda
 from paceline.torch.accelerator import Accelerator
 from paceline.torch.backward import BackwardWaits
+from paceline.torch.device_work import DeviceWork
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
-from paceline.torch.staging import Copies, copy_back
+from paceline.torch.staging import Copies, copy_back, usable
 from paceline.torch.work import DONE, CompletedWork, MessageWork, PendingWork, WorkGroup
 
 BLOCKING, NOTIFY = _engine.BLOCKING, _engine.NOTIFY
@@ -56,8 +58,11 @@ class Starting(Accelerator):
     ) -> dist.Work:
         """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for.
 
-        more: the arguments behind the engine's mode.
+        keep: the memory that the arguments speak of; if it is a device's, the call is handed to that, and there are no
+        copies. more: the arguments behind the engine's mode.
         """
+        if keep and not keep[0].is_cpu:
+            return self._hand(call, arguments, options, results, keep)
         if self._blocks(options):
             getattr(self._group, call)(*arguments, BLOCKING, *more)
             copy_back(copies)
@@ -74,6 +79,32 @@ class Starting(Accelerator):
         elif not checks.is_async(options) and (timeout := checks.timeout_of(options)) is not None:
             work.wait(timeout)
         return work
+
+    def _stay(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether a collective of these tensors is handed to their device, which the engine serves.
+
+        The device must be able to use their memory as it is; else they go through the host.
+        """
+        return (
+            not tensors[0].is_cpu
+            and not callbacks.depth
+            and all(tensor.layout == torch.strided and usable(tensor) for tensor in tensors)
+        )
+
+    def _hand(
+        self,
+        call: str,
+        arguments: tuple[object, ...],
+        options: object,
+        results: Sequence[Tensor],
+        memory: Sequence[Tensor],
+    ) -> dist.Work:
+        """Hand the engine's `call` to the device of `memory`, whose current stream it comes after."""
+        group, stream = self._on_device(memory), cuda.stream(memory[0].device)
+        work = DeviceWork(getattr(group, call)(*arguments, stream), results, memory, self._home)
+        if self._window is None and not checks.is_async(options):
+            work.wait(checks.timeout_of(options) or _ZERO)
+        return self._in_window(work)
 
     def _message(self, operation: _engine.Operation, tensor: Tensor) -> dist.Work:
         """The work of a message that was started in mode ASYNC with the memory of `tensor` itself."""

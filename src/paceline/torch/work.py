@@ -182,7 +182,7 @@ class MessageWork(PendingWork):
 
     def __del__(self) -> None:
         if not self._finished and not self._told:
-            self._host.dropped(Abandoned(self.operation, self._results[0]))
+            self._host.dropped(Abandoned(self.operation, self._results))
 
     def get_future(self) -> Future[list[Tensor]]:
         """A future of the tensor, which is completed whether or not anybody waits."""
