@@ -54,7 +54,7 @@ CUstream_st* make_stream() {
 }
 
 void copy_later(StreamHandle stream, void* to, const void* from, std::size_t bytes) {
-  stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
+  if (bytes > 0) stream_of(stream).add([=] { std::memcpy(to, from, bytes); });
 }
 
 void* data(Address address) { return reinterpret_cast<void*>(address); }
