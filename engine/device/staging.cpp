@@ -10,7 +10,7 @@ Staging::Staging(Engine& engine, Group& hosts, const Driver& driver, Control& co
       driver_(driver),
       control_(control),
       slot_(rounded_up(slot, kPage)),
-      pinned_(driver, engine.host().arena(), 2 * kSlots * slot_) {}
+      pinned_(driver, engine.host().arena(), kSlots * (2 * slot_)) {}
 
 Staging::Chunks Staging::plan(const Call& call, std::size_t longest) {
   const std::size_t blocks = call.has_block_for_each() ? static_cast<std::size_t>(hosts_.size()) : 1;
