@@ -200,9 +200,8 @@ void Shares::hold(Number number, double level) {
       Link& link = links_[crossed];
       touch(crossed);
       link.load += free ? level : level - stream.rate;
-      link.free -= free;
+      if (free && --link.free == 0) next_.set(crossed, std::max(next_[crossed], bound(link)));  // which only rises here
       link.rates[crossings_[i].place] = level;
-      if (link.free == 0) next_.set(crossed, std::max(next_[crossed], bound(link)));  // which only rises here
       if (slower && crossed != number && !link.held.empty()) slack_.push_back(crossed);
     }
     stream.rate = level;
