@@ -3,6 +3,8 @@
 Each rank is in a control group of its own (cgroup v1 or v2, as root), which holds all that its process needs, and whose
 limit ends it. One rank alone that needs more is killed; the partitions compute again, or keep in a file, what does not
 fit. Prints the ends, the most memory that the control groups have held and what was predicted, and removes the groups.
+`--json` writes, for one rank alone and for the partitions, their exit code and for each rank the bytes that its group
+held at most, those that it held before there was a partition, and those that the partition was predicted to need.
 
     python scripts/hybrid_limited.py --model ResNet-1001 --batch 64 --limit 3G --partitions 2 --microbatches 8
 """
@@ -10,6 +12,7 @@ fit. Prints the ends, the most memory that the control groups have held and what
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -37,9 +40,11 @@ def main() -> int:
     parser.add_argument("--activations", default="recompute")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--alone", type=int, default=1, help="0 leaves out one rank alone")
+    parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if _FOLDER in os.environ:
         return rank(asked)
+    rows = []
     for ranks in ([1] if asked.alone else []) + [asked.partitions]:
         with ExitStack() as stack:
             groups = [
@@ -47,10 +52,23 @@ def main() -> int:
             ]
             command = [sys.executable, "-m", "paceline", "run", "-n", str(ranks), __file__, *sys.argv[1:]]
             done = subprocess.run(command, env={**os.environ, _FOLDER: ":".join(map(str, groups))})
-            held = ", ".join(show_bytes(most(each)) for each in groups)
+            peaks = [most(each) for each in groups]
+        rows.append({"ranks": ranks, "exit_code": done.returncode, "held": peaks, **_told(asked.json, ranks)})
+        held = ", ".join(map(show_bytes, peaks))
         how = "in partitions" if ranks > 1 else "alone"
         print(f"{ranks} ranks {how}: exit code {done.returncode}; the groups held at most {held}", flush=True)
+    if asked.json:
+        asked.json.write_text(json.dumps(rows, indent=1) + "\n")
     return done.returncode
+
+
+def _told(file: Path | None, ranks: int) -> dict[str, list[int]]:
+    """What the ranks have written, each into a file of its own."""
+    files = [Path(f"{file}.{number}") for number in range(ranks) if file is not None]
+    found = [json.loads(one.read_text()) for one in files if one.is_file()]
+    for one in files:
+        one.unlink(missing_ok=True)
+    return {key: [each[key] for each in found] for key in ("before", "predicted")}
 
 
 def rank(asked: argparse.Namespace) -> int:
@@ -78,6 +96,8 @@ def rank(asked: argparse.Namespace) -> int:
             task.loss(model(inputs), targets).backward()
             optimizer.step()
         return 0
+    _load_everything()
+    before = used(Path(groups[number]))
     hybrid = paceline.torch.hybrid(
         task.new(),
         inputs,
@@ -86,6 +106,9 @@ def rank(asked: argparse.Namespace) -> int:
         microbatches=asked.microbatches,
         activations=asked.activations,
     )
+    if asked.json:
+        told = {"before": before, "predicted": hybrid.prediction.memory[hybrid.partition]}
+        Path(f"{asked.json}.{number}").write_text(json.dumps(told))
     if number == 0:
         needs = ", ".join(map(show_bytes, hybrid.prediction.memory))
         print(f"{hybrid.reason}; partitions need {needs} beside their processes", flush=True)
@@ -101,6 +124,18 @@ def rank(asked: argparse.Namespace) -> int:
     hybrid.close()
     dist.destroy_process_group()
     return 0
+
+
+def _load_everything() -> None:
+    """Let torch load and compile what it does so late, some 100 MiB, which are no matter of the model."""
+    import torch
+    from torch import nn
+
+    import paceline.torch
+
+    assert paceline.torch.hybrid
+    few = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3))
+    few(torch.ones(2, 3, 32, 32)).sum().backward()
 
 
 @contextmanager
@@ -121,10 +156,17 @@ def group(name: str, limit: int) -> Iterator[Path]:
 
 def most(folder: Path) -> int:
     """The most bytes that the group has held, pages of files included."""
-    for name in ("memory.max_usage_in_bytes", "memory.peak"):
-        if (folder / name).is_file():
-            return int((folder / name).read_text())
-    return 0
+    return _read(folder, "memory.max_usage_in_bytes", "memory.peak")
+
+
+def used(folder: Path) -> int:
+    """The bytes that the group holds, pages of files included."""
+    return _read(folder, "memory.usage_in_bytes", "memory.current")
+
+
+def _read(folder: Path, *names: str) -> int:
+    """The number in the first file that there is, of version 1 or 2 of control groups."""
+    return next((int((folder / name).read_text()) for name in names if (folder / name).is_file()), 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,48 @@
+"""A model that does not fit into a control group alone trains in partitions of which each has such a group."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.formats.sizes import parse_bytes
+from paceline.torch.compat import PIPELINES, torch_version
+
+pytestmark = [
+    pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old"),
+    pytest.mark.long,  # five processes import torch, and two of them profile a model
+    pytest.mark.timeout(580),
+]
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "hybrid_limited.py"
+MIB = 1 << 20
+
+
+def limits_are_possible() -> bool:
+    """Whether this process may make control groups that limit memory."""
+    first = Path("/sys/fs/cgroup/memory")
+    second = Path("/sys/fs/cgroup/cgroup.subtree_control")
+    folder = first if first.is_dir() else second.parent
+    return os.access(folder, os.W_OK) and (first.is_dir() or "memory" in second.read_text().split())
+
+
+@pytest.mark.skipif(not limits_are_possible(), reason="control groups with a limit of memory can't be made here")
+def test_a_limited_model_trains_in_partitions(tmp_path: Path) -> None:
+    file, limit = tmp_path / "rows.json", "360M"
+    command = [sys.executable, str(SCRIPT), "--model", "ResNet-110", "--batch", "32", "--microbatches", "4"]
+    done = subprocess.run(
+        [*command, "--limit", limit, "--steps", "2", "--json", str(file)], capture_output=True, text=True, timeout=560
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    alone, parts = json.loads(file.read_text())
+    assert alone["exit_code"] != 0
+    assert alone["held"][0] >= 0.98 * parse_bytes(limit)  # it was killed there
+    assert parts["exit_code"] == 0
+    for held, before, predicted in zip(parts["held"], parts["before"], parts["predicted"], strict=True):
+        assert held <= parse_bytes(limit)
+        assert abs(held - before - predicted) <= 32 * MIB
