@@ -88,7 +88,7 @@ def run_job(folder: Path, job: str, ranks: int, options: list[str]) -> list[Outc
         "PYTHONPATH": os.pathsep.join(map(str, (HERE, HERE / "stand_in", HERE.parent))),
         "PACELINE_TIMEOUT": "600",
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        "TF_USE_LEGACY_KERAS": str(int(prefix == "keras-2")),
+        "TF_USE_LEGACY_KERAS": str(int(prefix != "keras-3")),
         "TMPDIR": str(found),
         "SUITE_OUTCOMES": str(found),
         "SUITE_PREFIX": f"{prefix}/" if prefix else "",
@@ -118,12 +118,12 @@ def run_job(folder: Path, job: str, ranks: int, options: list[str]) -> list[Outc
 
 
 def read(file: Path) -> dict[str, Outcome]:
-    """What a rank wrote of each test. What passes after a part of it has failed does not make up for that."""
+    """What a rank wrote of each test: the worst of its parts, which pytest reports before the whole, and the whole."""
     outcomes: dict[str, Outcome] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         outcome = Outcome(*json.loads(line))
         before = outcomes.get(outcome.name)
-        if before is None or before.state != "failed" or before.detail == BEGUN:
+        if before is None or before.detail == BEGUN or RANK[outcome.state] >= RANK[before.state]:
             outcomes[outcome.name] = outcome
     return outcomes
 

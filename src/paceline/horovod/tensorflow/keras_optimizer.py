@@ -123,6 +123,11 @@ class _TensorFlow1:
 
     _gradients: Gradients
 
+    @property
+    def _optimizer(self) -> Any:
+        """The optimizer as scripts find it in Horovod's, which wraps it."""
+        return self
+
     def compute_gradients(self, *arguments: Any, **keywords: Any) -> list[tuple[Any, Any]]:
         """Return pairs of a combined gradient and its variable. Collective."""
         own: Any = super()
