@@ -19,6 +19,9 @@ SKIPS = read_skips(Path(__file__).with_name("skips.toml"))
 PREFIX = os.environ["SUITE_PREFIX"]
 FILE = Path(os.environ["SUITE_OUTCOMES"]) / f"rank-{os.environ['HOROVOD_RANK']}"
 
+PARTS: list[tuple[str, str]] = []
+"""Of the present test, what came of each of its subtests and why."""
+
 
 class Inside:
     """What Horovod's tests of process sets ask its insides for."""
@@ -59,13 +62,22 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
+    PARTS.clear()
     write(called(nodeid), "failed", BEGUN, 0.0)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test whose parts were all skipped was skipped, which pytest calls passed."""
+    state = report.outcome
+    detail = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+    if hasattr(report, "context"):  # a part of the test
+        PARTS.append((state, detail))
+        if not report.failed:
+            return
+    elif report.when == "call" and report.passed and PARTS and all(part == "skipped" for part, _ in PARTS):
+        state, detail = PARTS[-1]
     if report.when == "call" or not report.passed:
-        detail = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-        write(called(report.nodeid), report.outcome, detail, report.duration)
+        write(called(report.nodeid), state, detail, report.duration)
 
 
 @pytest.hookimpl(trylast=True)

@@ -118,12 +118,12 @@ def run_job(folder: Path, job: str, ranks: int, options: list[str]) -> list[Outc
 
 
 def read(file: Path) -> dict[str, Outcome]:
-    """What a rank wrote of each test: the worst of its parts, which pytest reports before the whole, and the whole."""
+    """What a rank wrote of each test. What passes after a part of it has failed does not make up for that."""
     outcomes: dict[str, Outcome] = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         outcome = Outcome(*json.loads(line))
         before = outcomes.get(outcome.name)
-        if before is None or before.detail == BEGUN or RANK[outcome.state] >= RANK[before.state]:
+        if before is None or before.state != "failed" or before.detail == BEGUN:
             outcomes[outcome.name] = outcome
     return outcomes
 
