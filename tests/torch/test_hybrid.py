@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
 from harness import Ranks
 from hybrid_models import MODELS
 from torch import Tensor, nn
