@@ -33,7 +33,7 @@ def limits_are_possible() -> bool:
 
 @pytest.mark.skipif(not limits_are_possible(), reason="control groups with a limit of memory can't be made here")
 def test_a_limited_model_trains_in_partitions(tmp_path: Path) -> None:
-    file, limit = tmp_path / "rows.json", "360M"
+    file, limit = tmp_path / "rows.json", "400M"
     command = [sys.executable, str(SCRIPT), "--model", "ResNet-110", "--batch", "32", "--microbatches", "4"]
     done = subprocess.run(
         [*command, "--limit", limit, "--steps", "2", "--json", str(file)], capture_output=True, text=True, timeout=560
