@@ -84,7 +84,7 @@ def test_who_started_the_ranks(launcher: str, victim: str, tmp_path: Path) -> No
         finally:
             run.kill()
     await_end(started)
-    assert not list(temporary.iterdir())
+    assert not [*temporary.rglob("*")], said
     if victim == "agent":
         assert run.returncode == 128 + signal.SIGKILL
         assert f"paceline: the job ended because torchrun (pid {agent}) was killed by SIGKILL" in said.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import subprocess
@@ -48,10 +49,12 @@ def test_64_mb_of_shared_memory(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def one_cpu(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+def one_cpu() -> Iterator[tuple[str, ...]]:
     """A command before another one, which then gets the time of one CPU."""
     for root, file, quota in CGROUPS:
-        folder = root / f"paceline-test-{tmp_path.name}"
+        if not (root / "cgroup.procs").exists():  # nothing is mounted here
+            continue
+        folder = root / f"paceline-test-{os.getpid()}"
         try:
             folder.mkdir()
         except OSError:

@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 from paceline.launch.child import take_interrupts
@@ -23,6 +24,7 @@ from paceline.launch.interrupts import held
 from paceline.launch.job import wrapped
 
 _STARTS_RANKS = "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
+_TAKES_SIGNALS = "torch.distributed.elastic.multiprocessing.api"
 
 
 def main(arguments: list[str]) -> None:
@@ -37,6 +39,7 @@ def main(arguments: list[str]) -> None:
 
     folder, report, cores, *words = arguments
     start_ranks(report, cores)
+    end_once()
     code = 0
     try:
         run.main(words if folder == "-" else [f"--log-dir={folder}", *words])
@@ -67,6 +70,23 @@ def start_ranks(report: str, cores: str) -> None:
             return popen(words, **options, **(group if start_new_session else {}))
 
     module.Popen = start
+
+
+def end_once() -> None:
+    """Make torchrun raise an exception for the first signal only: another one would break off what the first began.
+
+    Two come where the launcher is killed, and the second one finds the agent in the midst of removing its folder.
+    """
+    module: Any = importlib.import_module(_TAKES_SIGNALS)
+    ending: Any = module._terminate_process_handler
+    received: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            ending(number, frame)
+
+    module._terminate_process_handler = end
 
 
 if __name__ == "__main__":
