@@ -1,3 +1,4 @@
+// What the kernel of a call takes: one that combines, or one that copies.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +9,6 @@
 
 namespace paceline::device {
 
-// What the kernel of a call takes: one that combines, or one that copies.
 struct Parameters {
   ReduceParameters reduce;
   CopyParameters copy;
