@@ -57,6 +57,9 @@ def scattering(rank: int, size: int) -> None:
         begin = sum(shares[:rank])
         for found in both_ways(lambda x: hvd.reducescatter(x, op=hvd.Sum), mine):
             np.testing.assert_array_equal(found.numpy(), total[begin : begin + shares[rank]])
+        plain = both_ways(hvd._reducescatter, mine)  # which sums by default
+        for found in plain + both_ways(lambda x: hvd._grouped_reducescatter([x])[0], mine):
+            np.testing.assert_array_equal(found.numpy(), total[begin : begin + shares[rank]])
 
 
 def moves(rank: int, size: int) -> None:

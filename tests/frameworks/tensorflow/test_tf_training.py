@@ -143,6 +143,19 @@ def partial_training(rank: int, size: int) -> None:
     assert second[0] == second[1]
 
 
+def session(rank: int, size: int) -> None:
+    """A loop for TensorFlow 1: the hook gives all ranks the variable of rank 1, the optimizer averages gradients."""
+    with tf.Graph().as_default():
+        variable = tf.compat.v1.get_variable("weight", initializer=5.0 + rank)
+        optimizer = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+        step = tf.compat.v1.train.get_or_create_global_step()
+        train = optimizer.minimize(variable * (rank + 1), global_step=step)
+        with tf.compat.v1.train.MonitoredTrainingSession(hooks=[hvd.BroadcastGlobalVariablesHook(1)]) as session:
+            assert session.run(variable) == 6.0
+            session.run(train)
+            assert session.run(variable) == 4.5
+
+
 def callbacks(rank: int, size: int, folder: str) -> None:
     keras.utils.set_random_seed(rank)
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1)])
@@ -175,6 +188,7 @@ def callbacks(rank: int, size: int, folder: str) -> None:
 def test_callbacks_and_saved_models(ranks: Ranks, tmp_path: Path) -> None:
     ranks(functions, 2)
     ranks(partial_training, 2)
+    ranks(session, 2)
     ranks(callbacks, 2, folder=str(tmp_path))
 
 

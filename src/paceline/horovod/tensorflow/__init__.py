@@ -29,18 +29,22 @@ from paceline.horovod.tensorflow.keras_functions import broadcast_global_variabl
 from paceline.horovod.tensorflow.mpi_ops import *  # noqa: F403
 from paceline.horovod.tensorflow.optimizer import DistributedOptimizer
 from paceline.horovod.tensorflow.reducescatter import grouped_reducescatter, reducescatter
-from paceline.horovod.tensorflow.util import _executing_eagerly
+from paceline.horovod.tensorflow.session_hook import BroadcastGlobalVariablesHook
+from paceline.horovod.tensorflow.util import _cache, _executing_eagerly, _make_subgraph, refs_to_vars, vars_to_refs
 
 if TYPE_CHECKING:
     from paceline.horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 
 __all__ = [
+    "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
     "PartialDistributedGradientTape",
     "SyncBatchNormalization",
+    "_cache",
     "_executing_eagerly",
+    "_make_subgraph",
     "allgather_object",
     "allreduce",
     "broadcast_global_variables",
@@ -52,6 +56,8 @@ __all__ = [
     "grouped_allreduce",
     "grouped_reducescatter",
     "reducescatter",
+    "refs_to_vars",
+    "vars_to_refs",
 ]
 __all__ += [name for name in mpi_ops.__all__ if not name.startswith("_")]
 

@@ -177,6 +177,42 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
             print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {self._rate():g}.")
 
 
+class BestModelCheckpoint(_Callback):
+    """Keras' ModelCheckpoint that keeps the best model only, and gets its file after it was made: set `filepath`.
+
+    Ranks write the same file: give it to rank 0's `fit` alone. The arguments are those of ModelCheckpoint.
+    """
+
+    filepath: str | None
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+    ) -> None:
+        own: Any = super()
+        own.__init__(
+            "best.weights.h5" if save_weights_only else "best.keras",  # Keras 3 refuses None
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+        self.filepath = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        """Begin as ModelCheckpoint does. Raises ValueError if nobody has set `filepath`."""
+        if self.filepath is None:
+            raise ValueError("BestModelCheckpoint has no file: set its `filepath` before fit().")
+        own: Any = super()
+        own.on_train_begin(logs)
+
+
 class CommitStateCallback(_Callback):
     """Commits an elastic state after every `batches_per_commit` batches, and after each epoch."""
 

@@ -20,6 +20,7 @@ from paceline.horovod.tensorflow.queries import (
     rank_op,
     size_op,
 )
+from paceline.horovod.tensorflow.reducescatter import _grouped_reducescatter, _reducescatter
 
 __all__ = [
     "Adasum",
@@ -31,6 +32,8 @@ __all__ = [
     "Sum",
     "_allreduce",
     "_grouped_allreduce",
+    "_grouped_reducescatter",
+    "_reducescatter",
     "add_process_set",
     "allgather",
     "alltoall",

@@ -58,6 +58,34 @@ def grouped_reducescatter(
     return [compression.decompress(part, context) for part, context in zip(parts, contexts, strict=True)]
 
 
+def _reducescatter(
+    tensor: Any,
+    name: str | None = None,
+    op: int = ops.Sum,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combine a tensor over the ranks and return this rank's rows; see `reducescatter`."""
+    names = attributes("HorovodReducescatter", name, [tensor], ignore_name_scope)
+    return Reduction(op, prescale_factor, postscale_factor, process_set).reducescatter([tensor], False, names)[0]
+
+
+def _grouped_reducescatter(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = ops.Sum,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[Any]:
+    """Combine several tensors and return this rank's rows of each; see `reducescatter`."""
+    names = attributes("HorovodGroupedReducescatter", name, list(tensors), ignore_name_scope)
+    return Reduction(op, prescale_factor, postscale_factor, process_set).reducescatter(tensors, True, names)
+
+
 @tf.RegisterGradient("PacelineReducescatter")
 def _gradient(op: Any, *gradients: Any) -> Any:
     process_set = set_of(op.get_attr("process_set_id"))

@@ -12,8 +12,10 @@ BroadcastGlobalVariablesCallback = parts.bound(parts.BroadcastGlobalVariablesCal
 MetricAverageCallback = parts.bound(parts.MetricAverageCallback, _base, __name__)
 LearningRateScheduleCallback = parts.bound(parts.LearningRateScheduleCallback, _base, __name__)
 LearningRateWarmupCallback = parts.bound(parts.LearningRateWarmupCallback, _base, __name__)
+BestModelCheckpoint = parts.bound(parts.BestModelCheckpoint, tf.keras.callbacks.ModelCheckpoint, __name__)
 
 __all__ = [
+    "BestModelCheckpoint",
     "BroadcastGlobalVariablesCallback",
     "LearningRateScheduleCallback",
     "LearningRateWarmupCallback",
