@@ -21,13 +21,18 @@ from torch.utils._pytree import tree_map
 
 import paceline.torch
 from paceline.calibration.torch import COMES_ALONG, SPARED
+from paceline.topology.discover import Placement
+from paceline.topology.file import parse
 from paceline.torch.available_memory import Available
+from paceline.torch.backend import PacelineProcessGroup
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned import activation_file, build
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.cut import Chain, Channel, Limits
+from paceline.torch.partitioned.layout import Layout, SideBySide
 from paceline.torch.partitioned.predicted import memory as needed
 from paceline.torch.partitioned.predicted import predict as partitioned
+from paceline.torch.partitioned.predicted import shape
 from paceline.torch.partitioned.predicted.orders import Action, in_flight
 from paceline.torch.partitioned.random_state import seeds
 from paceline.torch.partitioned.segments import Segment, divide
@@ -259,6 +264,33 @@ def check_activations(rank: int, size: int, activations: Activations) -> None:
 def test_activations_that_are_not_kept(ranks: Ranks, activations: Activations) -> None:
     """Statistics of BatchNorm change once, and random numbers are drawn once, although calls are done twice."""
     ranks(check_activations, 2, activations=activations)
+
+
+def check_layouts(rank: int, size: int) -> None:
+    """On two machines, of whose ranks the numbers are mixed, with partitions side by side and with replicas."""
+    machines = ["m0", "m1"]
+    children = "\n".join(f"  - {{machine: {name}, ranks: 2, uplink: 1 Gbit/s}}" for name in machines)
+    placement = Placement(parse(f"children:\n{children}\n"), (3, 0, 2, 1))
+    cases: list[tuple[SideBySide, list[list[int]]]] = [
+        ("partitions", [[3, 0], [2, 1]]),
+        ("replicas", [[3, 2], [0, 1]]),
+    ]
+    for side, ranks in cases:
+        layout = Layout(2, 2, placement.ranks, side)
+        with (
+            patch.object(PacelineProcessGroup, "placement", placement),
+            patch.object(shape, "layouts", lambda *_, one=layout: [one]),
+        ):
+            model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+            hybrid = paceline.torch.hybrid(model, torch.randn(4, 4), nn.functional.mse_loss, partitions=2)
+            assert hybrid.ranks == ranks
+            assert ranks[hybrid.replica][hybrid.partition] == rank
+            hybrid.close()
+            check_cases(rank, size, 2, [("1F1B", "transformer"), ("ZBVZeroBubble", "two_and_two")], torch.float64)
+
+
+def test_either_side_by_side(ranks: Ranks) -> None:
+    ranks(check_layouts, 4)
 
 
 @pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:])

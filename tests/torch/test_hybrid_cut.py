@@ -74,14 +74,24 @@ def test_no_other_cuts_are_better(chain: Chain, count: int, memory: float, speed
         assert slowest(chain, channels, limits, ends) == pytest.approx(best)
 
 
-def test_the_path_between_ranks_is_as_slow_as_its_slowest_link() -> None:
-    topology = parse(
-        """
+TWO = """
 name: two
 children:
   - {machine: alpha, ranks: 2, uplink: 200 Mbit/s, latency: 50 us}
-  - {machine: beta, ranks: 1, uplink: 1 Gbit/s, latency: 20 us}
+  - {machine: beta, ranks: 2, uplink: 1 Gbit/s, latency: 20 us}
 """
-    )
-    assert channel(topology, 0, 1) == Channel(1 / LOCAL.up, 2 * LOCAL.latency)
-    assert channel(topology, 1, 2) == Channel(1 / 25e6, pytest.approx(70e-6 + 2 * LOCAL.latency))
+
+
+def test_the_path_between_ranks_is_as_slow_as_its_slowest_link() -> None:
+    topology = parse(TWO)
+    latency = pytest.approx(70e-6 + 2 * LOCAL.latency)
+    assert channel(topology, [(0, 1)]) == Channel(1 / LOCAL.up, 2 * LOCAL.latency)
+    assert channel(topology, [(1, 2)]) == Channel(1 / 25e6, latency)
+
+
+def test_paths_that_are_used_at_once_share_links() -> None:
+    topology = parse(TWO)
+    latency = pytest.approx(70e-6 + 2 * LOCAL.latency)
+    assert channel(topology, [(0, 1), (2, 3)]) == Channel(1 / LOCAL.up, 2 * LOCAL.latency)
+    assert channel(topology, [(0, 2), (1, 3)]) == Channel(2 / 25e6, latency)
+    assert channel(topology, [(0, 2), (3, 1)]) == Channel(1 / 25e6, latency)  # one up, one down

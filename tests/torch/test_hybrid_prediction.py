@@ -18,7 +18,7 @@ from paceline.topology.file import parse
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
-from paceline.torch.partitioned.layout import Layout
+from paceline.torch.partitioned.layout import Layout, SideBySide
 from paceline.torch.partitioned.predicted.decide import decide
 from paceline.torch.partitioned.predicted.memory import memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
@@ -159,7 +159,7 @@ def test_what_1f1b_and_gpipe_keep() -> None:
 
 
 def shape(partitions: int, replicas: int, microbatches: int, schedule: str = "1F1B", batch: int = 0) -> Shape:
-    places = Layout(partitions, replicas)
+    places = Layout(partitions, replicas, tuple(range(partitions * replicas)))
     return Shape(places, find_schedule(schedule, partitions), microbatches, batch or microbatches)
 
 
@@ -230,17 +230,17 @@ def test_exchanges_hide_behind_backwards() -> None:
 def best(placement: Placement, chain: Any, available: float = 1e12, beyond: Activations = "keep", **asked: Any) -> Any:
     usual = {"partitions": None, "replicas": None, "microbatches": None, "schedule": "1F1B", "batch": 64}
     wanted = Wanted(**{**usual, "together": True, **asked})
-    return decide(wanted.shapes(placement.topology.world), chain, placement, Budget(available, beyond))
+    return decide(wanted.shapes(placement), chain, placement, Budget(available, beyond))
 
 
 def test_what_is_heavy_stays_inside_a_machine() -> None:
     """Heavy weights and light activations: partitions. The other way round: replicas."""
     slow = network(2, 1, "200 Mbit/s")
     weights = best(slow, lambda samples: even(8, weight=20 * MIB, crossing=1000, samples=samples))
-    assert weights.best.shape.layout == Layout(2, 1)
+    assert weights.best.shape.layout == Layout(2, 1, (0, 1))
     assert weights.best.shape.microbatches > 2
     activations = best(slow, lambda samples: even(8, weight=1000, crossing=MIB, samples=samples))
-    assert activations.best.shape.layout == Layout(1, 2)
+    assert activations.best.shape.layout == Layout(1, 2, (0, 1))
     assert "1 × 2 with 1 microbatch by 1F1B: a step is predicted to take" in activations.reason
     assert "with 2 × 1" in activations.reason
 
@@ -249,7 +249,10 @@ def test_the_choice_is_the_quickest_that_fits() -> None:
     placement = network(2, 2)
     chain = lambda samples: even(8, weight=2 * MIB, crossing=30_000, samples=samples)  # noqa: E731
     free = best(placement, chain)
-    assert {str(one.shape.layout) for one in free.predictions} == {str(Layout(p, 4 // p)) for p in (1, 2, 4)}
+    layouts = {one.shape.layout for one in free.predictions}
+    ranks = (0, 1, 2, 3)
+    sides: tuple[SideBySide, ...] = ("partitions", "replicas")
+    assert layouts == {Layout(1, 4, ranks), *(Layout(2, 2, ranks, side) for side in sides), Layout(4, 1, ranks)}
     assert free.best.seconds <= 1.01 * min(one.seconds for one in free.predictions)
     needs = sorted(max(one.memory) for one in free.predictions)
     tight = best(placement, chain, available=needs[2])
@@ -258,4 +261,30 @@ def test_the_choice_is_the_quickest_that_fits() -> None:
     with pytest.raises(CannotCut):
         best(placement, chain, available=MIB)
     some = best(placement, chain, partitions=2, microbatches=4)
-    assert [str(one.shape) for one in some.predictions] == ["2 × 2 with 4 microbatches"]
+    assert [str(one.shape) for one in some.predictions] == 2 * ["2 × 2 with 4 microbatches"]
+    alone = best(network(1, 4), chain, partitions=2, microbatches=4)
+    assert [str(one.shape) for one in alone.predictions] == ["2 × 2 with 4 microbatches"]
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 2, 3), (2, 0, 3, 1)], ids=str)
+@pytest.mark.parametrize("heavy", ["weights", "activations"])
+def test_what_is_heavy_does_not_cross_between_machines(heavy: str, ranks: tuple[int, ...]) -> None:
+    """2 × 2 on two machines of two ranks: either gradients cross, or activations do."""
+    placement = Placement(network(2, 2, "200 Mbit/s").topology, ranks)
+    machines = [{ranks[0], ranks[1]}, {ranks[2], ranks[3]}]
+    weight, crossing = (5 * MIB, 1000) if heavy == "weights" else (1000, MIB)
+    found = best(
+        placement,
+        lambda samples: even(8, weight=weight, crossing=crossing, samples=samples),
+        partitions=2,
+        microbatches=8,
+    )
+    layout = found.best.shape.layout
+    assert layout.side_by_side == ("replicas" if heavy == "weights" else "partitions")
+    replicas = [{layout.rank(replica, partition) for partition in range(2)} for replica in range(2)]
+    partitions = [{layout.rank(replica, partition) for replica in range(2)} for partition in range(2)]
+    assert machines == (partitions if heavy == "weights" else replicas)
+    assert all(layout.rank(*layout.place(rank)) == rank for rank in ranks)
+    other = max(one.seconds for one in found.predictions)
+    assert other > 1.5 * found.best.seconds
+    assert "share machines where they can (with the" in found.reason

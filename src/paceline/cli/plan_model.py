@@ -56,7 +56,8 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     model, example = _made(name)
     inputs = tensors_of(example)
     batch = batch_size(inputs)
-    shapes = Wanted(None, None, None, schedule, batch, together=True).shapes(topology.world)
+    placement = Placement(topology, tuple(range(topology.world)))
+    shapes = Wanted(None, None, None, schedule, batch, together=True).shapes(placement)
     graph = trace(model, len(inputs))
 
     @cache
@@ -64,7 +65,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
         return chain(graph, profile(graph, inputs, samples, available))
 
     try:
-        decision = decide(shapes, chains, Placement(topology, tuple(range(topology.world))), Budget(available))
+        decision = decide(shapes, chains, placement, Budget(available))
     except CannotCut as error:
         raise ValueError(f"{type(model).__name__} can't be divided among {topology.world} ranks: {error}") from None
     title = f"{type(model).__name__} on {topology.name}, {topology.world} ranks, batch {batch}"
@@ -97,6 +98,7 @@ def _rows(decision: Decision) -> list[dict[str, Any]]:
         {
             "partitions": one.shape.layout.partitions,
             "replicas": one.shape.layout.replicas,
+            "side_by_side": one.shape.layout.side_by_side,
             "microbatches": one.shape.microbatches,
             "schedule": one.shape.schedule.name,
             "seconds": one.seconds,

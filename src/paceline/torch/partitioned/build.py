@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from typing import Literal, get_args
 
@@ -93,7 +93,8 @@ def hybrid(
     wanted = Wanted(
         None if isinstance(partitions, str) else partitions, replicas, microbatches, schedule, batch_size(inputs), auto
     )
-    shapes = wanted.shapes(dist.get_world_size())
+    placement = world.placement
+    shapes = wanted.shapes(placement)
     graph = trace(model, len(inputs))
     available = _Available(world, model) if memory is None else None
     budget, file = _budget(available.bytes() if available is not None else _asked(memory), activations)
@@ -113,14 +114,14 @@ def hybrid(
         )  # the profile has loaded and compiled things
         within = replace(budget, memory=min(budget.memory, left))
         try:
-            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), world.placement, within)
+            decision = decide(shapes, lambda samples: chain(graph, measured(samples)), placement, within)
         except CannotCut as error:
             raise _refusal(model, shapes[-1], error) from error
         return _dump(decision, within.memory, measured(decision.best.shape.samples))
 
     shape, ends, reason, left, found = _load(from_first_rank(decided, measure))
     within = replace(budget, memory=left)
-    return Hybrid(graph, found, predict(chain(graph, found), shape, world.placement, ends, within), reason, loss, file)
+    return Hybrid(graph, found, predict(chain(graph, found), shape, placement, ends, within), reason, loss, file)
 
 
 def _asked(memory: int | str | None) -> float:
@@ -182,7 +183,7 @@ def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:
 def _dump(decision: Decision, memory: float, found: Profile) -> bytes:
     shape = decision.best.shape
     head = {
-        "layout": [shape.layout.partitions, shape.layout.replicas],
+        "layout": asdict(shape.layout),
         "schedule": shape.schedule.name,
         "microbatches": shape.microbatches,
         "batch": shape.batch,
@@ -196,7 +197,7 @@ def _dump(decision: Decision, memory: float, found: Profile) -> bytes:
 def _load(message: bytes) -> tuple[Shape, list[int], str, float, Profile]:
     first, _, rest = message.partition(b"\n")
     head = json.loads(first)
-    places = Layout(*head["layout"])
+    places = Layout(**{**head["layout"], "ranks": tuple(head["layout"]["ranks"])})
     schedule = Schedule(head["schedule"], places.partitions)
     shape = Shape(places, schedule, head["microbatches"], head["batch"])
     return shape, head["ends"], head["reason"], head["memory"], Profile.load(rest)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
-from paceline.topology import Node, Topology
+from paceline.topology import Link, Node, Topology
 from paceline.torch.partitioned.cut import Chain, Channel, Times, Weight
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.profile import Profile
@@ -41,13 +43,36 @@ def values(graph: Graph, profile: Profile) -> dict[str, Value]:
     return {node.name: value for node, value in zip(nodes, (*profile.inputs, *profile.results), strict=True)}
 
 
-def channel(topology: Topology, one: int, other: int) -> Channel:
-    """The path between two places in a topology: the slowest link on it, and all its latencies."""
+def channel(topology: Topology, pairs: Sequence[tuple[int, int]]) -> Channel:
+    """The slowest of the paths from the first to the second place of each pair, all of which are used at once.
+
+    A path has the speed of its slowest link, and all its latencies. Paths that cross a link in the same direction share
+    its speed.
+    """
+    paths = [_path(topology, *pair) for pair in pairs]
+    users = Counter((id(node), up) for path in paths for node, _, up in path)
+    return max(
+        (
+            Channel(
+                max((users[id(node), up] / min(link.up, link.down) for node, link, up in path), default=0.0),
+                sum(link.latency for _, link, _ in path),
+            )
+            for path in paths
+        ),
+        key=lambda found: (found.per_byte, found.latency),
+    )
+
+
+def _path(topology: Topology, one: int, other: int) -> list[tuple[Node, Link, bool]]:
+    """The nodes whose links lead from one place to another, their links, and whether the way is up."""
     ways = [_way(topology.root, place) for place in (one, other)]
     shared = sum(1 for left, right in zip(*ways, strict=False) if left is right)
-    links = [node.uplink for way in ways for node in way[shared:] if node.uplink is not None]
-    slowest = min((min(link.up, link.down) for link in links), default=math.inf)
-    return Channel(1 / slowest, sum(link.latency for link in links))
+    return [
+        (node, node.uplink, up)
+        for way, up in zip(ways, (True, False), strict=True)
+        for node in way[shared:]
+        if node.uplink is not None
+    ]
 
 
 def _way(node: Node, place: int) -> list[Node]:

@@ -42,7 +42,7 @@ class Groups:
         self._all.clear()
 
     def _group(self, members: list[int], rank: int) -> dist.ProcessGroup | None:
-        group = dist.new_group(members)
+        group = dist.new_group(members, sort_ranks=False)  # a rank's number in a pipeline is that of its partition
         if rank not in members:
             return None
         assert isinstance(group, dist.ProcessGroup)

@@ -5,51 +5,76 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.chain import channel
 from paceline.torch.partitioned.cut import Channel
 from paceline.torch.partitioned.errors import HybridError
 
+SideBySide = Literal["partitions", "replicas"]
+
 
 @dataclass(frozen=True)
 class Layout:
-    """Ranks in replicas of `partitions` ranks each. The ranks of a replica follow each other, so that they share a
-    machine where ranks are numbered machine by machine: activations cross in every microbatch, gradients once a step.
+    """The job's ranks as partitions × replicas.
+
+    ranks: of the whole job, machine by machine. side_by_side: what follows each other in them, and so shares machines
+    where it can: the partitions of a replica, between which activations cross in every microbatch, or the replicas of
+    a partition, between which gradients cross once a step.
     """
 
     partitions: int
     replicas: int
+    ranks: tuple[int, ...]
+    side_by_side: SideBySide = "partitions"
 
     def rank(self, replica: int, partition: int) -> int:
         """The rank that trains this partition of this replica."""
-        return replica * self.partitions + partition
+        return self.ranks[self._index(replica, partition)]
 
     def place(self, rank: int) -> tuple[int, int]:
         """The replica and partition of a rank."""
-        return divmod(rank, self.partitions)
+        index = self.ranks.index(rank)
+        if self.side_by_side == "partitions":
+            return divmod(index, self.partitions)
+        partition, replica = divmod(index, self.replicas)
+        return replica, partition
 
     def channels(self, stages: Sequence[int], placement: Placement) -> list[Channel]:
-        """The slowest path among the replicas between each stage and the next. stages: the partition of each."""
+        """The slowest path among the replicas between each stage and the next, over which all of them send at once.
+
+        stages: the partition of each.
+        """
         places = {rank: place for place, rank in enumerate(placement.ranks)}
         return [
-            max(
-                (
-                    channel(
-                        placement.topology, *(places[self.rank(replica, partition)] for partition in (before, after))
-                    )
+            channel(
+                placement.topology,
+                [
+                    (places[self.rank(replica, before)], places[self.rank(replica, after)])
                     for replica in range(self.replicas)
-                ),
-                key=lambda path: path.per_byte,
+                ],
             )
             for before, after in pairwise(stages)
         ]
 
+    def _index(self, replica: int, partition: int) -> int:
+        if self.side_by_side == "partitions":
+            return replica * self.partitions + partition
+        return partition * self.replicas + replica
 
-def layout(partitions: int, replicas: int, world: int) -> Layout:
-    """The layout of a job. Raises HybridError unless partitions × replicas is the number of its ranks."""
+
+def layouts(partitions: int, replicas: int, placement: Placement) -> list[Layout]:
+    """The layouts of a job on these ranks: two if it makes a difference what is side by side, or one.
+
+    Raises HybridError unless partitions × replicas is the number of its ranks.
+    """
+    world = len(placement.ranks)
     if partitions < 1 or replicas < 1 or partitions * replicas != world:
         raise HybridError(
             f"partitions × replicas must be the number of ranks: found {partitions} × {replicas} with {world} ranks"
         )
-    return Layout(partitions, replicas)
+    machines = sum(1 for _ in placement.topology.machines())
+    alike = partitions == 1 or replicas == 1 or machines == 1
+    sides: tuple[SideBySide, ...] = ("partitions",) if alike else ("partitions", "replicas")
+    return [Layout(partitions, replicas, placement.ranks, side) for side in sides]

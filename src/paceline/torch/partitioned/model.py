@@ -37,7 +37,8 @@ class Hybrid:
     """A model of which this rank trains a partition; `hybrid` makes it.
 
     prediction: what a step takes, and each partition needs. reason: why this shape was chosen, in one sentence.
-    partitions, replicas: how many there are. partition, replica: those of this rank. cuts: the calls of the model's
+    partitions, replicas: how many there are. partition, replica: those of this rank. ranks: which rank trains each
+    partition, for each replica. cuts: the calls of the model's
     forward at which each stage ends, as names of the model's modules or functions.
     """
 
@@ -56,6 +57,10 @@ class Hybrid:
         self._microbatches, self._loss = shape.microbatches, loss
         self.partitions, self.replicas = self._layout.partitions, self._layout.replicas
         self.replica, self.partition = self._layout.place(dist.get_rank())
+        self.ranks = [
+            [self._layout.rank(replica, partition) for partition in range(self.partitions)]
+            for replica in range(self.replicas)
+        ]
         self._stage_ranks = shape.schedule.rank_of
         self._batch = shape.batch
         self._sizes = sample_counts(self._batch, self._microbatches)

@@ -60,9 +60,25 @@ def _reason(best: Prediction, found: Sequence[Prediction], failed: int, availabl
     needs += f" of its {show_bytes(round(available))}" if math.isfinite(available) else ""
     kept = min(stage.kept for stage in best.stages)
     needs += "" if kept == 1 else f", and one keeps only {kept:.0%} of its activations"
-    others = [one for one in found if one.shape.layout != best.shape.layout]
+    others = [one for one in found if _divided(one) != _divided(best)]
     if others:
         other = min(others, key=lambda one: one.seconds)
         takes += f" and {show_seconds(other.seconds)} with {other.shape}"
+    side = _side_by_side(best, found)
     unfit = f", in which {failed} other shape{'s' * (failed > 1)} did not fit" if failed else ""
-    return f"{takes}; {needs}{unfit}"
+    return f"{takes}; {side}{needs}{unfit}"
+
+
+def _divided(one: Prediction) -> tuple[int, int]:
+    return one.shape.layout.partitions, one.shape.layout.replicas
+
+
+def _side_by_side(best: Prediction, found: Sequence[Prediction]) -> str:
+    """What shares machines, if that makes a difference."""
+    side = best.shape.layout.side_by_side
+    others = [one.seconds for one in found if _divided(one) == _divided(best) and one.shape.layout.side_by_side != side]
+    if not others:
+        return ""
+    words = ["the partitions of a replica", "the replicas of a partition"]
+    this, other = words if side == "partitions" else words[::-1]
+    return f"{this} share machines where they can (with {other} there, {show_seconds(min(others))}); "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from paceline.topology.discover import Placement
 from paceline.torch.partitioned.errors import HybridError
-from paceline.torch.partitioned.layout import Layout, layout
+from paceline.torch.partitioned.layout import Layout, layouts
 from paceline.torch.partitioned.schedule import Schedule, find_schedule
 
 _MOST_MICROBATCHES = 64
@@ -44,32 +44,32 @@ class Wanted:
     batch: int
     together: bool
 
-    def shapes(self, world: int) -> list[Shape]:
-        """Return the shapes that are possible on so many ranks.
+    def shapes(self, placement: Placement) -> list[Shape]:
+        """Return the shapes that are possible on these ranks.
 
         Raises HybridError if there is none, and says why if the partitions are given.
         """
+        world = len(placement.ranks)
         if self.partitions is not None:
-            return list(self._microbatched(self.partitions, self.replicas or max(1, world // self.partitions), world))
+            return self._microbatched(self.partitions, self.replicas or max(1, world // self.partitions), placement)
         find_schedule(self.schedule, 1)  # an unknown name is no matter of shapes
         found: list[Shape] = []
         for partitions in range(1, world + 1):
             with suppress(HybridError):
-                found += self._microbatched(partitions, self.replicas or world // partitions, world)
+                found += self._microbatched(partitions, self.replicas or world // partitions, placement)
         if not found:
             raise HybridError(f"no shape divides a batch of {self.batch} samples among {world} ranks as asked")
         return found
 
-    def _microbatched(self, partitions: int, replicas: int, world: int) -> Iterator[Shape]:
-        places = layout(partitions, replicas, world)
+    def _microbatched(self, partitions: int, replicas: int, placement: Placement) -> list[Shape]:
+        places = layouts(partitions, replicas, placement)
         batch = -(-self.batch // replicas) if self.together else self.batch
         schedule = find_schedule(self.schedule, partitions)
-        number = self.microbatches if self.microbatches is not None else schedule.stages
-        if not 1 <= number <= batch:
-            raise HybridError(f"a batch of {batch} samples can't be divided into {number} microbatches")
-        schedule.check(number)
-        while number <= min(batch, _MOST_MICROBATCHES) or number == self.microbatches:
-            yield Shape(places, schedule, number, batch)
-            if number == self.microbatches:
-                break
-            number *= 2
+        least = self.microbatches if self.microbatches is not None else schedule.stages
+        if not 1 <= least <= batch:
+            raise HybridError(f"a batch of {batch} samples can't be divided into {least} microbatches")
+        schedule.check(least)
+        numbers = [least]
+        while self.microbatches is None and 2 * numbers[-1] <= min(batch, _MOST_MICROBATCHES):
+            numbers.append(2 * numbers[-1])
+        return [Shape(each, schedule, number, batch) for each in places for number in numbers]

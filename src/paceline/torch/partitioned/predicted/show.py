@@ -22,6 +22,7 @@ def shapes(decision: Decision) -> Table:
     """Return a table of the quickest shapes that fit, the chosen one marked."""
     table = Table(title="shapes", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("part. × repl.", justify="right", no_wrap=True)
+    table.add_column("side by side", no_wrap=True)
     for name in ("microbatches", "step", "bubble", "exchange", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
@@ -29,6 +30,7 @@ def shapes(decision: Decision) -> Table:
     for one in ordered[:_MOST_SHAPES]:
         table.add_row(
             f"{one.shape.layout.partitions} × {one.shape.layout.replicas}",
+            one.shape.layout.side_by_side if min(one.shape.layout.partitions, one.shape.layout.replicas) > 1 else "",
             str(one.shape.microbatches),
             show_seconds(one.seconds),
             f"{one.steps.bubble:.1%}",
