@@ -102,8 +102,9 @@ def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
     text = said_in_lab(THREE, where, out)
     topology = read(out)
     links = [machine.uplink for machine, _ in topology.machines()]
-    assert [link.up * 8e-6 for link in links] == pytest.approx(up, rel=0.1)
-    assert [link.down * 8e-6 for link in links] == pytest.approx(down, rel=0.1)
+    # On a busy machine a measurement is some percent off; 25 % still tell the links apart.
+    assert [link.up * 8e-6 for link in links] == pytest.approx(up, rel=0.25)
+    assert [link.down * 8e-6 for link in links] == pytest.approx(down, rel=0.25)
     assert [len(ranks) for _, ranks in topology.machines()] == [2, 1, 1]
     assert all(link.latency < 2e-3 for link in links)
     assert "these are the job's ranks 0, 2, 1, 3, in this order" in text

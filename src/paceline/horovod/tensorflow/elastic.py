@@ -14,6 +14,7 @@ from paceline.horovod.elastic import ObjectState, State, run_fn
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.tensorflow.functions import broadcast_object, broadcast_variables
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
+from paceline.horovod.tensorflow.optimizer_variables import create_optimizer_variables, optimizer_variables
 
 __all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
 
@@ -93,13 +94,11 @@ class TensorFlowKerasState(TensorFlowState):
             raise ValueError("Model must be built first. Run `model.build(input_shape)`.")
         self.model = model
         self.optimizer = optimizer or model.optimizer
-        if hasattr(self.optimizer, "build") and not getattr(self.optimizer, "built", True):
-            self.optimizer.build(model.trainable_variables)  # or it would have no state yet to keep
+        # Or a rank that comes later would have fewer variables than those that have trained.
+        create_optimizer_variables(self.optimizer, model.trainable_variables)
         super().__init__((), **kwargs)
 
     def _listed(self) -> list[Any]:
-        from paceline.horovod.tensorflow.keras_callbacks import optimizer_variables
-
         return [*self.model.variables, *optimizer_variables(self.optimizer)]
 
 

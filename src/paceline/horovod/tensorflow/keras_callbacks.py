@@ -10,6 +10,7 @@ import tensorflow as tf
 from paceline.horovod import basics
 from paceline.horovod.tensorflow.allreduce import allreduce
 from paceline.horovod.tensorflow.functions import broadcast_variables
+from paceline.horovod.tensorflow.optimizer_variables import optimizer_variables
 from paceline.horovod.tensorflow.variables import key
 
 Logs = dict[str, Any] | None
@@ -280,9 +281,3 @@ class UpdateEpochStateCallback(_Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Note the epoch that comes next."""
         self.state.epoch = self.initial_epoch + epoch + 1
-
-
-def optimizer_variables(optimizer: Any) -> list[Any]:
-    """Return the variables of an optimizer: of Keras 2 they are a method, of Keras 3 a property."""
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)

@@ -13,8 +13,8 @@ from paceline.horovod.tensorflow.allreduce import allreduce as reduce
 from paceline.horovod.tensorflow.broadcast import broadcast as cast
 from paceline.horovod.tensorflow.compression import Compression, Compressor
 from paceline.horovod.tensorflow.functions import broadcast_variables
-from paceline.horovod.tensorflow.keras_callbacks import optimizer_variables
 from paceline.horovod.tensorflow.optimizer import keras_optimizer
+from paceline.horovod.tensorflow.optimizer_variables import create_optimizer_variables, optimizer_variables
 from paceline.horovod.tensorflow.reducescatter import reducescatter as scatter
 
 
@@ -87,7 +87,7 @@ def load_model_of(keras: Any) -> Callable[..., Any]:
         saved = getattr(model, "optimizer", None)
         if saved is not None:
             model.optimizer = keras_optimizer(saved, compression=compression)
-            model.optimizer.build(model.trainable_variables)
+            create_optimizer_variables(model.optimizer, model.trainable_variables)
             for own, before in zip(optimizer_variables(model.optimizer), optimizer_variables(saved), strict=True):
                 own.assign(before)
         return model

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from paceline.horovod.tensorflow.gradients import Gradients
 from paceline.horovod.tensorflow.local_aggregation import LocalAggregation
+from paceline.horovod.tensorflow.optimizer_variables import create_optimizer_variables
 
 
 def distributed(optimizer: Any, gradients: Gradients, passes: int, average: bool) -> Any:
@@ -66,10 +67,7 @@ class _Keras3(_Distributed):
         """Combine the gradients of all ranks, then change the variables by them. Collective."""
         optimizer: Any = super()
         variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)  # type: ignore[attr-defined]
-        if not self.built:  # type: ignore[has-type]
-            with tf.init_scope():
-                self.build(variables)  # type: ignore[attr-defined]
-            self.built = True
+        create_optimizer_variables(self, variables)
         combined = self._combined(list(grads), variables)
         if self._agg_helper is None:
             return optimizer.apply(combined, trainable_variables)
@@ -109,9 +107,7 @@ class _Keras2(_Distributed):
         pairs = list(grads_and_vars)
         if self._agg_helper is None:
             return own.apply_gradients(pairs, *arguments, **keywords)
-        if hasattr(self, "build") and not getattr(self, "_built", True):
-            with tf.init_scope():
-                self.build([variable for _, variable in pairs])
+        create_optimizer_variables(self, [variable for _, variable in pairs])
         return self._agg_helper.apply_gradients(
             lambda: own.apply_gradients(pairs, *arguments, **keywords),
             lambda: self.iterations.assign_add(1),  # type: ignore[attr-defined]
