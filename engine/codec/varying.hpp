@@ -30,7 +30,7 @@ struct Payload {
   bool stored = false;
 };
 
-// Of the block that `in` begins with; `bytes` lie there.
+// The payload of the block that `in` begins with; `bytes` lie there.
 inline Payload payload_of(const std::byte* in, std::size_t bytes) {
   if (bytes < kHeader) return {};
   std::uint32_t header;

@@ -35,7 +35,7 @@ class Batches {
   // whether anything moved. Throws Failure, or std::bad_alloc.
   bool carry(bool submitting);
 
-  // Of those that are not over; each counts at least 1.
+  // The bytes of the batches that are not over; each batch counts at least 1.
   std::uint64_t bytes() const { return bytes_; }
   // How many are over.
   std::uint64_t ended() const { return ended_; }

@@ -36,7 +36,7 @@ struct Cores {
   double sees_late(double at, double waited, bool spins, double luck) const {
     if (!busy(at)) return 0;
     if (!spins) return luck * kSlice;
-    // Of a long wait, the other thread has had every second slice.
+    // During a long wait the other thread has had every second slice.
     return waited > kSlice && luck < 0.5 ? 2 * luck * kSlice : 0;
   }
   // The part of a wait in which its spinning takes a CPU from another thread.

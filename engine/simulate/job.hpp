@@ -33,7 +33,7 @@ class Job {
 
   // The batches of the last step, in the order in which they were carried out.
   const std::vector<Carried>& carried() const { return traffic_.carried(); }
-  // Of the last step, by rank: when it had handed in its last gradient.
+  // When each rank had handed in its last gradient of the last step.
   std::vector<double> ready() const;
   // When the last step began.
   double began() const { return began_; }

@@ -41,7 +41,7 @@ void destroy(void* kernel) {
   if (self->number() >= 0) hooks.destroy(self->number());
 }
 
-// Of one tensor: the address comes after the number of tensors.
+// Starts a call with one tensor: the address comes after the number of tensors.
 void start(Prepared& prepared, Call* call) {
   prepared.start(reinterpret_cast<void*>(static_cast<std::intptr_t>(call->description().at(1))), call,
                  [](void* over) { static_cast<Call*>(over)->end(0, ""); });

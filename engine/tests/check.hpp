@@ -15,7 +15,7 @@
   } while (false)
 
 #define TEST(name) PACELINE_TEST(always, name)
-// Of `make test-long`: it runs only where it is asked for by its name.
+// A test of `make test-long` runs only where it is asked for by its name.
 #define LONG_TEST(name) PACELINE_TEST(by_name, name)
 
 #define PACELINE_TEST(when, name)                                                                               \

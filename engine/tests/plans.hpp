@@ -48,7 +48,7 @@ inline Plan blocks_of_two_and_three() {
   return plan;
 }
 
-// Of what rank 0 sends in the second level a part has been combined before, and the rest has not.
+// A part of what rank 0 sends in the second level has been combined before, and the rest has not.
 inline Plan blocks_in_two_states() {
   return {-1,
           "two_states",

@@ -337,7 +337,7 @@ class Request:
     def counts(self) -> tuple[int, ...]: ...
     @property
     def last(self) -> int:
-        """Of a join that is done: the rank that joined last."""
+        """The rank that joined last, once the join is done."""
 
     @property
     def id(self) -> int:

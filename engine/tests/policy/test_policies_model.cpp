@@ -102,7 +102,7 @@ TEST(small_worlds_in_every_order) {
   }
 }
 
-// Of polling policies these are too many: random ones are in test_policies.cpp.
+// Polling policies have too many orders: random ones are in test_policies.cpp.
 TEST(four_ranks_in_every_order) {
   for (const std::vector<int>& place : {std::vector{0, 0, 0, 0}, {0, 0, 1, 1}}) {
     Scenario made = steps({"a", "a", "a", "a"});

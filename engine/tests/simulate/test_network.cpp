@@ -117,7 +117,7 @@ TEST(ranks_that_share_a_cpu_wait_for_each_other) {
   CHECK(all_reduce(tree, direct(2), 2, cost)[0] < 1e-3);
   tree.cpus_of = {0, 0};
   tree.cpus = {1};
-  // Of the 4 messages each is sent and taken in on the same CPU, 1 s apart, and the last one is for whoever ends last.
+  // Each of the 4 messages is sent and taken in on the same CPU, 1 s apart, and the last one is for whoever ends last.
   const auto found = all_reduce(tree, direct(2), 2, cost);
   CHECK(about(std::max(found[0], found[1]), 7));
 }

@@ -18,7 +18,7 @@ RANKS = Annotated[
     ),
 ]
 LOCAL_RANKS = Annotated[int, typer.Option("-n", "--ranks", min=1, callback=ranks_here, help="Ranks of each system.")]
-"""Of a benchmark that runs on this machine alone."""
+"""The option of a benchmark that runs on this machine alone."""
 _DEFAULT = 2
 """The number of ranks on this machine if the user gives none."""
 

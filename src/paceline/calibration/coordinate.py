@@ -24,3 +24,7 @@ UNLIKE_STEPS = 20
 """Steps of other requests than usual after which tuning is given up. Off by 2: not measured."""
 GRAPH_BYTES = 16 << 20
 """Bytes of a buffer of policy `graph` at most: none goes before it is full. Off by 2: not measured."""
+ADASUM_GATHERED_BYTES = 1 << 19
+"""Bytes of all ranks' gradients of one tensor up to which Adasum gathers them on every rank, in a single step.
+
+Off by 2: not measured."""

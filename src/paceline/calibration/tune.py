@@ -35,7 +35,7 @@ Found: by hand. Off by 2: not measured."""
 # ---- How many runs there are: halving ----
 
 ETA = 3
-"""Of so many settings one goes on to the next rung.
+"""One of so many settings goes on to the next rung.
 
 Found: by hand; with 5 % of noise between runs and random speeds, on 2 to 48 CPUs, the search finds a setting within 3 %
 of the best in 93 of 100 cases or more. Off by 2: not measured."""

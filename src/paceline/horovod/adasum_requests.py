@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from paceline._engine import SIZES
+from paceline.calibration.coordinate import ADASUM_GATHERED_BYTES
 from paceline.horovod.adasum import Exchange, adasum, exchange, gather, widened
 from paceline.horovod.adasum_exchange import Course
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request, Span
-
-_GATHERED_BYTES = 1 << 19
-"""Bytes of all ranks' gradients of one tensor up to which Adasum gathers them on every rank, in a single step."""
 
 
 def start(coordinator: Coordinator, name: str, data: Span, numbers: Callable[[], NDArray[Any]]) -> Request | Course:
@@ -26,7 +24,7 @@ def start(coordinator: Coordinator, name: str, data: Span, numbers: Callable[[],
     """
     shape = (1, data.count)
     everyone = data.count * SIZES[data.dtype] * coordinator.size
-    if coordinator.size == 1 or everyone <= _GATHERED_BYTES:
+    if coordinator.size == 1 or everyone <= ADASUM_GATHERED_BYTES:
         return coordinator.all_gather(name, data, shape=shape)
     vector = widened(numbers().reshape(-1))
     # The first request checks that the ranks agree, and shows which ranks have joined and take no further part.

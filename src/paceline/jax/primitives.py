@@ -84,10 +84,10 @@ def _same(shape: Shape, _: int) -> Shape:
 
 
 all_reduce_p = _primitive("all_reduce", _same, in_place=True)
-"""Of any number of arrays: they are combined by few calls of the engine."""
+"""It takes any number of arrays, which few calls of the engine combine."""
 all_gather_p = _primitive("all_gather", lambda shape, size: (size, *shape), in_place=False)
 reduce_scatter_p = _primitive("reduce_scatter", lambda shape, size: shape[1:], in_place=False)
 broadcast_p = _primitive("broadcast", _same, in_place=True)
 all_to_all_p = _primitive("all_to_all", _same, in_place=False)
 barrier_p = _primitive("barrier", _same, in_place=False)
-"""Of a scalar, which nobody looks at."""
+"""It takes a scalar, which nobody looks at."""

@@ -59,7 +59,7 @@ class Queue:
 
     @property
     def classes(self) -> tuple[tuple[str, float, int], ...]:
-        """Of `tc`: each one's name, its share of the rate, and its priority."""
+        """The classes of `tc`: each one's name, its share of the rate, and its priority."""
         if self.discipline is Discipline.SHORT_FIRST:
             return ("1:2", 1 - _SHORT_SHARE, 1), ("1:3", _SHORT_SHARE, 0)
         return (("1:2", 1.0, 0),)

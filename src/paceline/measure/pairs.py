@@ -74,8 +74,8 @@ def send_stream(group: Group, peer: int, seconds: float, enough: int) -> None:
 def receive_stream(group: Group, peer: int) -> float:
     """Return the bytes per second that arrived from `peer`.
 
-    Of its longest streams the fastest counts where the kernel counts bytes, as a rank that waits for a core can only
-    slow a stream down, and else the median.
+    The fastest of its longest streams counts where the kernel counts bytes, as a rank that waits for a core can only
+    slow a stream down, and else their median.
     """
     size = np.zeros(1, np.int64)
     rates: dict[int, list[float]] = {}

@@ -20,10 +20,10 @@ class StreamRates(NamedTuple):
     """Bytes per second of the streams of one rank; infinite where no link of known speed limits them."""
 
     inbound: float
-    """Of each stream into the rank's machine. The machine's link is shared equally by the pairs of ranks that send into
-    it in one half."""
+    """The rate of each stream into the rank's machine. The machine's link is shared equally by the pairs of ranks that
+    send into it in one half."""
     outbound: tuple[float, ...]
-    """Of the stream to every rank; 0 for those to whom the plan sends nothing."""
+    """The rate of the stream to every rank; 0 for those to whom the plan sends nothing."""
 
 
 def stream_rates(placement: Placement, plans: Mapping[str, Sequence[PlanEntry]], rank: int) -> StreamRates:

@@ -34,7 +34,7 @@ class Answer:
     batch: float = 1.0
     """The batch of a rank or replica in a step, where 1 is the usual one; smaller where more share the whole."""
     partitions: int = 1
-    """Of each replica; its ranks then work as one."""
+    """The partitions of each replica, whose ranks then work as one."""
 
     @property
     def low(self) -> float:

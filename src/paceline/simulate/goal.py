@@ -28,7 +28,7 @@ _COMPUTATION, _MESSAGES = 0, 1
 def schedule(moments: Moments, topology: Topology, algorithm: str | None = None) -> Iterator[str]:
     """Yield the lines of a schedule, whose times are nanoseconds.
 
-    Of each batch it is known when the first rank issued it. A rank that computes longer issues each batch later in
+    For each batch it is known when the first rank issued it. A rank that computes longer issues each batch later in
     proportion, and none later than it has handed in all gradients: what a policy negotiates is not in a schedule.
     Batches follow one another. algorithm: as of `paceline.plan.choose.choose`, which see for errors; ValueError too for
     more than `MOST_RANKS` ranks.

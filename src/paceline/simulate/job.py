@@ -154,7 +154,7 @@ class Step:
     peers: float
     """From there until the last batch begins, because other ranks issue it later; while no batch is under way."""
     transfer: float
-    """Of the last batch, and of earlier ones once all ranks have handed in everything."""
+    """The transfer of the last batch, and of earlier ones once all ranks have handed in everything."""
     after: float
     """Until the next step."""
     spinning: float

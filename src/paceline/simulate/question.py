@@ -29,7 +29,7 @@ _LATE = 0.02
 """The mean delay of a rank, as a fraction of the step's computation, where nobody says another."""
 _PER_MACHINE = 8
 _MICROBATCHES = 4
-"""Of each partition, where nobody says another number: idle times are then a fifth of a step at most."""
+"""Microbatches for each partition, where nobody says another number: idle times are then a fifth of a step at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

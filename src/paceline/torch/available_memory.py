@@ -11,7 +11,7 @@ from typing import NamedTuple
 from paceline.cpu.cgroup import Reader, cgroup_folders, read_file
 
 _FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"), 2: ("memory.max", "memory.current")}
-"""Of a control group's limit and use, by the version of control groups."""
+"""The files with a control group's limit and use, by the version of control groups."""
 
 
 class Available(NamedTuple):

@@ -14,6 +14,7 @@ from torch import Tensor
 from paceline.torch.flat import FlatLayout
 
 BUCKET_BYTES = 25 << 20
+"""Bytes of gradients in a bucket: the default of torch's DistributedDataParallel."""
 CACHE_LINE = 64
 """Bytes."""
 

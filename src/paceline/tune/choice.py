@@ -64,7 +64,7 @@ def choose(
 ) -> Choice | None:
     """Choose among the leaders of the search; None if none of them has been measured.
 
-    Of those that tie with the fastest, as TIE says, the least demanding is chosen. found: the rows of the runs.
+    The least demanding of those that tie with the fastest, as TIE says, is chosen. found: the rows of the runs.
     default: the setting that a framework takes by itself.
     """
     measured = {row.setting: row for row in found if row.throughput is not None}

@@ -20,7 +20,7 @@ constexpr Codec kCodecs[] = {Codec::bf16, Codec::fp16, Codec::int8, Codec::int4,
 enum class Values { ordinary, some_large, many_large, some_not_finite };
 constexpr Values kValues[] = {Values::ordinary, Values::some_large, Values::many_large, Values::some_not_finite};
 
-// Of many magnitudes, some of them zero; what is 2 or more is escaped by three_in_one.
+// The values have many magnitudes, some of them zero; what is 2 or more is escaped by three_in_one.
 void fill(Buffer& buffer, Values values, std::mt19937& random) {
   const auto one_in = [&](unsigned n) { return random() % n == 0; };
   for (std::size_t i = 0; i < buffer.bytes / sizeof(float); ++i) {

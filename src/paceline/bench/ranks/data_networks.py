@@ -15,7 +15,7 @@ from .models.plain import alexnet, vgg
 from .models.resnet import resnet
 
 CLASSES, PIXELS = 200, 64
-"""Of Tiny-ImageNet."""
+"""Classes of Tiny-ImageNet, and pixels to a side of its images."""
 _TOKENS, _WORDS = 64, 3800
 """Words of a text, and those that BERT's vocabulary has where it is 8 times narrower."""
 _TEXTS = 256

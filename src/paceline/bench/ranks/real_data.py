@@ -13,7 +13,7 @@ from torch import Tensor, nn
 CONTEXT, SYMBOLS = 32, 128
 """Characters of a text that the transformer sees at once, and those that it tells apart."""
 _WIDTH, _HEADS, _LAYERS = 64, 4, 2
-"""Of the transformer."""
+"""The size of the transformer."""
 _TEST_SHARE = 5
 """One sample in so many is for the test alone."""
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 BYTES = torch.get_rng_state().numel()
-"""Of a state of torch's generator for the CPU."""
+"""The size of a state of torch's generator for the CPU."""
 
 
 def seeds(microbatches: int) -> Tensor:

@@ -24,7 +24,7 @@ class OptimizerClass(Protocol):
 _SHAPE = (8, 64)
 _STEPS = 2
 _TOLERANCE = 1e-6
-"""Of the largest change, in float64."""
+"""The largest error, as a share of the largest change, in float64."""
 
 
 def require_element_wise(optimizer_class: OptimizerClass, options: Mapping[str, object]) -> None:
