@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel as DDP
+
+import paceline.torch
 
 STEPS = 4
 CALLS = 12
@@ -69,8 +72,6 @@ def check(net: nn.Module, step: int, error: float, spare: bool = True) -> None:
 
 
 def with_ddp(rank: int) -> None:
-    import paceline.torch
-
     def made(codec: str) -> tuple[DDP, paceline.torch.Compression]:
         net = DDP(Net(), bucket_cap_mb=0.2, gradient_as_bucket_view=True)
         return net, paceline.torch.compress(net, codec)
@@ -96,11 +97,39 @@ def with_ddp(rank: int) -> None:
     assert not all(torch.equal(a, b) for a, b in zip(gradients(net), gradients(fresh), strict=True))
     with pytest.raises(ValueError, match="no such parameter"):
         other.load_state_dict({"nowhere": torch.zeros(3)})
+    net = DDP(Net(), bucket_cap_mb=0.2, gradient_as_bucket_view=True, find_unused_parameters=True)
+    check_nothing_is_lost(net, net.module, paceline.torch.compress(net, "int8"), rank)
+
+
+def check_nothing_is_lost(
+    net: nn.Module, inner: Net, compression: paceline.torch.Compression | paceline.torch.GradientBuckets, rank: int
+) -> None:
+    """What the steps gave, and what waits on the ranks in the end, is the mean of the gradients.
+
+    In some steps only some ranks have a gradient of the layer in the middle, in others none.
+    """
+    own, ranks = Net(), dist.get_world_size()
+    due = torch.zeros_like(own.spare.weight, dtype=torch.float64)
+    for step, spare in enumerate((True, True, False, False, rank == 0, True, rank != 0, False)):
+        for one in (net, own):
+            backward(one, step, rank, spare)
+        if own.spare.weight.grad is not None:
+            due += own.spare.weight.grad
+        if inner.spare.weight.grad is not None:
+            due -= inner.spare.weight.grad
+    dist.all_reduce(due)
+    waits = [torch.empty(due.numel()) for _ in range(ranks)]
+    dist.all_gather(waits, compression.state_dict()["spare.weight"])
+    largest = max(float(one.abs().max()) for one in waits)
+    assert largest > 0
+    # Where a rank owns a range, it has lost something of the mean, elsewhere of what it adds to the sum.
+    counts = itertools.product((1.0, 1 / ranks), repeat=ranks)
+    found = [sum(count * one for count, one in zip(each, waits, strict=True)).view_as(due) for each in counts]
+    off = torch.stack([(due / ranks - one).abs() for one in found]).amin(0)
+    assert float(off.max()) <= 1e-3 * largest, float(off.max()) / largest
 
 
 def with_buckets(rank: int) -> None:
-    import paceline.torch
-
     net = Net()
     buckets = paceline.torch.GradientBuckets(net, bucket_bytes=1 << 17, codec="bf16")
     for step in range(STEPS):
@@ -116,6 +145,10 @@ def with_buckets(rank: int) -> None:
     others.load_state_dict(state)
     assert all(torch.equal(part, others.state_dict()[name]) for name, part in state.items())
     others.close()
+    net = Net()
+    buckets = paceline.torch.GradientBuckets(net, bucket_bytes=1 << 17, codec="int8")
+    check_nothing_is_lost(net, net, buckets, rank)
+    buckets.close()
     # A parameter that nobody has used keeps no gradient.
     unused = Net()
     last = paceline.torch.GradientBuckets(unused, bucket_bytes=1 << 17, codec="bf16", error_feedback=False)
@@ -147,8 +180,6 @@ def whole(tensors: list[Tensor]) -> list[Tensor]:
 
 def with_fsdp_exact(rank: int) -> None:
     """`lossless` changes no bit of what two ranks sum up, in whatever order."""
-    import paceline.torch
-
     plain, encoded = sharded(), sharded()
     paceline.torch.compress(as_fsdp(encoded), "lossless", parameters="lossless")
     optimizers = [torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9) for net in (plain, encoded)]
@@ -162,8 +193,6 @@ def with_fsdp_exact(rank: int) -> None:
 
 def with_fsdp(rank: int) -> None:
     """The mean of many steps comes as close to the mean of the gradients as one step's loss divided by their number."""
-    import paceline.torch
-
     net = sharded()
     compression = paceline.torch.compress(as_fsdp(net), "int8", parameters="bf16")
     right = means(0, dist.get_world_size(), dtype=torch.bfloat16)
@@ -198,7 +227,6 @@ def with_fsdp(rank: int) -> None:
 
 def with_first_values(rank: int) -> None:
     """Training begins with the first rank's values on all ranks. PACELINE_COMPRESS sends them as `lossless`."""
-    import paceline.torch
     from paceline.torch.backend import PacelineProcessGroup
 
     encoded: list[int] = []

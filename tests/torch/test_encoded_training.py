@@ -76,6 +76,12 @@ def test_residuals_follow_their_parameters_from_bucket_to_bucket() -> None:
     assert torch.equal(residuals.of(0, 5, [a, b], [0, 3]), torch.arange(5.0))
     moved = residuals.of(0, 8, [c, b], [0, 5])
     assert torch.equal(moved, torch.tensor([12.0, 13, 14, 15, 0, 3, 4, 0]))
+    # What was lost of a gradient that does not come waits for the next one.
+    assert torch.equal(residuals.of(0, 8, [c, b], [0, 5], absent={0}), torch.tensor([0.0, 0, 0, 0, 0, 3, 4, 0]))
+    residuals.of(0, 8, [c, b], [0, 5], absent={0})[0] = 1.0
+    assert residuals.state_dict()["c"].tolist() == [13, 13, 14, 15]
+    assert torch.equal(residuals.of(0, 8, [c, b], [0, 5]), torch.tensor([13.0, 13, 14, 15, 0, 3, 4, 0]))
+    moved[0] = 12.0
     state = residuals.state_dict()
     assert {name: part.tolist() for name, part in state.items()} == {"a": [0, 1, 2], "b": [3, 4], "c": [12, 13, 14, 15]}
     loaded = Residuals(parameters)

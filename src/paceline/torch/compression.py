@@ -1,7 +1,7 @@
 """Gradients that are encoded between machines: `compress`, and what is behind it for DistributedDataParallel."""
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, overload
 
 import torch
@@ -46,16 +46,23 @@ class Compression:
         elif state:
             raise ValueError("the state is one of error feedback, which this compression does without")
 
-    def mean(self, bucket: int, flat: Tensor, parameters: Sequence[Tensor], begins: Sequence[int]) -> dist.Work:
+    def mean(
+        self,
+        bucket: int,
+        flat: Tensor,
+        parameters: Sequence[Tensor],
+        begins: Sequence[int],
+        absent: Collection[int] = (),
+    ) -> dist.Work:
         """Start to make gradients, which `encodes` takes, their mean over the ranks.
 
         flat: the contiguous gradients of the bucket with this number. begins: the element at which that of each of
-        `parameters` begins.
+        `parameters` begins. absent: the places among them of those without a gradient on this rank.
         """
         assert self._reductions is not None
         residual = None
         if self._residuals is not None:
-            residual = self._residuals.of(bucket, flat.numel(), parameters, begins)
+            residual = self._residuals.of(bucket, flat.numel(), parameters, begins, absent)
         return self._reductions.allreduce_encoded(flat, dist.ReduceOp.AVG, self._codec, residual)
 
 
@@ -98,7 +105,8 @@ def compress(
     trained = _trained(model)
     encodable(trained.values())
     kept = trained if error_feedback else None
-    state = _State(model.process_group, Compression(model.process_group, codec, kept))
+    compression = Compression(model.process_group, codec, kept)
+    state = _State(model.process_group, compression, model.find_unused_parameters and error_feedback)
     model.register_comm_hook(state, _hook)
     return state.compression
 
@@ -108,16 +116,21 @@ def _trained(model: DistributedDataParallel) -> dict[str, Tensor]:
 
 
 class _State(NamedTuple):
+    """misses: whether gradients may be missing, for which DDP then hands in zeros."""
+
     group: dist.ProcessGroup
     compression: Compression
+    misses: bool
 
 
 def _hook(state: _State, bucket: dist.GradBucket) -> Future[Tensor]:
     buffer = bucket.buffer()
     if state.compression.encodes(buffer.dtype):
         begin, width = buffer.data_ptr(), buffer.element_size()
-        begins = [(gradient.data_ptr() - begin) // width for gradient in bucket.gradients()]
-        work = state.compression.mean(bucket.index(), buffer, bucket.parameters(), begins)
+        gradients = bucket.gradients()
+        begins = [(gradient.data_ptr() - begin) // width for gradient in gradients]
+        absent = {slot for slot, gradient in enumerate(gradients) if not gradient.any()} if state.misses else ()
+        work = state.compression.mean(bucket.index(), buffer, bucket.parameters(), begins, absent)
     else:
         work = dist.all_reduce(buffer, dist.ReduceOp.AVG, state.group, async_op=True)
     result: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])

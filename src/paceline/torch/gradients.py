@@ -111,9 +111,10 @@ class _WeightedBucket(MeanBucket):
             self.flat.mul_(self._batches.weight)
         if not self._compression.encodes(self.flat.dtype):
             return super().start(group)
+        absent = set((self.present == 0).nonzero().flatten().tolist())
         # The numbers must not be lost among gradients.
         work: dist.Work | None = dist.all_reduce(self.present, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
         gradients = self.flat[: self.layout.numel]
-        encoded = self._compression.mean(self._index, gradients, self.parameters, self.layout.begins)
+        encoded = self._compression.mean(self._index, gradients, self.parameters, self.layout.begins, absent)
         return WorkGroup([encoded, work])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -18,16 +18,44 @@ class Residuals:
     """
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._names = {id(parameter): name for name, parameter in parameters.items()}
-        self._sizes = {name: parameter.numel() for name, parameter in parameters.items()}
+        self._names: dict[int, str] = {}
+        self._sizes: dict[str, int] = {}
         self._parts: dict[str, Tensor] = {}
+        self._withheld: dict[str, Tensor] = {}
         self._buckets: dict[int, tuple[tuple[str, ...], Tensor]] = {}
+        self.extend(parameters)
 
-    def of(self, bucket: int, numel: int, parameters: Sequence[Tensor], begins: Sequence[int]) -> Tensor:
+    def extend(self, parameters: Mapping[str, Tensor]) -> None:
+        """More parameters, of other names."""
+        self._names |= {id(parameter): name for name, parameter in parameters.items()}
+        self._sizes |= {name: parameter.numel() for name, parameter in parameters.items()}
+
+    def of(
+        self,
+        bucket: int,
+        numel: int,
+        parameters: Sequence[Tensor],
+        begins: Sequence[int],
+        absent: Collection[int] = (),
+    ) -> Tensor:
         """The residual, of shape (numel,), of the bucket with this number.
 
-        parameters: those in the bucket. begins: the element of the bucket at which the gradient of each begins.
+        parameters: those in the bucket. begins: the element of the bucket at which the gradient of each begins. absent:
+        the places among them of those that have no gradient on this rank. What was lost of theirs waits for their next
+        one, because a sum of gradients that no rank has is thrown away.
         """
+        flat = self._flat(bucket, numel, parameters, begins)
+        for place, parameter in enumerate(parameters):
+            name = self._names[id(parameter)]
+            if place in absent:
+                kept = self._withheld.get(name)
+                self._withheld[name] = self._parts[name].clone() if kept is None else kept.add_(self._parts[name])
+                self._parts[name].zero_()
+            elif name in self._withheld:
+                self._parts[name].add_(self._withheld.pop(name))
+        return flat
+
+    def _flat(self, bucket: int, numel: int, parameters: Sequence[Tensor], begins: Sequence[int]) -> Tensor:
         names = tuple(self._names[id(parameter)] for parameter in parameters)
         before, flat = self._buckets.get(bucket, ((), torch.empty(0)))
         if before == names and flat.numel() == numel:
@@ -43,7 +71,7 @@ class Residuals:
 
     def state_dict(self) -> dict[str, Tensor]:
         """A copy of what is kept, flat, by the parameter's name. It belongs to this rank alone."""
-        return {name: part.clone() for name, part in self._parts.items()}
+        return {name: part + self._withheld.get(name, 0.0) for name, part in self._parts.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on with what `state_dict` returned. Raises ValueError if it is of other parameters."""
@@ -52,6 +80,7 @@ class Residuals:
                 expected = f"{self._sizes[name]} elements" if name in self._sizes else "no such parameter"
                 raise ValueError(f"the state has {part.numel()} elements for {name}, the model has {expected}")
         for name, part in state.items():
+            self._withheld.pop(name, None)
             if name in self._parts:
                 self._parts[name].copy_(part.reshape(-1))
             else:

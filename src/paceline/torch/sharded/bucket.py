@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.bucket import Bucket
-from paceline.torch.compat import reduce_scatter_single
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
@@ -45,14 +44,35 @@ class AllGather(Protocol):
         """Start."""
 
 
+class ReduceScatter(Protocol):
+    """Leaves the mean of all ranks' `flat` gradients in the owners' blocks of it, of which this rank's is `block`."""
+
+    def __call__(
+        self,
+        block: Tensor,
+        flat: Tensor,
+        parameters: Sequence[Tensor],
+        begins: Sequence[int],
+        absent: Collection[int],
+    ) -> dist.Work:
+        """Start. begins: the element at which the gradient of each of `parameters` begins. absent: as of Residuals."""
+
+
 class ShardBucket(Bucket):
     """Parameters and gradients of one dtype, each in flat memory of `ranks` equal blocks. `rank` owns a block of both.
 
     An exchange leaves the mean of the gradients in the owners' blocks. The rest of `p.grad` is this rank's alone.
-    all_gather: of the values. exact: this rank's values, if that is lossy.
+    reduce_scatter: of the gradients. all_gather: of the values. exact: this rank's values, if that is lossy.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], rank: int, ranks: int, all_gather: AllGather) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        rank: int,
+        ranks: int,
+        reduce_scatter: ReduceScatter,
+        all_gather: AllGather,
+    ) -> None:
         self.layout = layout = FlatLayout(parameters, LINE)
         line = LINE // layout.dtype.itemsize
         self.shard_numel = -(-layout.numel // (ranks * line)) * line
@@ -60,6 +80,7 @@ class ShardBucket(Bucket):
         super().__init__(parameters, layout, flat)
         self._value_views = layout.views(self._values)
         self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
+        self._reduce_scatter = reduce_scatter
         self._all_gather = all_gather
         self.exact = ExactShard(self._values[self._shard]) if all_gather.lossy else None
         self.pieces = [piece for slot in range(len(parameters)) if (piece := self._piece(slot, parameters[slot]))]
@@ -118,9 +139,8 @@ class ShardBucket(Bucket):
 
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
-        reduced = reduce_scatter_single(
-            self.flat[self._shard], self.flat, dist.ReduceOp.AVG, group=group, async_op=True
-        )
+        absent = {slot for slot, present in enumerate(self._present.tolist()) if not present}
+        reduced = self._reduce_scatter(self.flat[self._shard], self.flat, self.parameters, self.layout.begins, absent)
         present = dist.all_reduce(self._present, dist.ReduceOp.MAX, group, async_op=True)
         return WorkGroup([reduced, present])
 

@@ -20,12 +20,13 @@ from paceline.torch.backward_exchange import BackwardExchange
 from paceline.torch.bucket import BUCKET_BYTES, assign
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
+from paceline.torch.residuals import Residuals
 from paceline.torch.sharded import state
 from paceline.torch.sharded.agreement import require_agreement
-from paceline.torch.sharded.all_gather import all_gather_of
 from paceline.torch.sharded.bucket import ShardBucket, described
 from paceline.torch.sharded.clip import clip
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
+from paceline.torch.sharded.transfers import all_gather_of, reduce_scatter_of
 
 _EXACT = "exact_parameter"
 _NO_OPTIONS = ("params", "param_names")
@@ -53,7 +54,9 @@ class ShardedOptimizer(Optimizer):
     params, defaults: as the wrapped class takes them. bucket_bytes: a bucket with more is full. codec: how updated
     parameters of float32 are encoded between machines, a name as in `paceline.Group.all_gather`, or None. All ranks
     then hold the same decoded parameters, and each rank keeps its part exact beside them, also in `state_dict`; with a
-    lossy codec that takes two more parts.
+    lossy codec that takes two more parts. gradient_codec: the same for gradients of float32 on their way to their
+    owners; each rank keeps what encoding has lost of them in `residuals`, as large as its gradients, and adds it in the
+    next step. Save `residuals.state_dict()` on every rank.
 
     Raises ValueError if ranks have different parameters, if a parameter is not on the CPU, or if the wrapped class does
     not work element by element, as LAMB, Adafactor and Muon don't. `backward` raises what GradientBuckets' does, `step`
@@ -68,11 +71,15 @@ class ShardedOptimizer(Optimizer):
         *,
         bucket_bytes: int = BUCKET_BYTES,
         codec: str | None = None,
+        gradient_codec: str | None = None,
         **defaults: object,
     ) -> None:
         self._group = group
         self._bucket_bytes = bucket_bytes
         self._codec = codec
+        self._gradient_codec = gradient_codec
+        self.residuals = Residuals({})
+        """What encoding has lost of gradients on this rank, by the number of the parameter."""
         self._class = cast(OptimizerClass, optimizer_class)
         self._buckets: list[ShardBucket] = []
         self._local: Optimizer | None = None  # of this rank's pieces
@@ -123,10 +130,18 @@ class ShardedOptimizer(Optimizer):
         rank, ranks = dist.get_rank(self._group), dist.get_world_size(self._group)
         indexes = dict(reversed(named))
         trained = [parameter for parameter in indexes if parameter.requires_grad]
+        self.residuals.extend({str(before + at): parameter for at, (parameter, _) in enumerate(named)})
         members = assign(trained, self._bucket_bytes, lambda parameter: (indexes[parameter], parameter.dtype))
         pieces: list[list[Tensor]] = [[] for _ in groups]
         for parameters in members:
-            bucket = ShardBucket(parameters, rank, ranks, all_gather_of(self._group, self._codec, parameters[0].dtype))
+            dtype, number = parameters[0].dtype, len(self._buckets)
+            bucket = ShardBucket(
+                parameters,
+                rank,
+                ranks,
+                reduce_scatter_of(self._group, self._gradient_codec, dtype, self.residuals, number),
+                all_gather_of(self._group, self._codec, dtype),
+            )
             bucket.broadcast(self._group)
             self._buckets.append(bucket)
             pieces[indexes[parameters[0]]] += [piece.values for piece in bucket.pieces]
