@@ -260,6 +260,17 @@ def check_activations(rank: int, size: int, activations: Activations) -> None:
                 check_training(rank, size, name, size, schedule, torch.float64, activations=activations, room=room)
 
 
+def check_activations_of_replicas(rank: int, size: int) -> None:
+    for schedule, name in (("GPipe", "resnet"), ("Interleaved1F1B", "transformer")):
+        for activations in ("recompute", "file"):
+            with patch.multiple(activation_file, _LEAST=1, _TRIAL=1 << 20):
+                check_training(rank, size, name, 2, schedule, torch.float64, activations=activations)  # type: ignore[arg-type]
+
+
+def test_activations_that_are_not_kept_in_replicas(ranks: Ranks) -> None:
+    ranks(check_activations_of_replicas, 4)
+
+
 @pytest.mark.parametrize("activations", ["recompute", "file"])
 def test_activations_that_are_not_kept(ranks: Ranks, activations: Activations) -> None:
     """Statistics of BatchNorm change once, and random numbers are drawn once, although calls are done twice."""
@@ -329,7 +340,7 @@ def check_choices(rank: int, size: int) -> None:
     assert told[0][0][:2] != (2, 1) == told[1][0][:2]
 
 
-def check_accumulation(rank: int, size: int, replicas: int) -> None:
+def check_accumulation(rank: int, size: int, replicas: int, schedule: str) -> None:
     """Steps whose gradients add up, some of them without the replicas, and weights that two partitions share."""
     torch.manual_seed(0)
     model, *_ = MODELS["transformer"]()
@@ -338,7 +349,7 @@ def check_accumulation(rank: int, size: int, replicas: int) -> None:
     model, reference = model.double().eval(), reference.double().eval()
     with patch.object(partitioned, "cut", some_cuts):
         hybrid = paceline.torch.hybrid(
-            model, example, loss, partitions=size // replicas, replicas=replicas, microbatches=4
+            model, example, loss, partitions=size // replicas, replicas=replicas, microbatches=4, schedule=schedule
         )
     batches = [(example.roll(seed, 0), target.roll(2 * seed, 0)) for seed in range(4 * replicas)]
     for number in range(4):
@@ -354,20 +365,33 @@ def check_accumulation(rank: int, size: int, replicas: int) -> None:
     hybrid.close()
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_gradients_of_several_steps_add_up(ranks: Ranks, replicas: int) -> None:
-    ranks(check_accumulation, 2 * replicas, replicas=replicas)
+@pytest.mark.parametrize(("replicas", "schedule"), [(1, "1F1B"), (2, "1F1B"), (2, "ZBVZeroBubble")])
+def test_gradients_of_several_steps_add_up(ranks: Ranks, replicas: int, schedule: str) -> None:
+    ranks(check_accumulation, 2 * replicas, replicas=replicas, schedule=schedule)
 
 
-def check_optimizer_states(rank: int, size: int, name: str, kind: Any, options: dict[str, float]) -> None:
-    """Two steps in a pipeline, and a third one in replicas from its checkpoint: as three serial ones."""
+def check_optimizer_states(
+    rank: int, size: int, name: str, kind: Any, options: dict[str, Any], before: int, after: int, grouped: bool
+) -> None:
+    """Two steps in some partitions, and a third one in others from their checkpoint: as three serial ones.
+
+    grouped: biases have a group of parameters of their own.
+    """
+
+    def optimizer_of(model: Any) -> torch.optim.Optimizer:
+        if not grouped:
+            return kind(model.parameters(), **options)  # type: ignore[no-any-return]
+        parts: list[list[nn.Parameter]] = [[], []]
+        for key, parameter in model.named_parameters():
+            parts[key.endswith("bias")].append(parameter)
+        return kind([{"params": parts[0]}, {"params": parts[1], "weight_decay": 0.0}], **options)  # type: ignore[no-any-return]
 
     def made(partitions: int) -> tuple[Any, torch.optim.Optimizer]:
         torch.manual_seed(0)
         model, _, _, loss = MODELS[name]()
         with patch.object(partitioned, "cut", some_cuts):
             found = paceline.torch.hybrid(model.double().eval(), example, loss, partitions=partitions, microbatches=4)
-        return found, kind(found.parameters(), **options)
+        return found, optimizer_of(found)
 
     torch.manual_seed(0)
     cast = lambda one: one.double() if one.is_floating_point() else one  # noqa: E731
@@ -375,7 +399,7 @@ def check_optimizer_states(rank: int, size: int, name: str, kind: Any, options: 
     example = tree_map(cast, given if isinstance(given, tuple) else (given,))
     target = tree_map(cast, aim)
     reference = reference.double().eval()
-    serial = kind(reference.parameters(), **options)
+    serial = optimizer_of(reference)
 
     def steps(model: Any, optimizer: torch.optim.Optimizer, number: int) -> None:
         for _ in range(number):
@@ -386,38 +410,54 @@ def check_optimizer_states(rank: int, size: int, name: str, kind: Any, options: 
                 model.step(example, target)
             optimizer.step()
 
-    first, optimizer = made(2)
+    first, optimizer = made(before)
     steps(first, optimizer, 2)
     weights, states = first.state_dict(), first.optimizer_state_dict(optimizer)
     first.close()
     steps(reference, serial, 3)
-    again, optimizer = made(1)
+    again, optimizer = made(after)
     again.load_state_dict(weights)
     again.load_optimizer_state_dict(optimizer, states)
     steps(again, optimizer, 1)
     for key, value in again.state_dict().items():
         assert relative(value, reference.state_dict()[key]) <= 1e-12, key
     back = again.optimizer_state_dict(optimizer)
-    for index, parts in serial.state_dict()["state"].items():
+    whole = serial.state_dict()
+    assert back["state"].keys() == whole["state"].keys()
+    for index, parts in whole["state"].items():
         for key, value in parts.items():
             assert relative(back["state"][index][key], value) <= 1e-12, (index, key)
-    assert back["param_groups"] == serial.state_dict()["param_groups"]
-    with pytest.raises(paceline.torch.HybridError, match="the optimizer's state is of 1 parameters, the model has"):
+    assert back["param_groups"] == whole["param_groups"]
+    with pytest.raises(
+        paceline.torch.HybridError, match=r"state has groups of \[1\] parameters, the optimizers of .* "
+    ):
         again.load_optimizer_state_dict(optimizer, {"state": {}, "param_groups": [{"params": [0]}]})
+    if size == 2:
+        differing = kind([{"params": [one]} for one in again.parameters()][: 1 + rank], **options)
+        with pytest.raises(paceline.torch.HybridError, match=r"have the same groups .* found 1 and 2 groups"):
+            again.optimizer_state_dict(differing)
     again.close()
 
 
+MOMENTUM = (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1})
+ADAM = (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1})
+
+
 @pytest.mark.parametrize(
-    ("name", "kind", "options"),
+    ("name", "optimizer", "size", "before", "after", "grouped"),
     [
-        ("transformer", torch.optim.SGD, {"lr": 0.01, "momentum": 0.9}),
-        ("two_and_two", torch.optim.AdamW, {"lr": 0.01}),
+        ("transformer", MOMENTUM, 2, 2, 1, False),
+        ("two_and_two", ADAM, 2, 2, 1, True),
+        ("two_and_two", ADAM, 2, 1, 2, True),
+        ("transformer", MOMENTUM, 6, 2, 3, True),
     ],
 )
 def test_optimizer_states_load_on_another_partitioning(
-    ranks: Ranks, name: str, kind: Any, options: dict[str, float]
+    ranks: Ranks, name: str, optimizer: tuple[Any, dict[str, Any]], size: int, before: int, after: int, grouped: bool
 ) -> None:
-    ranks(check_optimizer_states, 2, name=name, kind=kind, options=options)
+    kind, options = optimizer
+    shape = {"before": before, "after": after, "grouped": grouped}
+    ranks(check_optimizer_states, size, name=name, kind=kind, options=options, **shape)
 
 
 def test_auto(ranks: Ranks) -> None:

@@ -20,7 +20,7 @@ from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.groups import Groups
-from paceline.torch.partitioned.optimizer_state import gathered_optimizer, own_optimizer_state
+from paceline.torch.partitioned.optimizer_state import OptimizerStates
 from paceline.torch.partitioned.ownership import Entry, entries, keep_only
 from paceline.torch.partitioned.partition import StageModule
 from paceline.torch.partitioned.predicted.predict import Prediction
@@ -220,20 +220,23 @@ class Hybrid:
     def optimizer_state_dict(self, optimizer: Optimizer | None) -> dict[str, Any]:
         """The state of all ranks' optimizers, as `state_dict` of one for the whole model's parameters, on every rank.
 
-        A collective of all ranks. optimizer: of this rank's `parameters()`, in one group; None if there are none.
-        Raises HybridError for several groups, TypeError for a state that is neither a number nor of its parameter's
-        shape.
-        """
-        own = dict(self.named_parameters())
-        return gathered_optimizer(optimizer, self._names, own, self._entries, self._owner)
+        A collective of all ranks. optimizer: of this rank's `parameters()`; None if there are none. With several groups
+        of parameters each rank's optimizer has all of them, in the same order; some may be empty.
 
-    def load_optimizer_state_dict(self, optimizer: Optimizer, state: Mapping[str, Any]) -> None:
+        Raises HybridError if the optimizers differ in that, TypeError for a state that is neither a number nor of its
+        parameter's shape.
+        """
+        return self._optimizer_states.whole(optimizer)
+
+    def load_optimizer_state_dict(self, optimizer: Optimizer | None, state: Mapping[str, Any]) -> None:
         """Take over this rank's part of such a state, which may be from other partitions or none.
 
-        Raises HybridError if it is of another number of parameters.
+        A collective of all ranks, with the arguments of `optimizer_state_dict`. Raises HybridError if the state's
+        groups have other numbers of parameters.
         """
-        own = [name for name, _ in self.named_parameters()]
-        optimizer.load_state_dict(own_optimizer_state(state, self._names, own, optimizer))
+        part = self._optimizer_states.part(optimizer, state)
+        if optimizer is not None:
+            optimizer.load_state_dict(part)
 
     def close(self) -> None:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
@@ -244,9 +247,9 @@ class Hybrid:
         self._groups.close()
 
     @property
-    def _names(self) -> list[str]:
-        """Of the whole model's parameters."""
-        return [name for name, _ in self._model.named_parameters()]
+    def _optimizer_states(self) -> OptimizerStates:
+        names = [name for name, _ in self._model.named_parameters()]
+        return OptimizerStates(names, dict(self.named_parameters()), self._entries, self._owner)
 
     # -- making it ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,69 +18,124 @@ from paceline.torch.sharded.gather_bytes import gather_bytes
 from paceline.torch.state_kind import Kind, kind_of, number_of
 
 
-def gathered_optimizer(
-    optimizer: Optimizer | None,
-    names: Sequence[str],
-    own: Mapping[str, nn.Parameter],
-    entries: Mapping[str, Entry],
-    owner: Callable[[Entry], int],
-) -> dict[str, Any]:
-    """The whole state, as `state_dict` of an optimizer of the whole model's parameters. A collective of all ranks.
+@dataclass(frozen=True)
+class OptimizerStates:
+    """How the states of the ranks' optimizers make one of an optimizer of the whole model.
 
-    optimizer: this rank's; None if it has no parameters. names: of all parameters, in order. own: those of this rank.
-    Raises HybridError if a rank's optimizer has several groups, TypeError for states that are neither numbers nor of
-    their parameter's shape.
+    Each rank's optimizer has the same groups of parameters, of which some may be empty. Those of the whole have the
+    parameters of all ranks, in the model's order.
+
+    names: of all parameters, in the model's order. own: those of this rank. owner: the rank of which the whole state
+    has what belongs to a parameter.
     """
-    (group,) = _groups(optimizer) or [{}]
-    options = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    states = optimizer.state if optimizer is not None else {}
-    mine = {
-        name: {key: kind_of(key, value, parameter.shape) for key, value in states.get(parameter, {}).items()}
-        for name, parameter in own.items()
-        if owner(entries[name]) == dist.get_rank()
-    }
-    told = [json.loads(text) for text in gather_bytes(json.dumps([options, mine]).encode(), None)]
-    kinds = {name: found for _, theirs in told for name, found in theirs.items()}
-    whole: dict[int, dict[str, object]] = {}
-    for index, name in enumerate(names):
-        for key, kind in ((key, Kind(*kind)) for key, kind in kinds.get(name, {}).items()):
-            whole.setdefault(index, {})[key] = (
-                _sent(states[own[name]][key] if name in mine else None, entries[name], kind, owner)
-                if kind.elements
-                else number_of(kind)
+
+    names: Sequence[str]
+    own: Mapping[str, nn.Parameter]
+    entries: Mapping[str, Entry]
+    owner: Callable[[Entry], int]
+
+    def whole(self, optimizer: Optimizer | None) -> dict[str, Any]:
+        """The whole state, as the whole model's optimizer would return from `state_dict`. A collective of all ranks.
+
+        optimizer: this rank's; None if it has no parameters. Raises HybridError if the optimizers differ in their
+        groups, TypeError for states that are neither numbers nor of their parameter's shape.
+        """
+        states = optimizer.state if optimizer is not None else {}
+        mine = {
+            name: {key: kind_of(key, value, parameter.shape) for key, value in states.get(parameter, {}).items()}
+            for name, parameter in self.own.items()
+            if self._owned(name)
+        }
+        members = self._members(optimizer)
+        told = _told([[_options(group) for group in _groups(optimizer)], mine])
+        kinds = {name: found for _, theirs in told for name, found in theirs.items()}
+        numbers = {name: number for number, name in enumerate(name for some in members for name in some)}
+        found: dict[int, dict[str, object]] = {}
+        for name, number in numbers.items():
+            for key, kind in ((key, Kind(*kind)) for key, kind in kinds.get(name, {}).items()):
+                found.setdefault(number, {})[key] = (
+                    self._sent(states[self.own[name]][key] if name in mine else None, name, kind)
+                    if kind.elements
+                    else number_of(kind)
+                )
+        options: list[dict[str, Any]] = next((options for options, _ in told if options), [])
+        groups = [
+            {**_as_before(group), "params": [numbers[name] for name in some]}
+            for group, some in zip(options, members, strict=True)
+        ]
+        return {"state": found, "param_groups": groups}
+
+    def part(self, optimizer: Optimizer | None, state: Mapping[str, Any]) -> dict[str, Any]:
+        """This rank's part of a whole state, for its optimizer's `load_state_dict`. A collective of all ranks.
+
+        Raises HybridError if the state's groups are not as large as those of the optimizers.
+        """
+        members = self._members(optimizer)
+        found, expected = [len(group["params"]) for group in state["param_groups"]], [len(some) for some in members]
+        if found != expected:
+            raise HybridError(
+                f"the optimizer's state has groups of {found} parameters, the optimizers of the model have {expected}"
             )
-    first: dict[str, Any] = next((options for options, _ in told if options), {})
-    usual = {key: tuple(value) if isinstance(value, list) else value for key, value in first.items()}  # as Adam's betas
-    return {"state": whole, "param_groups": [{**usual, "params": list(range(len(names)))}]}
+        numbers = {
+            name: number
+            for group, some in zip(state["param_groups"], members, strict=True)
+            for name, number in zip(some, group["params"], strict=True)
+        }
+        mine: dict[int, Any] = {}
+        groups: list[dict[str, Any]] = []
+        place = 0
+        for group, names in zip(state["param_groups"], self._named(optimizer), strict=False):
+            groups.append({**_options(group), "params": list(range(place, place + len(names)))})
+            for name in names:
+                if numbers[name] in state["state"]:
+                    mine[place] = state["state"][numbers[name]]
+                place += 1
+        return {"state": mine, "param_groups": groups}
+
+    def _members(self, optimizer: Optimizer | None) -> list[list[str]]:
+        """The names in each group of all ranks' optimizers together, in the model's order. A collective."""
+        mine = [[name for name in names if self._owned(name)] for names in self._named(optimizer)]
+        all_groups = [groups for groups in _told(mine) if groups]
+        if len(numbers := {len(groups) for groups in all_groups}) > 1:
+            raise HybridError(
+                "all optimizers of a model in partitions have the same groups of parameters, of which some may be "
+                f"empty: found {' and '.join(map(str, sorted(numbers)))} groups"
+            )
+        places = {name: place for place, name in enumerate(self.names)}
+        return [
+            sorted((name for some in groups for name in some), key=places.__getitem__)
+            for groups in zip(*all_groups, strict=True)
+        ]
+
+    def _named(self, optimizer: Optimizer | None) -> list[list[str]]:
+        """The names in each group of this rank's optimizer."""
+        names = {parameter: name for name, parameter in self.own.items()}
+        return [[names[parameter] for parameter in group["params"]] for group in _groups(optimizer)]
+
+    def _owned(self, name: str) -> bool:
+        return self.owner(self.entries[name]) == dist.get_rank()
+
+    def _sent(self, mine: object, name: str, kind: Kind) -> Tensor:
+        """The owner's tensor, on every rank."""
+        entry, dtype = self.entries[name], getattr(torch, kind.dtype)
+        tensor = mine.detach().clone() if isinstance(mine, Tensor) else torch.empty(entry.shape, dtype=dtype)
+        dist.broadcast(tensor, self.owner(entry))
+        return tensor
 
 
-def own_optimizer_state(
-    state: Mapping[str, Any], names: Sequence[str], own: Sequence[str], optimizer: Optimizer
-) -> dict[str, Any]:
-    """This rank's part of the whole state, for its optimizer's `load_state_dict`. own: the names of its parameters.
-
-    Raises HybridError if the state has another number of parameters, or if it or the optimizer has several groups.
-    """
-    if len(state["param_groups"]) != 1 or len(_groups(optimizer)) != 1:
-        raise HybridError("the optimizer of a model in partitions has one group of parameters")
-    (group,) = state["param_groups"]
-    if len(group["params"]) != len(names):
-        raise HybridError(f"the optimizer's state is of {len(group['params'])} parameters, the model has {len(names)}")
-    place = dict(zip(names, group["params"], strict=True))
-    found = {index: state["state"][place[name]] for index, name in enumerate(own) if place[name] in state["state"]}
-    return {"state": found, "param_groups": [{**group, "params": list(range(len(own)))}]}
+def _told(mine: object) -> list[Any]:
+    """What all ranks tell, in JSON."""
+    return [json.loads(text) for text in gather_bytes(json.dumps(mine).encode(), None)]
 
 
 def _groups(optimizer: Optimizer | None) -> list[dict[str, Any]]:
-    groups: list[dict[str, Any]] = optimizer.param_groups if optimizer is not None else []
-    if len(groups) > 1:
-        raise HybridError(f"the optimizer of a model in partitions has one group of parameters, found {len(groups)}")
-    return groups
+    return optimizer.param_groups if optimizer is not None else []
 
 
-def _sent(mine: object, entry: Entry, kind: Kind, owner: Callable[[Entry], int]) -> Tensor:
-    """The owner's tensor, on every rank."""
-    dtype: torch.dtype = getattr(torch, kind.dtype)
-    tensor = mine.detach().clone() if isinstance(mine, Tensor) else torch.empty(entry.shape, dtype=dtype)
-    dist.broadcast(tensor, owner(entry))
-    return tensor
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in ("params", "param_names")}
+
+
+def _as_before(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What came in JSON, where tuples such as Adam's betas are lists."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
