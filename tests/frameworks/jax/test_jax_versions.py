@@ -1,4 +1,4 @@
-"""JAX that is missing, or of a version that nobody tried, is named in one sentence."""
+"""JAX that is missing, or of a version that nobody tried, is named in one sentence; nothing else is needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import importlib.util
 
 import jax
 import pytest
+from imported import other_packages
 
 from paceline.jax.compat import NEWEST, OLDEST, require_jax
 
@@ -27,3 +28,7 @@ def test_no_jax_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ImportError, match=r"^paceline\.jax needs JAX, which is not installed: pip install jax$"):
         require_jax()
+
+
+def test_the_face_loads_no_package_beside_jax() -> None:
+    assert other_packages("import paceline.jax", first="import jax") <= {"jax", "numpy"}

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from imported import other_packages
 
 import paceline.horovod.keras
 import paceline.horovod.tensorflow as hvd
@@ -89,6 +90,11 @@ def test_arguments_come_in_horovods_order(face: object, calls: dict[str, str]) -
 @pytest.mark.parametrize("face", [hvd, hvd_keras, paceline.horovod.keras])
 def test_every_name_that_is_exported_is_there(face: object) -> None:
     assert [name for name in face.__all__ if not hasattr(face, name)] == []  # type: ignore[attr-defined]
+
+
+def test_the_faces_load_no_package_that_tensorflow_and_keras_have_not_loaded() -> None:
+    faces = "import paceline.horovod.tensorflow.keras, paceline.horovod.keras"
+    assert other_packages(faces, first="import tensorflow as tf; tf.keras.callbacks") == set()
 
 
 @pytest.mark.parametrize("devices", [[], ["GPU:0"]])
