@@ -12,7 +12,7 @@ from paceline.cpu.budget import budget
 from paceline.tune.choice import choose, is_clear, rows
 from paceline.tune.estimate import estimate, ratio
 from paceline.tune.run import Run, block_rates
-from paceline.tune.setting import Samples, Setting
+from paceline.tune.setting import Samples, Setting, Shape
 from paceline.tune.show import command, sentences
 from paceline.tune.space import inside, space
 
@@ -88,6 +88,24 @@ def test_samples_count_and_not_steps() -> None:
     assert "paceline run --tuned -- python train.py '--size={batch}'" in said
     shared = choose(measured, rows(measured, Samples(strong=True)), {one, two}, Samples(strong=True))
     assert shared is not None and shared.chosen.setting == one, "640 samples/s against 480"
+
+
+def test_a_batch_is_a_replica_s_where_a_model_is_in_partitions() -> None:
+    alike, divided = Setting(2, 1, batch=16, shape=Shape(1, 2, 1)), Setting(2, 1, batch=16, shape=Shape(2, 1, 8))
+    measured = [*runs(alike, 10.0), *runs(divided, 15.0)]
+    words = ["python", "train.py", "--size={batch}", "--shape", "{shape}"]
+    choice = choose(measured, rows(measured, Samples()), {alike, divided}, Samples())
+    assert choice is not None and choice.chosen.setting == alike, "320 samples/s against 240"
+    said = "\n".join(sentences(choice, Samples(), words, None))
+    assert "chosen: 2 processes with 1 thread each, batch 16, shape 1x2x1, 320 samples/s" in said
+    assert "effective batch: 32 (16 for each of 2 replicas" in said
+    assert command(divided, words)[-3:] == ["--size=16", "--shape", "2x1x8"]
+
+
+def test_the_space_has_the_shapes_that_have_as_many_processes() -> None:
+    every = [Shape(1, 1, 1), Shape(1, 2, 1), Shape(2, 1, 8), Shape(3, 1, 4)]
+    found = space(budget(range(2), None), [(0,), (1,)], shapes=every)
+    assert {(one.processes, one.shape) for one in found} == {(1, every[0]), (2, every[1]), (2, every[2])}
 
 
 def test_a_failed_setting_is_a_row_with_its_reason() -> None:

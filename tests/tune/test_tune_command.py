@@ -110,6 +110,24 @@ def test_a_search_is_interrupted_goes_on_and_is_used(
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize(
+    ("options", "last", "said"),
+    [
+        (["--shape", "2x1x8"], "x", "--shape needs a command that takes it"),
+        ([], "{shape}", "the command has {shape}; --shape 1x2x1,2x1x8 says what to put there"),
+        (["--shape", "1x1x1,2x8"], "{shape}", "--shape 1x1x1,2x8: '2x8' is not partitions x replicas x microbatches"),
+        (["--shape", "99991x1x1"], "{shape}", "--shape 99991x1x1 needs 99991 processes, which do not divide the"),
+        (["--batch", "8,16"], "x", "--batch has several values"),
+    ],
+)
+def test_what_the_command_does_not_take_is_refused(
+    options: list[str], last: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main.main(["tune", *options, "--", sys.executable, "train.py", last])
+    assert caught.value.code == 2 and said in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_from_others_is_as_ctrl_c(number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_DFL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +25,7 @@ from paceline.options.usage import UsageError
 from paceline.settings.parsers import MOST_THREADS
 from paceline.tune.cache import Cache, Known
 from paceline.tune.halving import rungs
-from paceline.tune.setting import BATCH, Samples, Setting
+from paceline.tune.setting import BATCH, SHAPE, Samples, Setting, Shape
 from paceline.tune.show import records, sentences, table
 from paceline.tune.space import inside, space
 from paceline.tune.trial import Effort
@@ -56,6 +57,14 @@ def command(
             "--interop-threads",
             metavar="N[,N…]",
             help="Inter-op threads per process to choose from. [default: the framework's]",
+            show_default=False,
+        ),
+    ] = "",
+    shape: Annotated[
+        str,
+        typer.Option(
+            metavar="PxRxM[,…]",
+            help="Partitions x replicas x microbatches of a hybrid model to choose from, if the command takes {shape}.",
             show_default=False,
         ),
     ] = "",
@@ -91,6 +100,8 @@ def command(
 
     paceline tune --batch 16,32,64 -- python train.py --batch-size {batch}
 
+    paceline tune --shape 1x2x1,2x1x8 -- python train.py --shape {shape}
+
     Settings that do well run again, in turn with each other. Ctrl-C keeps what was learned, and the next search goes on
     from there. `paceline run --tuned -- PROGRAM` uses what was found.
 
@@ -101,8 +112,12 @@ def command(
     interops = _numbers("--interop-threads", interop, MOST_THREADS)
     if wanted and batches == [None]:
         raise UsageError("--effective-batch needs --batch, the samples of each process and step")
-    samples = Samples(strong)
-    settings = inside(space(budget, physical_cores(budget.affinity), batches, interops), samples, wanted)
+    samples, shapes = Samples(strong), _shapes(shape, words)
+    every = space(budget, physical_cores(budget.affinity), batches, interops, shapes)
+    if useless := next((one for one in shapes if one and all(one != setting.shape for setting in every)), None):
+        needed = f"{useless.processes} process{'' if useless.processes == 1 else 'es'}"
+        raise UsageError(f"--shape {useless} needs {needed}, which do not divide the {int(budget.cpus)} CPUs here")
+    settings = inside(every, samples, wanted)
     default = Setting(1, max(1, int(budget.cpus)), batch=batches[0])
     try:
         check(LaunchRequest(Arguments((), (), words), "1", direct=True), environ, True)
@@ -171,6 +186,20 @@ def _batches(text: str, words: tuple[str, ...]) -> list[int | None]:
     if len(found) > 1 and not takes:
         raise UsageError(f"--batch has several values; the command has to take them: … train.py --batch-size {BATCH}")
     return found
+
+
+def _shapes(text: str, words: tuple[str, ...]) -> list[Shape | None]:
+    if bool(text) != any(SHAPE in word for word in words):
+        missing = f"the command has {SHAPE}; --shape 1x2x1,2x1x8 says what to put there"
+        raise UsageError(f"--shape needs a command that takes it: … train.py {SHAPE}" if text else missing)
+    found: list[Shape | None] = []
+    for part in text.split(",") if text else ():
+        if not re.fullmatch(r"[1-9][0-9]{0,4}(x[1-9][0-9]{0,4}){2}", part):
+            raise UsageError(f"--shape {text}: {part!r} is not partitions x replicas x microbatches, as 2x1x8")
+        one = Shape(*map(int, part.split("x")))
+        if one not in found:
+            found.append(one)
+    return found or [None]
 
 
 def _numbers(option: str, text: str, most: int) -> list[int | None]:

@@ -1,12 +1,31 @@
-"""What is tuned: the processes of a job, the threads of each, how its cores are divided, and the batch of each."""
+"""What is tuned: the processes of a job, the threads of each, its cores, its batch, the partitions of its model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 BATCH = "{batch}"
-"""Stands in the user's command for the batch of each process."""
+"""Stands in the user's command for the batch of each process, or of each replica of a model in partitions."""
+SHAPE = "{shape}"
+"""Stands in the user's command for partitions x replicas x microbatches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How `paceline.torch.hybrid` divides a model: a process for each partition of each replica."""
+
+    partitions: int
+    replicas: int
+    microbatches: int
+
+    def __str__(self) -> str:
+        return f"{self.partitions}x{self.replicas}x{self.microbatches}"
+
+    @property
+    def processes(self) -> int:
+        """All partitions of all replicas."""
+        return self.partitions * self.replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +34,8 @@ class Setting:
 
     threads: the intra-op threads of each process. cores: the mode by which each process divides its cores among engine,
     input workers and compute (see `paceline.cpu.partition`). interop: the inter-op threads of each process, None for
-    the framework's default. batch: the samples of each process and step, None if nobody said it.
+    the framework's default. batch: the samples of each process (of each replica, with a shape) and step, None if nobody
+    said it. shape: how the model is divided, None if nobody said it.
     """
 
     processes: int
@@ -23,37 +43,53 @@ class Setting:
     cores: str = "off"
     interop: int | None = None
     batch: int | None = None
+    shape: Shape | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.processes} × {self.threads}"]
         parts += [f"cores {self.cores}"] * (self.cores != "off")
         parts += [f"inter-op {self.interop}"] * (self.interop is not None)
         parts += [f"batch {self.batch}"] * (self.batch is not None)
+        parts += [f"shape {self.shape}"] * (self.shape is not None)
         return ", ".join(parts)
 
     @property
-    def demand(self) -> tuple[int, int, bool, int, int]:
+    def demand(self) -> tuple[int, ...]:
         """What it asks of the machine and of the user; of settings that are equally fast, the least is preferred."""
-        return self.processes * self.threads, self.processes, self.cores != "off", self.interop or 0, self.batch or 0
+        divided = (self.shape.partitions, self.shape.microbatches) if self.shape else (1, 1)
+        asked = self.interop or 0, self.batch or 0
+        return self.processes * self.threads, self.processes, self.cores != "off", *asked, *divided
+
+    @property
+    def replicas(self) -> int:
+        """How many batches a step takes."""
+        return self.shape.replicas if self.shape else self.processes
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
-        """Return the user's command with this setting's batch in place of `{batch}`."""
-        return tuple(word if self.batch is None else word.replace(BATCH, str(self.batch)) for word in words)
+        """Return the user's command with this setting's batch and shape in place of `{batch}` and `{shape}`."""
+        values = {BATCH: self.batch, SHAPE: self.shape}
+        return tuple(_filled(word, values) for word in words)
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
     """How many samples a step takes.
 
-    strong: whether all processes share one batch (strong scaling); otherwise each has a batch of its own.
+    strong: whether all processes share one batch (strong scaling); otherwise each, or each replica, has its own.
     """
 
     strong: bool = False
 
     def per_step(self, setting: Setting) -> int:
         """The effective batch; if the batch is not known, the number of equal batches in it."""
-        return (setting.batch or 1) * (1 if self.strong else setting.processes)
+        return (setting.batch or 1) * (1 if self.strong else setting.replicas)
 
     def unit(self, setting: Setting) -> str:
         """What throughput is counted in."""
         return "samples/s" if setting.batch is not None else "steps/s" if self.strong else "batches/s"
+
+
+def _filled(word: str, values: Mapping[str, object]) -> str:
+    for name, value in values.items():
+        word = word if value is None else word.replace(name, str(value))
+    return word

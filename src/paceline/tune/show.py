@@ -52,6 +52,7 @@ def records(found: Found) -> list[dict[str, Any]]:
             "cores": row.setting.cores,
             "interop": row.setting.interop,
             "batch": row.setting.batch,
+            "shape": str(row.setting.shape) if row.setting.shape else None,
             "effective_batch": row.effective_batch,
             "runs": row.runs,
             "reason": row.reason,
@@ -97,12 +98,13 @@ def command(setting: Setting, words: Sequence[str]) -> list[str]:
 
 def _batch(row: Row, samples: Samples, wanted: range | None) -> str:
     setting = row.setting
+    part, parts = ("process", "processes") if setting.shape is None else ("replica", "replicas")
     if row.effective_batch is None:
-        whole = "shared by all processes" if samples.strong else f"{setting.processes} times that of one process"
+        whole = f"shared by all {parts}" if samples.strong else f"{setting.replicas} times that of one {part}"
         return f"effective batch: {whole}; --batch says how large that is"
     size = f"effective batch: {row.effective_batch}"
-    if not samples.strong and setting.processes > 1:
-        size += f" ({setting.batch} for each of {setting.processes} processes; a learning rate may have to follow)"
+    if not samples.strong and setting.replicas > 1:
+        size += f" ({setting.batch} for each of {setting.replicas} {parts}; a learning rate may have to follow)"
     if wanted is not None and row.effective_batch not in wanted:
         size += f"; it leaves {wanted.start}:{wanted.stop - 1}, which no setting can keep"
     return size

@@ -7,7 +7,7 @@ from itertools import product
 
 from paceline.cpu.budget import CpuBudget
 from paceline.cpu.partition import parse, partition
-from paceline.tune.setting import Samples, Setting
+from paceline.tune.setting import Samples, Setting, Shape
 
 _DIVISIONS = ("static", "adaptive")
 
@@ -17,6 +17,7 @@ def space(
     cores: Sequence[Sequence[int]],
     batches: Sequence[int | None] = (None,),
     interops: Sequence[int | None] = (None,),
+    shapes: Sequence[Shape | None] = (None,),
     threads_per_cpu: int = 1,
 ) -> list[Setting]:
     """Return the settings, the least demanding first.
@@ -24,7 +25,7 @@ def space(
     The processes are the divisors of the number of CPUs, so that each gets as many as the others. Each process has one
     thread, half a thread for each of its CPUs, or one for each. Where a process has two cores or more, its cores are
     also divided, and the division says how many threads compute. All of that is combined with every one of `batches`
-    and `interops`.
+    and `interops`, and with those of `shapes` that have as many processes.
 
     budget: the CPUs. cores: the affinity by physical core, as `paceline.cpu.budget.physical_cores` returns it.
     threads_per_cpu: with 2, there are settings with two threads for each CPU as well. Threads that share a CPU spin
@@ -41,8 +42,9 @@ def space(
             if divided.parts.cpus and divided.threads:
                 found.append(Setting(processes, divided.threads, mode))
     every = [
-        Setting(one.processes, one.threads, one.cores, interop, batch)
-        for one, interop, batch in product(found, interops, batches)
+        Setting(one.processes, one.threads, one.cores, interop, batch, shape)
+        for one, interop, batch, shape in product(found, interops, batches, shapes)
+        if shape is None or shape.processes == one.processes
     ]
     return sorted(every, key=lambda setting: setting.demand)
 
