@@ -11,6 +11,7 @@ from pathlib import Path
 
 from paceline.bench.systems import MPI_FILES, System
 from paceline.cpu.budget import available
+from paceline.lab.job import LabJob
 from paceline.lab.lab import Lab
 from paceline.lab.layout import INTERFACE
 from paceline.launch import tree
@@ -35,31 +36,11 @@ def job(system: System, ranks: int, address: Path, scratch: Path, environ: Mappi
     if system.launcher != "local":
         return _mpi_job(system, argv, ranks, scratch, env, lab)
     if lab is not None:
-        return _lab_job(argv, scratch, env, lab)
+        return LabJob(lab, argv, env, port=next(_LAB_PORTS), threads=1, output=scratch)
     apart: list[dict[str, str]] = []
     if system.machines > 1:
         apart = [{"PACELINE_MACHINE": f"machine-{rank * system.machines // ranks}"} for rank in range(ranks)]
     return LocalJob(ranks, argv, {**env, "GLOO_SOCKET_IFNAME": "lo"}, output=scratch, extra_env=apart)
-
-
-def _lab_job(argv: list[str], scratch: Path, env: dict[str, str], lab: Lab) -> Job:
-    commands = []
-    port = next(_LAB_PORTS)
-    for number, machine in enumerate(lab.machines):
-        program = wrapped([*lab.exec(number), *argv], death_signal=signal.SIGKILL, parent=os.getpid())
-        for rank in machine.ranks:
-            where = {
-                "RANK": str(rank),
-                "LOCAL_RANK": str(machine.ranks.index(rank)),
-                "WORLD_SIZE": str(lab.topology.world),
-                "LOCAL_WORLD_SIZE": str(len(machine.ranks)),
-                "MASTER_ADDR": lab.machines[0].address,
-                "MASTER_PORT": str(port),
-            }
-            commands.append(
-                Command(program, {**env, **lab.environment(number), **where}, f"rank {rank} on {machine.host}")
-            )
-    return Job(commands, tree.new_mark(env), output=scratch)
 
 
 def _mpi_job(system: System, argv: list[str], ranks: int, scratch: Path, env: dict[str, str], lab: Lab | None) -> Job:

@@ -96,7 +96,7 @@ def _tuned(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget
     return replace(
         request,
         arguments=arguments,
-        ranks=str(found.processes),
+        ranks=request.ranks or str(found.processes),
         threads=found.threads,
         cores=found.cores,
         interop=found.interop,

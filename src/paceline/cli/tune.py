@@ -16,6 +16,7 @@ from typer.core import TyperCommand
 
 from paceline.cpu.budget import available, physical_cores
 from paceline.formats.terminal import show
+from paceline.lab.lab import Lab
 from paceline.launch.arguments import Arguments
 from paceline.launch.interrupts import also_from_others
 from paceline.launch.run import LaunchRequest, check
@@ -103,7 +104,7 @@ def command(
     paceline tune --shape 1x2x1,2x1x8 -- python train.py --shape {shape}
 
     Settings that do well run again, in turn with each other. Ctrl-C keeps what was learned, and the next search goes on
-    from there. `paceline run --tuned -- PROGRAM` uses what was found.
+    from there. `paceline run --tuned -- PROGRAM` uses what was found. In a `paceline lab` the job has the lab's ranks.
 
     Exit code: 0, 1 if no setting could be measured, 2 for wrong arguments, 130 after Ctrl-C.
     """
@@ -112,24 +113,30 @@ def command(
     interops = _numbers("--interop-threads", interop, MOST_THREADS)
     if wanted and batches == [None]:
         raise UsageError("--effective-batch needs --batch, the samples of each process and step")
+    inside_lab = Lab.inside(environ)
+    if inside_lab is not None and inside_lab[1] != 0:
+        return 0  # the first machine of the lab measures
+    lab = inside_lab[0] if inside_lab else None
     samples, shapes = Samples(strong), _shapes(shape, words)
-    every = space(budget, physical_cores(budget.affinity), batches, interops, shapes)
+    ranks = lab.topology.world if lab else None
+    every = space(budget, physical_cores(budget.affinity), batches, interops, shapes, processes=ranks)
     if useless := next((one for one in shapes if one and all(one != setting.shape for setting in every)), None):
         needed = f"{useless.processes} process{'' if useless.processes == 1 else 'es'}"
-        raise UsageError(f"--shape {useless} needs {needed}, which do not divide the {int(budget.cpus)} CPUs here")
+        here = f"there are {ranks}" if ranks else f"which do not divide the {int(budget.cpus)} CPUs here"
+        raise UsageError(f"--shape {useless} needs {needed}, {here}")
     settings = inside(every, samples, wanted)
-    default = Setting(1, max(1, int(budget.cpus)), batch=batches[0])
+    default = Setting(ranks or 1, 1 if ranks else max(1, int(budget.cpus)), batch=batches[0])
     try:
-        check(LaunchRequest(Arguments((), (), words), "1", direct=True), environ, True)
+        check(LaunchRequest(Arguments((), (), words), "1", direct=True), environ, lab is None)
     except ValueError as error:
         raise UsageError(str(error)) from None
     cache = Cache(words, environ, budget)
-    request = Request(words, settings, samples, Effort(seconds, timeout), 60 * minutes, default)
+    request = Request(words, settings, samples, Effort(seconds, timeout), 60 * minutes, default, lab)
     err = Console(stderr=True, highlight=False, markup=False)
     found = _searched(request, environ, Known() if again else cache.read(), cache, err)
     show(Console(highlight=False, markup=False), table(found, samples))
     if found.choice:
-        for line in sentences(found.choice, samples, words, wanted):
+        for line in sentences(found.choice, samples, words, wanted, lab is not None):
             print(line)
         if not found.known.complete:
             err.print(f"paceline: the search {'was interrupted' if found.interrupted else 'ran out of time'}; ", end="")

@@ -24,7 +24,8 @@ MAX_BYTES = 16 * 2**20
 """Bytes of the largest file that is read, of the cache and of the user's command."""
 _PACKAGES = ("paceline", "torch", "tensorflow", "jax", "numpy")
 _VARIABLES = re.compile(r"PACELINE_|OMP_|KMP_|GOMP_|MKL_|OPENBLAS_")
-_REPLACED = ("PACELINE_CORES", "PACELINE_SECRET", *THREAD_VARIABLES)
+_OF_A_JOB = ("PACELINE_LAB", "PACELINE_LAUNCH", "PACELINE_SECRET", "PACELINE_TOPOLOGY")
+_REPLACED = ("PACELINE_CORES", *_OF_A_JOB, *THREAD_VARIABLES)
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class Known:
 class Cache:
     """The file for one command on one machine.
 
-    It stays the same as long as the command, the content of the files that it names, the folder, the CPUs, the versions
-    of Python, Paceline and the frameworks, and the variables that Paceline and numeric libraries read do. Modules that
-    the script imports are not looked at.
+    It stays the same as long as the command, the content of the files that it names, the folder, the CPUs, the topology
+    and whether it is a lab's, the versions of Python, Paceline and the frameworks, and the variables that Paceline and
+    numeric libraries read do. Modules that the script imports are not looked at.
 
     words: the user's command. environ: the user's environment. budget: the CPUs of this process.
     """
@@ -90,6 +91,7 @@ def _key(words: Sequence[str], environ: Mapping[str, str], budget: CpuBudget) ->
         "files": {word: digest for word in words if (digest := _digest(word))},
         "cpus": [budget.affinity, budget.quota, _model()],
         "versions": [sys.version, platform.release(), *map(_version, _PACKAGES)],
+        "network": ["PACELINE_LAB" in environ, _digest(environ.get("PACELINE_TOPOLOGY", ""))],
         "environment": ours,
     }
 

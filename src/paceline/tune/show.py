@@ -61,7 +61,9 @@ def records(found: Found) -> list[dict[str, Any]]:
     ]
 
 
-def sentences(choice: Choice, samples: Samples, words: Sequence[str], wanted: range | None) -> Iterator[str]:
+def sentences(
+    choice: Choice, samples: Samples, words: Sequence[str], wanted: range | None, in_lab: bool = False
+) -> Iterator[str]:
     """Say what was chosen, how sure that is, what it does to the batch, and how to start the script with it."""
     chosen, setting = choice.chosen, choice.chosen.setting
     assert chosen.throughput is not None
@@ -76,7 +78,8 @@ def sentences(choice: Choice, samples: Samples, words: Sequence[str], wanted: ra
     if choice.default and choice.gain and choice.default is not choice.next:
         yield f"{_times(choice.gain)} of {choice.default.setting}, which a framework takes by itself"
     yield _batch(chosen, samples, wanted)
-    yield f"to use it: {shlex.join(command(setting, words))}"
+    where = " on every machine of the lab" if in_lab else ""
+    yield f"to use it{where}: {shlex.join(command(setting, words, in_lab))}"
     yield f"or: {shlex.join(('paceline', 'run', '--tuned', '--', *words))}"
 
 
@@ -88,9 +91,10 @@ def described(setting: Setting) -> str:
     return ", ".join([first, *str(setting).split(", ")[1:]])
 
 
-def command(setting: Setting, words: Sequence[str]) -> list[str]:
-    """Return the command line that starts the script with this setting."""
-    options = ["-n", str(setting.processes), "--threads", str(setting.threads)]
+def command(setting: Setting, words: Sequence[str], in_lab: bool = False) -> list[str]:
+    """Return the command line that starts the script with this setting; a lab says how many ranks a machine has."""
+    options = [] if in_lab else ["-n", str(setting.processes)]
+    options += ["--threads", str(setting.threads)]
     options += ["--interop-threads", str(setting.interop)] if setting.interop is not None else []
     options += ["--cores", setting.cores] if setting.cores != "off" else []
     return ["paceline", "run", *options, "--", *setting.command(words)]

@@ -19,6 +19,7 @@ def space(
     interops: Sequence[int | None] = (None,),
     shapes: Sequence[Shape | None] = (None,),
     threads_per_cpu: int = 1,
+    processes: int | None = None,
 ) -> list[Setting]:
     """Return the settings, the least demanding first.
 
@@ -29,18 +30,20 @@ def space(
 
     budget: the CPUs. cores: the affinity by physical core, as `paceline.cpu.budget.physical_cores` returns it.
     threads_per_cpu: with 2, there are settings with two threads for each CPU as well. Threads that share a CPU spin
-    there while they wait for each other, so nobody should expect one of these to be the fastest.
+    there while they wait for each other, so nobody should expect one of these to be the fastest. processes: the number
+    of a job on several machines that share these CPUs, as those of a lab do; there may be more than CPUs.
     """
     cpus = max(1, int(budget.cpus))
     found = []
-    for processes in (number for number in range(1, cpus + 1) if cpus % number == 0):
-        own = cpus // processes
+    divisors = [number for number in range(1, cpus + 1) if cpus % number == 0]
+    for count in divisors if processes is None else [processes]:
+        own = max(1, cpus // count)
         for threads in sorted({1, max(1, own // 2), own, threads_per_cpu * own}):
-            found.append(Setting(processes, threads))
+            found.append(Setting(count, threads))
         for mode in _DIVISIONS:
-            divided = partition(parse(mode), budget, cores, [frozenset(budget.affinity)] * processes, 0)
+            divided = partition(parse(mode), budget, cores, [frozenset(budget.affinity)] * count, 0)
             if divided.parts.cpus and divided.threads:
-                found.append(Setting(processes, divided.threads, mode))
+                found.append(Setting(count, divided.threads, mode))
     every = [
         Setting(one.processes, one.threads, one.cores, interop, batch, shape)
         for one, interop, batch, shape in product(found, interops, batches, shapes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import time
@@ -12,8 +13,10 @@ from pathlib import Path
 import psutil
 
 from paceline.calibration import tune as fitted
+from paceline.lab.job import LabJob
+from paceline.lab.lab import Lab
 from paceline.launch.arguments import Arguments
-from paceline.launch.job import wait_for_exit
+from paceline.launch.job import Job, wait_for_exit
 from paceline.launch.local import LocalJob
 from paceline.launch.threads import THREAD_VARIABLES, interop_variables
 from paceline.launch.torchrun import rank_program
@@ -27,6 +30,8 @@ from paceline.tune.setting import Setting
 _LOOK_SECONDS = 0.2
 """Seconds between two looks at the job; each takes a rank a fraction of a millisecond."""
 _ANSWER_SECONDS = 2.0
+_PORTS = itertools.cycle(range(29600, 29700))
+"""Ports of a lab, where nothing else runs: a job that was ended leaves its own in use for a while."""
 _LAST_WORDS = 300
 """The most characters of an error that a reason quotes."""
 
@@ -56,7 +61,7 @@ class _Steps:
         """Whether the rank has answered at all."""
         self._name: Name | None = None
 
-    def look(self, job: LocalJob) -> bool:
+    def look(self, job: Job) -> bool:
         """Ask rank 0 of the job; returns whether there are new steps."""
         self._name = self._name or _rank_0(job)
         told = question(self._name, "steps", decode, _ANSWER_SECONDS, MAX_BYTES) if self._name else None
@@ -84,13 +89,19 @@ class _Steps:
 
 
 def trial(
-    words: Sequence[str], setting: Setting, number: int, environ: Mapping[str, str], effort: Effort, until: float
+    words: Sequence[str],
+    setting: Setting,
+    number: int,
+    environ: Mapping[str, str],
+    effort: Effort,
+    until: float,
+    lab: Lab | None = None,
 ) -> Run:
     """Run the user's command with this setting until its steps are measured, and end all its processes.
 
     words: the command, as `paceline run` takes it. number: how many runs of the setting were before it. environ: the
     user's environment; its variables that set threads and cores are replaced. until: when the run has to be over, by
-    `time.monotonic`.
+    `time.monotonic`. lab: the machines that the ranks are started on, None for this one.
 
     A run that fails, hangs, or ends before its steps could be measured has the reason in its result. Raises OSError if
     the processes cannot be started.
@@ -101,7 +112,7 @@ def trial(
     output = Path(tempfile.mkdtemp(prefix="paceline-tune-"))
     try:
         program = rank_program(arguments, env)
-        with LocalJob(setting.processes, program, env, threads=setting.threads, output=output) as job:
+        with _job(setting, program, env, output, lab) as job:
             steps, reason = _watched(job, effort.of(number), effort.timeout, until)
         reason = reason or _failure(job, output)
         rates = block_rates(steps.warm())
@@ -112,7 +123,13 @@ def trial(
         shutil.rmtree(output, ignore_errors=True)
 
 
-def _watched(job: LocalJob, seconds: float, timeout: float, until: float) -> tuple[_Steps, str]:
+def _job(setting: Setting, program: Sequence[str], env: Mapping[str, str], output: Path, lab: Lab | None) -> Job:
+    if lab is None:
+        return LocalJob(setting.processes, program, env, threads=setting.threads, output=output)
+    return LabJob(lab, program, env, port=next(_PORTS), threads=setting.threads, output=output)
+
+
+def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[_Steps, str]:
     """Watch the job until its steps are measured or it has ended; returns its steps, and why it has to be given up."""
     steps = _Steps()
     patience = time.monotonic() + timeout
@@ -131,7 +148,7 @@ def _watched(job: LocalJob, seconds: float, timeout: float, until: float) -> tup
     return steps, ""
 
 
-def _rank_0(job: LocalJob) -> Name | None:
+def _rank_0(job: Job) -> Name | None:
     """The socket of the job's rank 0, which may be a process that the started one has started; None before it is
     there.
     """
@@ -149,7 +166,7 @@ def _rank_0(job: LocalJob) -> Name | None:
     return None
 
 
-def _failure(job: LocalJob, output: Path) -> str:
+def _failure(job: Job, output: Path) -> str:
     """The first failure of the job before it was ended, and the last line of what that rank wrote; "" without one."""
     if job.failed is None:
         return ""

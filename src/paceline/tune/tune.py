@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from paceline.lab.lab import Lab
 from paceline.tune.cache import Known
 from paceline.tune.choice import Choice, Row, choose, is_clear, rows
 from paceline.tune.halving import Search
@@ -18,7 +19,7 @@ from paceline.tune.trial import Effort, trial
 @dataclass(frozen=True)
 class Request:
     """What is searched. words: the user's command. settings: those to choose from. seconds: the longest that the search
-    may take. default: the setting that a framework takes by itself.
+    may take. default: the setting that a framework takes by itself. lab: the machines of the job, None for this one.
     """
 
     words: tuple[str, ...]
@@ -27,6 +28,7 @@ class Request:
     effort: Effort
     seconds: float
     default: Setting | None = None
+    lab: Lab | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def tune(
         run = known.find(setting, number, request.effort.of(number))
         if run is None:
             began = time.monotonic()
-            run = trial(request.words, setting, number, environ, request.effort, until)
+            run = trial(request.words, setting, number, environ, request.effort, until, request.lab)
             longest = max(longest, time.monotonic() - began)
             known = replace(known, runs=(*known.runs, run))
             keep(known)
