@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from paceline.cli.main import main
+from paceline.formats.sizes import show_bytes
 
 NETWORK = """
 name: pair
@@ -61,7 +62,10 @@ def test_heavy_weights_are_not_exchanged(module: str, capsys: pytest.CaptureFixt
     assert chosen["received_bytes"][1] * chosen["microbatches"] == 8 * 512 * 4
     picture = ElementTree.parse("step.svg").getroot()
     texts = [element.text for element in picture.iter() if element.tag.endswith("text")]
-    assert {"partition 0", "partition 1"} <= set(texts)
+    assert {"partition 0", "partition 1", "optimizer"} <= set(texts)
+    (cut,) = [text for text in texts if text and text.startswith("stage 0 to 1, behind ")]
+    crossing = show_bytes(chosen["received_bytes"][1])
+    assert cut.endswith(f"(partition 0 to 1): {crossing} of activations, {crossing} of gradients")
 
 
 @pytest.mark.parametrize(

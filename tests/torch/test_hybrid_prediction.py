@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 from unittest.mock import patch
@@ -26,6 +28,7 @@ from paceline.torch.partitioned.predicted.predict import predict
 from paceline.torch.partitioned.predicted.shape import Shape, Wanted
 from paceline.torch.partitioned.predicted.timeline import Timeline, timeline
 from paceline.torch.partitioned.schedule import Schedule, find_schedule
+from paceline.torch.partitioned.update import Update, measured_update
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 
@@ -225,6 +228,36 @@ def test_exchanges_hide_behind_backwards() -> None:
     assert predict(chain, shape(2, 1, 2), network(2, 1), [2, 4], Budget()).exchanged[1] == pytest.approx(
         0.006 * 2 + 0.002, rel=0.1
     )
+
+
+def test_the_optimizer_takes_its_time_for_each_weight_once() -> None:
+    """The partition with the most weights decides, once its own gradients are there."""
+    weights = [[Weight(0, 1000.0)], [Weight(0, 1000.0), Weight(1, 500.0)], [Weight(2, 100.0)], [Weight(3, 1e9, False)]]
+    chain = replace(even(4), weights=weights)
+    budget = Budget(update=Update(0.002, 1e-5))
+    found = predict(chain, shape(2, 1, 2), network(1, 2), [2, 4], budget)
+    assert found.updates == (pytest.approx(0.004 + 0.015), pytest.approx(0.002 + 0.001))
+    assert found.seconds == pytest.approx(found.exchanged[0] + 0.019)
+    assert found.until_exchanged == predict(chain, shape(2, 1, 2), network(1, 2), [2, 4], Budget()).seconds
+
+
+def test_a_heavy_update_is_divided_among_partitions() -> None:
+    """Inside a machine without a bubble to speak of: two replicas both update all weights, two partitions half."""
+    chain = lambda samples: even(8, weight=MIB, samples=samples)  # noqa: E731
+    for update, partitions in ((Update(), 1), (Update(0.0, 1e-7), 2)):
+        wanted = Wanted(None, None, None, "1F1B", 64, True)
+        placement = network(1, 2)
+        found = decide(wanted.shapes(placement), chain, placement, Budget(update=update))
+        assert found.best.shape.layout.partitions == partitions
+
+
+def test_a_measured_update_takes_time() -> None:
+    for available in (math.inf, float(MIB)):
+        update = measured_update(available)
+        assert update.per_weight > 0
+        assert update.seconds([Weight(0, 4.0 * MIB), Weight(0, 4.0 * MIB), Weight(1, 8.0, False)]) == pytest.approx(
+            update.per_weight + 4 * MIB * update.per_byte
+        )
 
 
 def best(placement: Placement, chain: Any, available: float = 1e12, beyond: Activations = "keep", **asked: Any) -> Any:

@@ -51,6 +51,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     from paceline.torch.partitioned.predicted.draw import draw
     from paceline.torch.partitioned.predicted.shape import Wanted
     from paceline.torch.partitioned.profile import profile
+    from paceline.torch.partitioned.update import measured_update
     from paceline.torch.partitioned.values import batch_size, tensors_of
 
     model, example = _made(name)
@@ -64,8 +65,9 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     def chains(samples: int) -> Chain:
         return chain(graph, profile(graph, inputs, samples, available))
 
+    budget = Budget(available, update=measured_update(available))
     try:
-        decision = decide(shapes, chains, placement, Budget(available))
+        decision = decide(shapes, chains, placement, budget)
     except CannotCut as error:
         raise ValueError(f"{type(model).__name__} can't be divided among {topology.world} ranks: {error}") from None
     title = f"{type(model).__name__} on {topology.name}, {topology.world} ranks, batch {batch}"
@@ -73,7 +75,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     console.print(decision.reason, soft_wrap=True)
     console.print(show.shapes(decision))
     console.print(show.stages(decision.best, graph.names))
-    return ModelPlan(lambda: draw(decision, title), _rows(decision))
+    return ModelPlan(lambda: draw(decision, title, graph.names), _rows(decision))
 
 
 def _made(name: str) -> tuple[Any, Any]:
@@ -106,6 +108,8 @@ def _rows(decision: Decision) -> list[dict[str, Any]]:
             "bytes": list(one.memory),
             "kept": [stage.kept for stage in one.stages],
             "received_bytes": [round(stage.received) for stage in one.stages],
+            "returned_bytes": [round(stage.returned) for stage in one.stages],
+            "update_seconds": list(one.updates),
             "chosen": one is decision.best,
         }
         for one in decision.predictions

@@ -57,7 +57,8 @@ def command(
     Each way has its own ranks, which stay alive; they train a few steps in turn while all others are idle. Gradients
     are checked first, against the serial model that computes the same microbatches. Without --shapes there are the one
     that `partitions="auto"` chooses, and a pipeline of all ranks with four microbatches for each. "speed" is the
-    throughput over that of one rank alone; "step" includes the optimizer (Adam), "predicted" does not.
+    throughput over that of one rank alone; "step" includes the loss and the optimizer (Adam), "predicted" the latter
+    of both.
 
     On the machines of a lab (`paceline lab FILE -- paceline bench hybrid`) the first machine's command measures, with
     ranks on all machines as the file says, and the commands of the others end at once.

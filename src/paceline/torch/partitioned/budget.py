@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from paceline.torch.partitioned.cut import Chain
+from paceline.torch.partitioned.update import NOTHING, Update
 
 Activations = Literal["keep", "recompute", "file"]
 """Until the backward of a call, its activations are kept in memory; or computed again then; or kept in a file."""
@@ -18,13 +19,15 @@ class Budget:
     """memory: bytes that each rank may use beyond what its process has without the model.
 
     beyond: what becomes of activations that do not fit; with "keep" there are none. states: the optimizer's for each
-    weight; Adam has two. file_seconds: in which the file takes or gives a byte.
+    weight; Adam has two. file_seconds: in which the file takes or gives a byte. update: the time of
+    the optimizer's step.
     """
 
     memory: float = math.inf
     beyond: Activations = "recompute"
     states: int = 2
     file_seconds: float = 0.0
+    update: Update = NOTHING
 
     def instead(self, chain: Chain) -> Sequence[float]:
         """Seconds that each call costs more if its activations are not kept; nothing if all must be."""

@@ -33,6 +33,7 @@ from paceline.torch.partitioned.predicted.predict import predict
 from paceline.torch.partitioned.predicted.shape import Shape, Wanted
 from paceline.torch.partitioned.profile import Profile, profile
 from paceline.torch.partitioned.schedule import Schedule
+from paceline.torch.partitioned.update import Update, measured_update
 from paceline.torch.partitioned.values import batch_size, tensors_of
 
 
@@ -103,7 +104,10 @@ def hybrid(
     def measured(samples: int) -> Profile:
         return profile(graph, inputs, samples, budget.memory)
 
+    update = cache(lambda: measured_update(budget.memory))
+
     def measure() -> None:
+        update()
         for samples in dict.fromkeys(shape.samples for shape in shapes):
             measured(samples)
 
@@ -112,15 +116,15 @@ def hybrid(
         left = (
             available.bytes() if available is not None else budget.memory
         )  # the profile has loaded and compiled things
-        within = replace(budget, memory=min(budget.memory, left))
+        within = replace(budget, memory=min(budget.memory, left), update=update())
         try:
             decision = decide(shapes, lambda samples: chain(graph, measured(samples)), placement, within)
         except CannotCut as error:
             raise _refusal(model, shapes[-1], error) from error
-        return _dump(decision, within.memory, measured(decision.best.shape.samples))
+        return _dump(decision, within, measured(decision.best.shape.samples))
 
-    shape, ends, reason, left, found = _load(from_first_rank(decided, measure))
-    within = replace(budget, memory=left)
+    shape, ends, reason, left, taken, found = _load(from_first_rank(decided, measure))
+    within = replace(budget, memory=left, update=taken)
     return Hybrid(graph, found, predict(chain(graph, found), shape, placement, ends, within), reason, loss, file)
 
 
@@ -180,7 +184,7 @@ def _refusal(model: nn.Module, shape: Shape, error: CannotCut) -> HybridError:
     )
 
 
-def _dump(decision: Decision, memory: float, found: Profile) -> bytes:
+def _dump(decision: Decision, within: Budget, found: Profile) -> bytes:
     shape = decision.best.shape
     head = {
         "layout": asdict(shape.layout),
@@ -189,15 +193,16 @@ def _dump(decision: Decision, memory: float, found: Profile) -> bytes:
         "batch": shape.batch,
         "ends": decision.best.ends,
         "reason": decision.reason,
-        "memory": memory,
+        "memory": within.memory,
+        "update": within.update,
     }
     return json.dumps(head).encode() + b"\n" + found.dump()
 
 
-def _load(message: bytes) -> tuple[Shape, list[int], str, float, Profile]:
+def _load(message: bytes) -> tuple[Shape, list[int], str, float, Update, Profile]:
     first, _, rest = message.partition(b"\n")
     head = json.loads(first)
     places = Layout(**{**head["layout"], "ranks": tuple(head["layout"]["ranks"])})
     schedule = Schedule(head["schedule"], places.partitions)
     shape = Shape(places, schedule, head["microbatches"], head["batch"])
-    return shape, head["ends"], head["reason"], head["memory"], Profile.load(rest)
+    return shape, head["ends"], head["reason"], head["memory"], Update(*head["update"]), Profile.load(rest)

@@ -50,22 +50,28 @@ class Stage:
 class Prediction:
     """A step of a shape.
 
-    steps: when each partition does what. exchanged: seconds after which each partition's gradients are whole. memory:
-    bytes that each partition's rank needs beyond what its process has without the model. short: whether it has to give
-    memory back to the system as soon as it is free.
+    steps: when each partition does what. exchanged: seconds after which each partition's gradients are whole. updates:
+    seconds that each partition's optimizer then takes. memory: bytes that each partition's rank needs beyond what its
+    process has without the model. short: whether it has to give memory back to the system as soon as it is free.
     """
 
     shape: Shape
     stages: tuple[Stage, ...]
     steps: Timeline
     exchanged: tuple[float, ...]
+    updates: tuple[float, ...]
     memory: tuple[int, ...]
     short: tuple[bool, ...]
 
     @property
     def seconds(self) -> float:
-        """Seconds of a step, without the loss and the optimizer."""
-        return max(self.steps.seconds, *self.exchanged)
+        """Seconds of a step with the optimizer's, without the loss."""
+        return max(ready + update for ready, update in zip(self.exchanged, self.updates, strict=True))
+
+    @property
+    def until_exchanged(self) -> float:
+        """Seconds until all gradients are whole, and the optimizer begins."""
+        return max(self.exchanged)
 
     @property
     def ends(self) -> list[int]:
@@ -118,7 +124,17 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
 
     steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives)
     whole = exchanged(chain, ends, shape, placement, steps)
-    return Prediction(shape, stages, steps, whole, needed.nbytes, needed.short)
+    updates = tuple(
+        budget.update.seconds(
+            weight
+            for stage in stages
+            if stage.partition == partition
+            for call in chain.weights[stage.segments[0].begin : stage.end]
+            for weight in call
+        )
+        for partition in range(shape.schedule.ranks)
+    )
+    return Prediction(shape, stages, steps, whole, updates, needed.nbytes, needed.short)
 
 
 def _stage(chain: Chain, partition: int, segments: tuple[Segment, ...], budget: Budget) -> Stage:

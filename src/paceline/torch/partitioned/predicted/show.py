@@ -9,6 +9,7 @@ from rich.table import Table
 
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.svg_style import shortened
+from paceline.torch.partitioned.layout import Layout
 from paceline.torch.partitioned.predicted.decide import Decision
 from paceline.torch.partitioned.predicted.predict import Prediction
 
@@ -16,31 +17,35 @@ _MOST_SHAPES = 12
 """Shapes that the table shows, the quickest ones."""
 _LONGEST_NAME = 12
 """Characters of a call's name."""
+_SIDES = {"partitions": "part.", "replicas": "repl."}
 
 
 def shapes(decision: Decision) -> Table:
     """Return a table of the quickest shapes that fit, the chosen one marked."""
-    table = Table(title="shapes", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title="shapes, and what shares machines", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("part. × repl.", justify="right", no_wrap=True)
-    table.add_column("side by side", no_wrap=True)
     for name in ("microbatches", "step", "bubble", "exchange", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     ordered = sorted(decision.predictions, key=lambda one: one.seconds)
     for one in ordered[:_MOST_SHAPES]:
         table.add_row(
-            f"{one.shape.layout.partitions} × {one.shape.layout.replicas}",
-            one.shape.layout.side_by_side if min(one.shape.layout.partitions, one.shape.layout.replicas) > 1 else "",
+            _divided(one.shape.layout),
             str(one.shape.microbatches),
             show_seconds(one.seconds),
             f"{one.steps.bubble:.1%}",
-            show_seconds(one.seconds - one.steps.seconds),
+            show_seconds(one.until_exchanged - one.steps.seconds),
             show_bytes(max(one.memory)),
             "chosen" if one is decision.best else "",
         )
     if len(ordered) > _MOST_SHAPES:
         table.add_row(f"{len(ordered) - _MOST_SHAPES} more")
     return table
+
+
+def _divided(layout: Layout) -> str:
+    several = layout.partitions > 1 and layout.replicas > 1
+    return f"{layout.partitions} × {layout.replicas}" + f" {_SIDES[layout.side_by_side]}" * several
 
 
 def stages(best: Prediction, names: Sequence[str]) -> Table:
