@@ -50,6 +50,7 @@ Wanted BatchWork::wanted_by(const Request& request, std::byte* residual) {
 }
 
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {
+  if (batch.front().request->on_device) return carry_on_device(context, std::move(batch));
   switch (batch.front().request->what.collective) {
     case Collective::all_reduce: return carry_all_reduce(context, std::move(batch));
     case Collective::all_gather:

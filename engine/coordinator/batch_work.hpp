@@ -34,10 +34,13 @@ struct Carried {
   std::shared_ptr<PendingRequest> own;
 };
 
+class DeviceCalls;
+
 struct BatchContext {
   Engine& engine;
   Group& group;  // its collectives carry the data, in the same order on all ranks
   FusionMemory& fusion;
+  DeviceCalls& device_calls;
   bool revocable;  // it may be taken back until all ranks have begun it; no caller's memory is written before that
   std::function<void(PendingRequest&)> finished;
 };
@@ -80,5 +83,6 @@ std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::ve
 std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one);
 std::unique_ptr<BatchWork> carry_exchange(const BatchContext& context, std::vector<Carried> one);
 std::unique_ptr<BatchWork> carry_reduce_scatter(const BatchContext& context, std::vector<Carried> one);
+std::unique_ptr<BatchWork> carry_on_device(const BatchContext& context, std::vector<Carried> batch);
 
 }  // namespace paceline

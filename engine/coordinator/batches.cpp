@@ -16,14 +16,21 @@ std::uint64_t weight(std::uint64_t bytes) { return std::max<std::uint64_t>(bytes
 
 }  // namespace
 
-Batches::Stream::Stream(const Batches& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
+Batches::Stream::Stream(Batches& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel)
     : group(std::move(own_group)),
       channel(own_channel),
       fusion(owner.loop_.arena()),
-      context{owner.engine_, *group, fusion, own_channel != 0, owner.finished_} {}
+      context{owner.engine_, *group, fusion, owner.device_calls_, own_channel != 0, owner.finished_} {}
 
-Batches::Batches(Engine& engine, LoopHost& loop, std::shared_ptr<Group> data, Finished finished)
-    : engine_(engine), loop_(loop), finished_(std::move(finished)), stops_id_(loop.next_id()) {
+// Runs of a policy that takes batches back use the channels from 1 on, and no policy that does takes requests on a
+// device: see takes_back.
+Batches::Batches(const std::shared_ptr<Engine>& engine, std::shared_ptr<Group> data, Finished finished,
+                 std::function<void()> moved)
+    : engine_(*engine),
+      loop_(engine->host()),
+      finished_(std::move(finished)),
+      device_calls_(engine, data, data->channel + 1, std::move(moved)),
+      stops_id_(loop_.next_id()) {
   streams_.push_back(std::make_unique<Stream>(*this, std::move(data), 0));
 }
 
@@ -112,9 +119,11 @@ void Batches::report_stop(Stream& stream) {
 void Batches::begin(Stream& stream) {
   Batch& batch = stream.queue.front();
   stream.stopped = false;
-  const Fingerprint& what = batch.carried.front().request->what;
+  const Request& first = *batch.carried.front().request;
+  const Fingerprint& what = first.what;
   LargeCalls* const calls = stream.group->large_calls.get();
-  if (calls != nullptr && what.collective == Collective::all_reduce && LargeCalls::counts(what, batch.bytes))
+  if (calls != nullptr && !first.on_device && what.collective == Collective::all_reduce &&
+      LargeCalls::counts(what, batch.bytes))
     batch.large = static_cast<std::int64_t>(calls->begin(what.collective, batch.bytes, realtime_ns()));
   batch.work = paceline::carry(stream.context, std::move(batch.carried));
 }
@@ -155,7 +164,7 @@ std::vector<Handle> Batches::moving() const {
 const Error* Batches::error() const {
   for (const auto& stream : streams_)
     if (stream->group->error) return &stream->group->error;
-  return nullptr;
+  return device_calls_.error();
 }
 
 void Batches::keep_silent(std::vector<int>& ranks, Clock::time_point since) const {
@@ -167,6 +176,7 @@ void Batches::keep_silent(std::vector<int>& ranks, Clock::time_point since) cons
 
 void Batches::fail_groups(const Error& error) {
   for (const auto& stream : streams_) loop_.fail_group(*stream->group, error);
+  device_calls_.fail_group(error);
 }
 
 void Batches::clear() {
@@ -177,6 +187,7 @@ void Batches::clear() {
 void Batches::drop() {
   for (const auto& stream : streams_) loop_.drop_group(*stream->group);
   streams_.clear();
+  device_calls_.leave();
 }
 
 }  // namespace paceline

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coordinator/batch_work.hpp"
+#include "coordinator/device_calls.hpp"
 #include "policy/policy.hpp"
 #include "progress/loop_host.hpp"
 
@@ -20,8 +21,10 @@ class Batches {
  public:
   using Finished = std::function<void(PendingRequest&)>;
 
-  // `data` carries the batches of channel 0, and shows how to make the others.
-  Batches(Engine& engine, LoopHost& loop, std::shared_ptr<Group> data, Finished finished);
+  // `data` carries the batches of channel 0, and shows how to make the others. `moved` is called, with the engine's
+  // lock held, when there may be something to `carry` for another reason than that the engine's loop has come further.
+  Batches(const std::shared_ptr<Engine>& engine, std::shared_ptr<Group> data, Finished finished,
+          std::function<void()> moved);
 
   // Engine::serve returns this id once channel 0 has stopped before a large batch: see LargeCalls.
   std::uint64_t stops_id() const { return stops_id_; }
@@ -43,7 +46,9 @@ class Batches {
   bool has_work() const;
   // The collectives under way.
   std::vector<Handle> moving() const;
-  // The first error of a channel's group; null if there is none.
+  // Who starts batches whose memory is a device's: those of channel 0 alone.
+  DeviceCalls& device_calls() { return device_calls_; }
+  // The first error of a channel's group, or that of a device; null if there is none.
   const Error* error() const;
   // Leaves of these ranks those that do not say in any channel's group, either, that they wait.
   void keep_silent(std::vector<int>& ranks, Clock::time_point since) const;
@@ -63,7 +68,7 @@ class Batches {
     std::int64_t large = -1;          // its number in Group::large_calls, -1 if it is not counted there
   };
   struct Stream {
-    Stream(const Batches& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel);
+    Stream(Batches& owner, std::shared_ptr<Group> own_group, std::uint32_t own_channel);
 
     std::shared_ptr<Group> group;
     std::uint32_t channel;
@@ -88,6 +93,7 @@ class Batches {
   Engine& engine_;
   LoopHost& loop_;  // the same engine
   const Finished finished_;
+  DeviceCalls device_calls_;
   const std::uint64_t stops_id_;
   std::vector<std::unique_ptr<Stream>> streams_;  // the first one is that of channel 0
   std::uint64_t bytes_ = 0;

@@ -39,7 +39,11 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
       boards_(loop_, *control_, seat_, boards_of(policy_name_)),
       correspondence_(loop_, *control_),
       agreement_(*engine_, control_, correspondence_, warnings_, totals_),
-      batches_(*engine_, loop_, data, [this](PendingRequest& pending) { requests_.settle(pending); }),
+      batches_(
+          engine_, data, [this](PendingRequest& pending) { requests_.settle(pending); },
+          [this] {
+            if (state() == State::running) loop_.step_now(*this);
+          }),
       requests_(loop_, control_, agreement_),
       absentees_(*control_, agreement_, batches_),
       departures_(*control_, correspondence_),
@@ -112,8 +116,11 @@ std::vector<std::string> Coordinator::warnings() {
 }
 
 void Coordinator::close() {
-  const auto lock = loop_.enter();
-  leave();
+  {
+    const auto lock = loop_.enter();
+    leave();
+  }
+  batches_.device_calls().close();
 }
 
 void Coordinator::leave() {
@@ -151,6 +158,7 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
   pending->residual = arguments.residual;
   pending->counts = arguments.counts;
   pending->callback = std::move(callback);
+  pending->after = moment_of(arguments);
   const auto now = Clock::now();
   const auto lock = loop_.enter();
   check_open(kCollectiveNames[static_cast<std::size_t>(arguments.what.collective)], arguments.name);
@@ -158,9 +166,26 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
     throw Failure(ErrorKind::invalid, std::string(arguments.name) +
                                           " is still under way: a tensor with the same name as another that is "
                                           "currently being processed needs a name of its own");
+  if (pending->after != nullptr) batches_.device_calls().admit(pending->after, arguments.on_device->devices);
   if (requests_.submit(pending, arguments, now)) follow_up();
   totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
   return pending;
+}
+
+// The lock is not held: see DeviceCalls. The others wait for what this rank cannot hand in.
+std::shared_ptr<device::Moment> Coordinator::moment_of(const RequestArguments& arguments) {
+  if (arguments.on_device && takes_back(policy_name_))
+    throw Failure(ErrorKind::invalid,
+                  "the policy " + policy_name_ + " may take back what it has begun, which a device cannot");
+  try {
+    return arguments.moment(seat_.rank);
+  } catch (const device::DriverError& failure) {
+    const std::string& here = control_->members[static_cast<std::size_t>(seat_.rank)].description;
+    const Error error{ErrorKind::aborted, control_->name_of(seat_.rank) + ": " + failure.what(), here};
+    const auto lock = loop_.enter();
+    loop_.fail_group(*control_, error);
+    throw Failure(error);
+  }
 }
 
 std::shared_ptr<PendingRequest> Coordinator::join() {

@@ -39,7 +39,8 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // Each rank calls this once. From then on it may hand in requests.
   void open(std::uint64_t board_offset);
 
-  // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed. Once the request is over,
+  // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed; a device that fails fails
+  // the coordinator. Once the request is over,
   // well or not, the engine's server calls `callback`, if there is one.
   std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments, PendingRequest::Callback callback = {});
   std::shared_ptr<PendingRequest> join();
@@ -99,6 +100,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> control, const std::shared_ptr<Group>& data,
               std::string policy, PolicyOptions options, Seat seat, const std::unique_lock<std::mutex>& lock);
 
+  std::shared_ptr<device::Moment> moment_of(const RequestArguments& arguments);
   void check_open(std::string_view request, std::string_view name = {}) const;
   void get_going();
   void follow_up();

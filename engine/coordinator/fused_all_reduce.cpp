@@ -203,7 +203,7 @@ class FusedAllReduce final : public BatchWork {
 
 }  // namespace
 
-bool is_packed(const Request& request) { return request.bytes < calibration::kReducedAlone; }
+bool is_packed(const Request& request) { return request.bytes < calibration::kReducedAlone && !request.on_device; }
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused) {
   return std::make_unique<FusedAllReduce>(context, std::move(fused));

@@ -22,6 +22,7 @@ std::string PendingRequest::description() const {
     text += kOpNames[static_cast<std::size_t>(f.op)];
   }
   if (f.root >= 0) text += " root " + std::to_string(f.root);
+  if (request->on_device) text += " on a device";
   if (f.codec != Codec::none) (text += " as ") += kCodecNames[static_cast<std::size_t>(f.codec)];
   return text;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "device/check.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline {
@@ -23,6 +24,12 @@ void RequestArguments::check(int rank, int ranks) const {
     if (const std::string why = cannot_encode(what.codec, what.dtype, what.op); !why.empty()) bad(why);
   if (residual != nullptr && (what.codec == Codec::none || what.collective != Collective::all_reduce))
     bad("only an all_reduce with a codec has a residual");
+  if (on_device) {
+    if (!reduces && what.collective != Collective::broadcast)
+      bad("a coordinator does not carry out this collective on a device");
+    if (prescale != 1 || postscale != 1 || what.codec != Codec::none)
+      bad("what lies on a device is neither scaled nor encoded by a request");
+  }
   if (what.collective == Collective::broadcast && (what.root < 0 || what.root >= ranks))
     bad("the root must be a rank from 0 to " + std::to_string(ranks - 1) + ", got " + std::to_string(what.root));
   if (what.collective != Collective::all_to_all && what.collective != Collective::reduce_scatter) return;
@@ -34,14 +41,28 @@ void RequestArguments::check(int rank, int ranks) const {
     bad("the output is null but this rank's part holds elements");
 }
 
+std::shared_ptr<device::Moment> RequestArguments::moment(int rank) const {
+  if (!on_device) return nullptr;
+  const auto device = on_device->devices->get(on_device->ordinal);
+  device::Call call{.input = {{device::address(data), count}}, .dtype = what.dtype, .stream = on_device->stream};
+  if (target != nullptr) call.output = {{device::address(target), counts[static_cast<std::size_t>(rank)]}};
+  {
+    const device::Current current(device->driver(), device->context());
+    device::check(call, *device, on_device->devices->pointers());
+  }
+  auto now = std::make_shared<device::Moment>(device);
+  now->record(on_device->stream);
+  return now;
+}
+
 RequestPtr RequestArguments::request(const RequestPtr& last) const {
   const std::uint64_t bytes = count * size_of(what.dtype);
   if (last != nullptr && last->what == what && last->bytes == bytes && last->shape == shape &&
       last->prescale == prescale && last->postscale == postscale && last->priority == priority &&
-      last->bundle == bundle)
+      last->bundle == bundle && last->on_device == on_device.has_value())
     return last;
-  return std::make_shared<const Request>(
-      Request{std::string(name), what, std::string(shape), bytes, prescale, postscale, priority, bundle});
+  return std::make_shared<const Request>(Request{std::string(name), what, std::string(shape), bytes, prescale,
+                                                 postscale, priority, bundle, on_device.has_value()});
 }
 
 }  // namespace paceline

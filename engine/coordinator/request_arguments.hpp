@@ -1,9 +1,12 @@
 // What a caller says of a request that it hands in.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "device/moment.hpp"
 #include "policy/request.hpp"
 
 namespace paceline {
@@ -22,10 +25,20 @@ struct RequestArguments {
   double postscale = 1;
   std::int32_t priority = 0;
   Bundle bundle = {};
+  // Of memory that is a device's: which one, and the caller's stream, after whose work the request comes.
+  struct OnDevice {
+    std::shared_ptr<device::Devices> devices;
+    device::Ordinal ordinal;
+    device::StreamHandle stream;
+  };
+  std::optional<OnDevice> on_device = {};
   bool alone = false;  // it is refused while another request of this name is under way
 
   // Throws Failure (invalid) if they make no sense on this rank of so many.
   void check(int rank, int ranks) const;
+  // Notes what the caller's stream has to do until now; null for memory of the host. Throws Failure (invalid) if this
+  // is no memory of the device, and DriverError.
+  std::shared_ptr<device::Moment> moment(int rank) const;
   // Returns the request that they describe: `last` again, if it is the same.
   RequestPtr request(const RequestPtr& last) const;
 };

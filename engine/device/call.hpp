@@ -59,6 +59,7 @@ struct Call {
   }
 };
 
+inline Address address(const void* pointer) { return reinterpret_cast<Address>(pointer); }
 inline std::byte* pointer(Address address) { return reinterpret_cast<std::byte*>(address); }
 
 // A block for each of so many ranks, one behind the other.

@@ -31,19 +31,19 @@ Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtyp
   return group.start(call);
 }
 
-Handed reduce(DeviceGroup& group, Address data, std::size_t count, DType dtype, Op op, double factor, int root,
-              StreamHandle stream) {
+Handed reduce(DeviceGroup& group, Address source, Address to, std::size_t count, DType dtype, Op op, double factor,
+              int root, StreamHandle stream) {
   check_reduction(dtype, op);
   check_rank(group.group(), root, "the root");
   Call call{.collective = Collective::reduce,
-            .input = {{data, count}},
+            .input = {{source, count}},
             .count = count,
             .dtype = dtype,
             .op = op,
             .factor = factor,
             .root = root,
             .stream = stream};
-  if (group.group().rank == root) call.output = call.input;
+  if (group.group().rank == root) call.output = {{to, count}};
   return group.start(call);
 }
 

@@ -16,7 +16,9 @@ using Handed = std::shared_ptr<Pending>;
 
 Handed all_reduce(DeviceGroup&, Address data, std::size_t count, DType, Op, double factor, StreamHandle);
 Handed broadcast(DeviceGroup&, Address data, std::size_t count, DType, int root, StreamHandle);
-Handed reduce(DeviceGroup&, Address data, std::size_t count, DType, Op, double factor, int root, StreamHandle);
+// The root's `to` may be its `source`; other ranks' is not written.
+Handed reduce(DeviceGroup&, Address source, Address to, std::size_t count, DType, Op, double factor, int root,
+              StreamHandle);
 // `source` may be this rank's block in `data`, and that of reduce_scatter likewise.
 Handed all_gather(DeviceGroup&, Address source, Address data, std::size_t count, DType, StreamHandle);
 Handed reduce_scatter(DeviceGroup&, Address source, Address to, std::size_t count, DType, Op, double factor,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "calibration/device.hpp"
+#include "device/check.hpp"
 #include "device/part.hpp"
 #include "device/parting.hpp"
 #include "progress/times.hpp"
@@ -67,25 +68,6 @@ void DeviceGroup::attempt(const std::string& what, Work&& work) {
   }
 }
 
-// Arguments that will not do are the caller's mistake: no rank hears of them.
-void DeviceGroup::check(const Call& call) {
-  CaptureStatus capture = CaptureStatus::none;
-  driver_.check(driver_.stream_capture(call.stream, &capture), "cuStreamIsCapturing");
-  if (capture != CaptureStatus::none)
-    throw Failure(ErrorKind::invalid, "the stream records a CUDA graph, and a collective cannot be part of one");
-  Memory memory;
-  for (const auto* blocks : {&call.input, &call.output})
-    for (const Block& block : *blocks) {
-      if (block.count == 0 || memory.holds(block.data, call.bytes(block))) continue;
-      memory = pointers_.find(block.data);
-      if (!memory.on_device() || memory.device != device_->ordinal())
-        throw Failure(ErrorKind::invalid, "the buffer is no memory of device " + std::to_string(device_->ordinal()) +
-                                              ", which this group works on, but " + name_of(memory.kind) + " memory");
-      if (!memory.holds(block.data, call.bytes(block)))
-        throw Failure(ErrorKind::invalid, "the buffer ends outside of its memory");
-    }
-}
-
 // Words in pinned memory serve one call after the other, see Signals.
 void DeviceGroup::make_room() {
   while (!under_way_.empty() && engine_->is_over(*under_way_.front())) under_way_.pop_front();
@@ -100,7 +82,8 @@ std::shared_ptr<Pending> DeviceGroup::start(const Call& call) {
   const Current current(driver_, device_->context());
   make_room();
   const std::string what = std::string(kCollectiveNames[static_cast<std::size_t>(call.collective)]) + " on the device";
-  attempt(what, [&] { check(call); });
+  // Arguments that will not do are the caller's mistake: no rank hears of them.
+  attempt(what, [&] { check(call, *device_, pointers_); });
   last_ = choose(call, size(), neighbours_->unreachable());
   std::shared_ptr<DeviceOperation> operation;
   attempt(what, [&] { operation = begin(call); });

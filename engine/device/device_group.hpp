@@ -60,7 +60,6 @@ class DeviceGroup {
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
   StreamHandle stream() const { return neighbours_->stream().get(); }
 
-  void check(const Call& call);
   void make_room();
   std::shared_ptr<DeviceOperation> begin(const Call& call);
   std::unique_ptr<DeviceOperation::Direct> show(const Call& call, Notice& notice);

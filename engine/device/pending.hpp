@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "device/device_operation.hpp"
+#include "device/moment.hpp"
 
 namespace paceline::device {
 
@@ -10,9 +11,6 @@ namespace paceline::device {
 class Pending {
  public:
   Pending(std::shared_ptr<Engine> engine, std::shared_ptr<Device> device, std::shared_ptr<DeviceOperation> operation);
-  ~Pending();
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
 
   // Whether it is over, well or not.
   bool done() const { return engine_->is_over(*operation_); }
@@ -21,14 +19,13 @@ class Pending {
   // The host waits until it is over, so many seconds at most; negative: as many as the group has. Throws its failure.
   void wait(std::chrono::duration<double> timeout) const { engine_->wait(*operation_, timeout); }
 
-  void record(StreamHandle stream) { finished_->record(stream); }
-  const DeviceOperation& operation() const { return *operation_; }
+  void record(StreamHandle stream) { finished_.record(stream); }
+  const std::shared_ptr<DeviceOperation>& operation() const { return operation_; }
 
  private:
   std::shared_ptr<Engine> engine_;
-  std::shared_ptr<Device> device_;
   std::shared_ptr<DeviceOperation> operation_;
-  std::unique_ptr<Event> finished_;
+  Moment finished_;
 };
 
 }  // namespace paceline::device

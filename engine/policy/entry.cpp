@@ -53,7 +53,7 @@ void put_request(Words& words, const Request& request) {
   words.push_back(std::bit_cast<std::uint64_t>(request.prescale));
   words.push_back(std::bit_cast<std::uint64_t>(request.postscale));
   words.push_back(request.bundle.id);
-  words.push_back(request.bundle.size);
+  words.push_back(request.bundle.size | std::uint64_t{request.on_device} << 32);
   put_text(words, request.name);
   put_text(words, request.shape);
 }
@@ -77,6 +77,7 @@ std::optional<Request> take_request(std::span<const std::uint64_t>& words) {
   request.prescale = std::bit_cast<double>(words[2]);
   request.postscale = std::bit_cast<double>(words[3]);
   request.bundle = {words[4], static_cast<std::uint32_t>(words[5])};
+  request.on_device = (words[5] >> 32 & 1) != 0;
   request.bytes = agreed_bytes(request);
   words = words.subspan(6);
   auto name = take_text(words);

@@ -13,6 +13,8 @@ std::size_t boards_of(const std::string& name) {
   return name == "board" || name == "graph" ? 1 : 0;
 }
 
+bool takes_back(const std::string& name) { return name == "graph" || name == "switching"; }
+
 std::unique_ptr<Policy> make_policy(const std::string& name, const PolicyOptions& options, const Seat& seat,
                                     const std::vector<BoardMemory*>& boards) {
   if (seat.rank < 0 || seat.rank >= seat.size())

@@ -30,6 +30,9 @@ struct Seat {
 // Returns how many boards a policy of this name shares with the other ranks of its machine.
 std::size_t boards_of(const std::string& name);
 
+// Returns whether a policy of this name takes batches back.
+bool takes_back(const std::string& name);
+
 // Makes one of board, graph, cycle, global_sleep, nonblocking, and switching (see there). The boards must outlive the
 // policy; their local ranks are those of the seat's machine, in the order of the group. Throws Failure (invalid) for
 // another name, and for arguments that do not fit together.

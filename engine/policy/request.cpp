@@ -30,6 +30,7 @@ std::string describe(const Request& request) {
     text += kOpNames[static_cast<std::size_t>(what.op)];
   }
   if (what.root >= 0) text += " root " + std::to_string(what.root);
+  if (request.on_device) text += " on a device";
   if (what.codec != Codec::none) (text += " as ") += kCodecNames[static_cast<std::size_t>(what.codec)];
   if (request.prescale != 1) text += " prescale " + number(request.prescale);
   if (request.postscale != 1) text += " postscale " + number(request.postscale);

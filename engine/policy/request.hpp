@@ -27,11 +27,12 @@ struct Request {
   double postscale = 1;
   std::int32_t priority = 0;  // of requests that are ready everywhere, the one with the highest priority goes first
   Bundle bundle;
+  bool on_device = false;  // its memory is a device's
 
   // Returns whether two ranks mean the same; their bytes and priorities may differ.
   bool agrees_with(const Request& other) const {
     return name == other.name && what == other.what && shape == other.shape && prescale == other.prescale &&
-           postscale == other.postscale && bundle == other.bundle;
+           postscale == other.postscale && bundle == other.bundle && on_device == other.on_device;
   }
 };
 
@@ -40,14 +41,15 @@ struct Request {
 inline bool can_fuse(const Request& one, const Request& other) {
   return one.what.collective == Collective::all_reduce && other.what.collective == Collective::all_reduce &&
          one.what.dtype == other.what.dtype && one.what.op == other.what.op && one.what.codec == other.what.codec &&
-         one.prescale == other.prescale && one.postscale == other.postscale;
+         one.prescale == other.prescale && one.postscale == other.postscale && one.on_device == other.on_device;
 }
 
 // Returns the bytes of the request if they are the same on all ranks, and 0 if they may differ.
 inline std::uint64_t agreed_bytes(const Request& request) { return request.what.count * size_of(request.what.dtype); }
 
-// Returns whether a rank that has joined can take part in it, with zeros or no rows.
+// Returns whether a rank that has joined can take part in it, with zeros or no rows. It has none on a device.
 inline bool allows_joined(const Request& request) {
+  if (request.on_device) return false;
   return request.what.collective == Collective::all_reduce || request.what.collective == Collective::all_gather ||
          request.what.collective == Collective::barrier;
 }

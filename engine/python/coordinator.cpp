@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "python/bindings.hpp"
+#include "python/devices.hpp"
 
 namespace paceline {
 
@@ -54,7 +55,7 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
                  int op, int root, std::string_view shape, double prescale, double postscale, int priority,
                  std::pair<std::uint64_t, std::uint32_t> bundle, int codec, Address residual, Address target,
-                 std::vector<std::size_t> counts) {
+                 std::vector<std::size_t> counts, PyDevices* devices, device::Ordinal ordinal, Address stream) {
   const auto kind = static_cast<Collective>(collective);
   const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
   RequestArguments arguments{
@@ -66,6 +67,10 @@ PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Add
   arguments.postscale = postscale;
   arguments.priority = priority;
   arguments.bundle = {bundle.first, bundle.second};
+  if (devices != nullptr) {
+    arguments.on_device = {devices->shared(), ordinal, reinterpret_cast<device::StreamHandle>(stream)};
+    devices->close_with_engine(self.coordinator);
+  }
   return hand_in(self, [&] { return self.coordinator->submit(arguments); });
 }
 
@@ -143,7 +148,7 @@ void bind_coordinator(nb::module_& m) {
       .def("submit", &submit, "collective"_a, "name"_a, "data"_a, "count"_a, "dtype"_a, "op"_a, "root"_a, "shape"_a,
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
            "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "codec"_a = 0, "residual"_a = 0, "target"_a = 0,
-           "counts"_a = std::vector<std::size_t>{})
+           "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0)
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",

@@ -8,11 +8,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <mutex>
 #include <vector>
 
 #include "device/collectives.hpp"
 #include "python/bindings.hpp"
+#include "python/devices.hpp"
 #include "python/tensor.hpp"
 
 namespace paceline {
@@ -20,15 +20,6 @@ namespace paceline {
 using namespace nb::literals;
 
 namespace {
-
-struct PyDevices {
-  std::string image;  // empty: the one in the engine
-  device::Devices devices{image.empty() ? device::fatbin() : std::as_bytes(std::span(image))};
-  std::mutex mutex;
-  std::vector<std::weak_ptr<device::DeviceGroup>> groups;
-
-  explicit PyDevices(std::string given) : image(std::move(given)) {}
-};
 
 struct PyDeviceGroup {
   std::shared_ptr<PyDevices> devices;
@@ -52,7 +43,7 @@ std::pair<std::string, std::string> told(const device::Choice& choice) {
 // address: of memory of the device; 0: there is none yet, and the device is the one with this ordinal.
 void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const PyGroup& group, Address address,
                 device::Ordinal ordinal) {
-  device::Devices& all = devices->devices;
+  device::Devices& all = **devices;
   if (const std::string why = all.absent(); !why.empty())
     throw Failure(ErrorKind::invalid, "this array says that its memory is a device's, but " + why);
   if (address != 0) {
@@ -65,23 +56,8 @@ void make_group(PyDeviceGroup* self, std::shared_ptr<PyDevices> devices, const P
   auto on_device = without_gil(group, [&] {
     return std::make_shared<device::DeviceGroup>(group.engine, group.group, all.get(ordinal), all.pointers());
   });
-  {
-    const std::lock_guard lock(devices->mutex);
-    std::erase_if(devices->groups, [](const auto& one) { return one.expired(); });
-    devices->groups.push_back(on_device);
-  }
+  devices->close_with_engine(on_device);
   new (self) PyDeviceGroup{std::move(devices), group, group.failed, std::move(on_device)};
-}
-
-// Lets all groups leave, which must come before their engine closes.
-void close_all(PyDevices& self) {
-  std::vector<std::weak_ptr<device::DeviceGroup>> groups;
-  {
-    const std::lock_guard lock(self.mutex);
-    groups.swap(self.groups);
-  }
-  for (const auto& group : groups)
-    if (const auto open = group.lock()) open->close();
 }
 
 device::DeviceGroup& open(const PyDeviceGroup& self) {
@@ -111,13 +87,13 @@ void bind_device(nb::module_& m) {
           [](PyDevices* self, nb::bytes image) { new (self) PyDevices(std::string(image.c_str(), image.size())); },
           "image"_a = nb::bytes("", 0))
       .def(
-          "absent", [](PyDevices& self) { return self.devices.absent(); }, Release())
+          "absent", [](PyDevices& self) { return self->absent(); }, Release())
       .def(
-          "names", [](PyDevices& self) { return self.devices.names(); }, Release())
-      .def("close", &close_all, Release())
+          "names", [](PyDevices& self) { return self->names(); }, Release())
+      .def("close", &PyDevices::close, Release())
       .def(
-          "no_kernels", [](PyDevices& self, int ordinal) { return self.devices.get(ordinal)->no_kernels(); },
-          "ordinal"_a, Release());
+          "no_kernels", [](PyDevices& self, int ordinal) { return self->get(ordinal)->no_kernels(); }, "ordinal"_a,
+          Release());
 
   devices.def_static("limits", [] { return std::pair(calibration::kReducedOnHost, calibration::kDeviceOneShot); });
 
@@ -139,7 +115,8 @@ void bind_device(nb::module_& m) {
            [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root,
               Address stream) {
              return handed(self, stream, [&](device::DeviceGroup& group) {
-               return device::reduce(group, data, count, dtype_of(dtype), op_of(op), factor, root, stream_of(stream));
+               return device::reduce(group, data, data, count, dtype_of(dtype), op_of(op), factor, root,
+                                     stream_of(stream));
              });
            })
       .def("all_gather",

@@ -387,7 +387,12 @@ class Coordinator:
         residual: int = 0,
         target: int = 0,
         counts: Sequence[int] = (),
-    ) -> Request: ...
+        devices: Devices | None = None,
+        ordinal: int = 0,
+        stream: int = 0,
+    ) -> Request:
+        """devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's."""
+
     def join(self) -> Request: ...
     def set_order(self, buffers: Sequence[Sequence[str]], /) -> None: ...
     def tune(self, fusion_bytes: int, /) -> None: ...

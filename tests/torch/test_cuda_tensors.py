@@ -1,81 +1,20 @@
-"""CUDA tensors that the engine serves. A library of the driver's name stands for a device, and a kind of CPU tensor,
-whose memory is the library's, for CUDA tensors."""
+"""CUDA tensors that the engine serves, on the stand-in for a device."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from cuda_stand_in import Device, DeviceTensor
 from harness import Ranks
 from torch import Tensor
 
 from paceline.torch.accelerator import by_engine
 
-STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double" / "libcuda.so.1"
 ENGINE = {"PACELINE_CUDA": "engine"}
-CUDA = torch.device("cuda", 0)
-
-
-class DeviceTensor(Tensor):
-    """A tensor that says of itself that it lies on a device."""
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-    __dlpack_c_exchange_api__ = None
-    is_cpu = property(lambda self: False)
-    device = property(lambda self: CUDA)
-
-
-class Device:
-    """The stand-in, in place of what `paceline.torch.cuda` asks torch for."""
-
-    def __init__(self) -> None:
-        from paceline import _engine
-        from paceline.runtime.process import runtime
-        from paceline.torch import cuda
-
-        seam: Any = cuda
-        self._driver = ctypes.CDLL(str(STAND_IN))
-        self._driver.double_allocate.restype = ctypes.c_uint64
-        self._driver.double_allocate.argtypes = (ctypes.c_size_t, ctypes.c_int)
-        runtime().devices = _engine.Devices(b"any image will do for the stand-in")
-        self.waits: list[int] = []
-
-        def host_memory(like: Tensor) -> Tensor:
-            self.finish()
-            return torch.empty(like.shape, dtype=like.dtype)
-
-        def future(_: torch.device, results: list[Tensor], order: Callable[[int], None]) -> Any:
-            order(0)
-            made: Any = torch.futures.Future()
-            made.set_result(results)
-            return made
-
-        seam.stream = lambda device: 0
-        seam.host_memory = host_memory
-        seam.future = future
-
-    def tensor(self, values: Tensor) -> Tensor:
-        """These values in the memory of the device."""
-        address = self._driver.double_allocate(max(values.nbytes, 1), 2)
-        memory = np.frombuffer(memoryview((ctypes.c_byte * values.nbytes).from_address(address)), np.uint8)
-        there = torch.from_numpy(memory).view(values.dtype).view(values.shape)
-        there.copy_(values)
-        return there.as_subclass(DeviceTensor)
-
-    def host(self, tensor: Tensor) -> Tensor:
-        """What the tensor holds when the device is through."""
-        self.finish()
-        return tensor.as_subclass(Tensor).clone()
-
-    def finish(self) -> None:
-        assert self._driver.cuStreamSynchronize(None) == 0
 
 
 def reduced(rank: int, size: int) -> list[str]:

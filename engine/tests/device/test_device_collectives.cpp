@@ -56,7 +56,9 @@ void reduces(DeviceRank& self, std::size_t count, Path path, Kind kind) {
   const int root = self.size() - 1;
   const Array array(self, count, kind);
   const auto reduce = [&](Op op, double factor) {
-    over(self, device::reduce(self.on_device(), array.address(), count, DType::float32, op, factor, root, nullptr),
+    over(self,
+         device::reduce(self.on_device(), array.address(), array.address(), count, DType::float32, op, factor, root,
+                        nullptr),
          path);
   };
   reduce(Op::sum, 1);

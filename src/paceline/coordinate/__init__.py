@@ -3,6 +3,6 @@
 from paceline.coordinate.coordinator import Coordinator, Request, coordinator
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
-from paceline.coordinate.span import Span
+from paceline.coordinate.span import OnDevice, Span
 
-__all__ = ["Coordinator", "Counters", "Options", "Record", "Request", "Span", "coordinator"]
+__all__ = ["Coordinator", "Counters", "OnDevice", "Options", "Record", "Request", "Span", "coordinator"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from paceline import _engine
 from paceline.coordinate.agree import agree, all_gather
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
-from paceline.coordinate.span import Span
+from paceline.coordinate.span import OnDevice, Span
 from paceline.coordinate.tuning import Tuning
 from paceline.group.arguments import CODECS, OPS, encoding, reduction
 from paceline.group.group import Group
@@ -37,6 +37,12 @@ _NO_BUNDLE = (0, 0)
 _NONE = CODECS["none"]
 
 
+class _Place(TypedDict, total=False):
+    devices: _engine.Devices
+    ordinal: int
+    stream: int
+
+
 class Coordinator:
     """Carries out named requests of all ranks of a group, each as soon as every rank has handed it in.
 
@@ -50,6 +56,10 @@ class Coordinator:
     ready, those with a higher priority go first. codec: how float32 is encoded between machines, as in
     `Group.all_reduce`; all ranks name the same. Calls raise ValueError for arguments that make no sense, and what
     `Group` raises once the coordinator has failed.
+
+    on_device: for memory of a CUDA device, where `takes_devices`. All ranks then give memory of one; it is neither
+    scaled nor encoded, and a rank that has joined takes no part. The request comes after what its stream has to do when
+    it is handed in; when the request is done, so is the device.
     """
 
     def __init__(self, runtime: Host, native: _engine.Group, options: Options, timeout: float) -> None:
@@ -106,6 +116,7 @@ class Coordinator:
         shape: Sequence[int] = (),
         codec: str | None = None,
         residual: Span | None = None,
+        on_device: OnDevice | None = None,
     ) -> Request:
         """Combine `data` over all ranks, in place. op: as of `Group.all_reduce`, except premul_sum.
 
@@ -131,6 +142,7 @@ class Coordinator:
             together,
             coded,
             0 if residual is None else _residual(name, residual, data),
+            **self._place(on_device),
         )
 
     def prepare_all_reduce(
@@ -181,10 +193,26 @@ class Coordinator:
         return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
 
     def broadcast(
-        self, name: str, data: Span, root: int, *, shape: Sequence[int] = (), codec: str | None = None
+        self,
+        name: str,
+        data: Span,
+        root: int,
+        *,
+        shape: Sequence[int] = (),
+        codec: str | None = None,
+        on_device: OnDevice | None = None,
     ) -> Request:
         """Give every rank the root's `data`, in place."""
-        return self._native.submit(_BROADCAST, name, *data, _SUM, root, _written(tuple(shape)), codec=_codec(codec))
+        return self._native.submit(
+            _BROADCAST,
+            name,
+            *data,
+            _SUM,
+            root,
+            _written(tuple(shape)),
+            codec=_codec(codec),
+            **self._place(on_device),
+        )
 
     def codec_of_parameters(self, data: Span) -> str | None:
         """The codec of parameters that are broadcast, which must arrive bit for bit, as PACELINE_COMPRESS says."""
@@ -211,6 +239,7 @@ class Coordinator:
         postscale: float = 1.0,
         shape: Sequence[int] = (),
         codec: str | None = None,
+        on_device: OnDevice | None = None,
     ) -> Request:
         """Combine `source` over all ranks; the part of `counts[i]` elements goes to rank i's `output`.
 
@@ -232,6 +261,7 @@ class Coordinator:
             codec=_codec(codec),
             target=output.address,
             counts=list(counts),
+            **self._place(on_device),
         )
 
     def barrier(self, name: str) -> Request:
@@ -265,6 +295,16 @@ class Coordinator:
             raise ValueError(f"fusion_bytes must be from 0 to {(1 << 64) - 1}, got {fusion_bytes}")
         self._native.tune(fusion_bytes)
 
+    @cached_property
+    def takes_devices(self) -> bool:
+        """Whether requests may be on a CUDA device.
+
+        There must be one, PACELINE_CUDA must not be `nccl`, and the policy must take back nothing that it has begun.
+        """
+        settings = self._runtime.settings
+        fixed = self.options.policy != "graph" and not self.options.autotune_policy
+        return fixed and settings.cuda != "nccl" and not self._runtime.devices.absent()
+
     @property
     def policy(self) -> str:
         """The policy by which ranks agree now: that of the options, or the one that tuning chose."""
@@ -289,6 +329,11 @@ class Coordinator:
             self._stops.close()
         for channel in self._channels:
             self._runtime.forget(channel)
+
+    def _place(self, on_device: OnDevice | None) -> _Place:
+        if on_device is None:
+            return {}
+        return {"devices": self._runtime.devices, "ordinal": on_device.ordinal, "stream": on_device.stream}
 
     def _follow(self, data: _engine.Group, timeout: float) -> CoordinatorStops | None:
         """Let plans follow the network, except with `graph`, whose batches may go over several groups."""

@@ -7,6 +7,13 @@ from typing import NamedTuple
 from paceline.group.buffers import Array, as_array, read
 
 
+class OnDevice(NamedTuple):
+    """Where memory lies that is a CUDA device's: which one, and the stream on which it is in use, by CUDA's numbers."""
+
+    ordinal: int
+    stream: int
+
+
 class Span(NamedTuple):
     """Contiguous memory: its address, the number of its elements, and their type's number in `_engine.DTYPES`."""
 

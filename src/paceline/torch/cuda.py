@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,16 @@ def host_memory(like: Tensor) -> Tensor:
     """Pinned, contiguous memory of the host for as many elements; first waits for the current stream."""
     torch.cuda.current_stream(like.device).synchronize()
     return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+
+
+def copy(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the same device, in the order of the current stream."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def empty(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Contiguous memory of `like`'s dtype and device."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device)
 
 
 def future(device: torch.device, results: list[Tensor], order: Callable[[int], None]) -> Future[list[Tensor]]:

@@ -16,7 +16,20 @@ from paceline.horovod.channel import bundle_of
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet
 from paceline.horovod.torch.compression import encodes
-from paceline.horovod.torch.tensors import bring_back, copy_in_host, from_rows, in_host, reducible, scale, span_of
+from paceline.horovod.torch.tensors import (
+    back_at,
+    bring_back,
+    copy_of,
+    from_rows,
+    in_host,
+    memory_of,
+    place_of,
+    reducible,
+    scale,
+    scaled_by_engine,
+    span_of,
+    stays,
+)
 
 if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
@@ -63,7 +76,7 @@ def start(
     names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
     bundle = bundle_of(names)
     call = _Call(tensors, in_place, op, prescale, postscale, codec)
-    memories = [_memory(tensor, call) for tensor in tensors]
+    memories = [_memory(channel.coordinator, tensor, call) for tensor in tensors]
     lost = residuals or [None] * len(tensors)
     requests = channel.start(
         names,
@@ -80,12 +93,12 @@ def start(
     return here.handles.add(Pending(channel, names, requests, finish, (memories, lost)))
 
 
-def _memory(tensor: Tensor, call: _Call) -> Tensor:
+def _memory(coordinator: Coordinator, tensor: Tensor, call: _Call) -> Tensor:
     if call.op == ops.Adasum:
         row = in_host(tensor).reshape(1, -1)
         return row if call.prescale == 1.0 else row * call.prescale
-    memory = in_host(tensor) if call.in_place else copy_in_host(tensor)
-    return memory if tensor.is_floating_point() else scale(memory, call.prescale)
+    on_device = stays(coordinator, tensor) and not encodes(call.codec, tensor.dtype, call.op)
+    return memory_of(tensor, on_device) if call.in_place else copy_of(tensor, on_device)
 
 
 def _request(
@@ -100,7 +113,9 @@ def _request(
     if call.op == ops.Adasum:
         return adasum_requests.start(coordinator, name, span_of(memory), lambda: _numbers(memory))
     encoded = encodes(call.codec, memory.dtype, call.op)
-    prescale, postscale = (call.prescale, call.postscale) if memory.is_floating_point() else (1.0, 1.0)
+    prescale, postscale = (call.prescale, call.postscale) if scaled_by_engine(memory) else (1.0, 1.0)
+    if not scaled_by_engine(memory):
+        scale(memory, call.prescale)
     return coordinator.all_reduce(
         name,
         span_of(memory),
@@ -111,6 +126,7 @@ def _request(
         shape=shape,
         codec=call.codec if encoded else None,
         residual=span_of(residual) if encoded and residual is not None else None,
+        on_device=place_of(memory),
     )
 
 
@@ -118,9 +134,9 @@ def _result(request: Request | Course, memory: Tensor, tensor: Tensor, call: _Ca
     if call.op == ops.Adasum:
         memory = _adasum(request, memory).view(tensor.shape)
         memory = memory if call.postscale == 1.0 else memory * call.postscale
-    elif not memory.is_floating_point():
+    elif not scaled_by_engine(memory):
         scale(memory, call.postscale)
-    return bring_back(memory, tensor) if call.in_place else memory.to(tensor.device)
+    return bring_back(memory, tensor) if call.in_place else back_at(memory, tensor)
 
 
 def _adasum(request: Request | Course, row: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,8 +11,11 @@ from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allreduce_requests import start as start_allreduce
-from paceline.horovod.torch.tensors import bring_back, copy_in_host, in_host, movable, span_of
+from paceline.horovod.torch.tensors import back_at, bring_back, copy_of, memory_of, movable, place_of, span_of, stays
 from paceline.horovod.torch.waiting import synchronize
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Request
 
 
 def broadcast_async(
@@ -82,13 +85,18 @@ def start(
     channel = here.channel(process_set.process_set_id, "Broadcast")
     root = channel.root(root_rank)
     names = [channel.name("broadcast", name)]
-    memory = in_host(tensor) if in_place else copy_in_host(tensor)
-    span, shape = span_of(memory), tuple(memory.shape)
     coordinator = channel.coordinator
-    codec = coordinator.codec_of_parameters(span) if parameters else None
-    requests = channel.start(names, lambda: [coordinator.broadcast(names[0], span, root, shape=shape, codec=codec)])
+    codec = coordinator.codec_of_parameters(span_of(tensor)) if parameters else None
+    on_device = codec is None and stays(coordinator, tensor)
+    memory = memory_of(tensor, on_device) if in_place else copy_of(tensor, on_device)
+
+    def request() -> Request:
+        shape, place = tuple(memory.shape), place_of(memory)
+        return coordinator.broadcast(names[0], span_of(memory), root, shape=shape, codec=codec, on_device=place)
+
+    requests = channel.start(names, lambda: [request()])
 
     def finish() -> Tensor:
-        return bring_back(memory, tensor) if in_place else memory.to(tensor.device)
+        return bring_back(memory, tensor) if in_place else back_at(memory, tensor)
 
     return here.handles.add(Pending(channel, names, requests, finish))

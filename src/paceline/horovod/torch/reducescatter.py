@@ -16,8 +16,20 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.shares import scattered_rows
 from paceline.horovod.torch.allgather import grouped_allgather
 from paceline.horovod.torch.compression import Compression, Compressor, encodes
-from paceline.horovod.torch.tensors import copy_in_host, in_host, reducible, rows_of, scale, span_of
+from paceline.horovod.torch.tensors import (
+    back_at,
+    copy_of,
+    memory_of,
+    place_of,
+    reducible,
+    rows_of,
+    scale,
+    scaled_by_engine,
+    span_of,
+    stays,
+)
 from paceline.horovod.torch.waiting import synchronize
+from paceline.torch import cuda
 
 if TYPE_CHECKING:
     from paceline.coordinate import Request
@@ -139,8 +151,13 @@ def _start(
     for tensor in tensors:
         reducible(tensor)
         rows = scattered_rows(rows_of(tensor, "reducescatter"), channel.size)
-        memories.append(in_host(tensor) if tensor.is_floating_point() else scale(copy_in_host(tensor), prescale))
-        parts.append(torch.empty((rows[channel.rank], *tensor.shape[1:]), dtype=tensor.dtype))
+        on_device = stays(channel.coordinator, tensor) and not encodes(codec, tensor.dtype, op)
+        memory = memory_of(tensor, on_device)
+        if prescale != 1.0 and not scaled_by_engine(memory):
+            memory = scale(copy_of(tensor, on_device), prescale)
+        memories.append(memory)
+        shape = (rows[channel.rank], *tensor.shape[1:])
+        parts.append(cuda.empty(shape, tensor) if on_device else torch.empty(shape, dtype=tensor.dtype))
         counts.append([share * tensor.shape[1:].numel() for share in rows])
     names = channel.names("reducescatter", name, len(tensors)) if grouped else [channel.name("reducescatter", name)]
 
@@ -151,17 +168,18 @@ def _start(
             span_of(part),
             shares,
             ops.NAMES[op],
-            prescale=prescale if memory.is_floating_point() else 1.0,
-            postscale=postscale if memory.is_floating_point() else 1.0,
+            prescale=prescale if scaled_by_engine(memory) else 1.0,
+            postscale=postscale if scaled_by_engine(memory) else 1.0,
             shape=tuple(memory.shape),
             codec=codec if encodes(codec, memory.dtype, op) else None,
+            on_device=place_of(memory),
         )
 
     requests = channel.start(names, lambda: map(request, names, memories, parts, counts))
 
     def finish() -> Tensor | list[Tensor]:
-        scaled = [part if part.is_floating_point() else scale(part, postscale) for part in parts]
-        results = [part.to(tensor.device) for part, tensor in zip(scaled, tensors, strict=True)]
+        scaled = [part if scaled_by_engine(part) else scale(part, postscale) for part in parts]
+        results = [back_at(part, tensor) for part, tensor in zip(scaled, tensors, strict=True)]
         return results if grouped else results[0]
 
     return here.handles.add(Pending(channel, names, requests, finish, memories))

@@ -1,4 +1,5 @@
-"""Converts between tensors and the contiguous host memory that the coordinator takes; other tensors are copied."""
+"""Converts between tensors and the contiguous memory that the coordinator takes, of the host or of the tensor's own
+device; other tensors are copied."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import torch
 from torch import Tensor
 
 from paceline._engine import ArenaBuffer
-from paceline.coordinate import Span
-from paceline.torch.staging import code_of, is_plain, span
+from paceline.coordinate import Coordinator, OnDevice, Span
+from paceline.torch import cuda
+from paceline.torch.staging import code_of, is_plain, span, usable
 from paceline.torch.tables import DTYPES
 
 
@@ -58,6 +60,34 @@ def copy_in_host(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
+def stays(coordinator: Coordinator, tensor: Tensor) -> bool:
+    """Return whether a request for the tensor can be carried out on its device."""
+    return tensor.device.type == "cuda" and coordinator.takes_devices
+
+
+def memory_of(tensor: Tensor, on_device: bool) -> Tensor:
+    """Return the tensor itself if its memory can be used directly, else a contiguous copy in host memory, or on its
+    device."""
+    if not on_device:
+        return in_host(tensor)
+    return tensor if usable(tensor) else cuda.copy(tensor)
+
+
+def copy_of(tensor: Tensor, on_device: bool) -> Tensor:
+    """Return a contiguous copy in host memory, or on the tensor's device."""
+    return cuda.copy(tensor) if on_device else copy_in_host(tensor)
+
+
+def place_of(memory: Tensor) -> OnDevice | None:
+    """Return where a request that is handed in now finds this memory; None for memory of the host."""
+    return None if memory.is_cpu else OnDevice(memory.device.index or 0, cuda.stream(memory.device))
+
+
+def back_at(memory: Tensor, tensor: Tensor) -> Tensor:
+    """Return the memory, or a copy of it on the tensor's device if it is not there."""
+    return memory if memory.device == tensor.device else memory.to(tensor.device)
+
+
 def bring_back(memory: Tensor, target: Tensor) -> Tensor:
     """Copy a result into `target` unless it is there already, and return `target`."""
     if memory.data_ptr() != target.data_ptr() or memory.device != target.device:
@@ -65,16 +95,21 @@ def bring_back(memory: Tensor, target: Tensor) -> Tensor:
     return target
 
 
-def scale(memory: Tensor, factor: float) -> Tensor:
-    """Multiply integers in place, in float64 and rounding towards zero as Horovod does.
+def scaled_by_engine(memory: Tensor) -> bool:
+    """Return whether a request scales this memory. The engine scales only floating-point numbers, and in the host."""
+    return memory.is_cpu and memory.is_floating_point()
 
-    The engine scales only floating-point numbers.
-    """
-    return memory if factor == 1.0 else memory.copy_(memory.double() * factor)
+
+def scale(memory: Tensor, factor: float) -> Tensor:
+    """Multiply in place; integers in float64 and rounding towards zero, as Horovod does."""
+    if factor != 1.0:
+        numbers = memory.detach()
+        numbers.copy_(numbers * factor if numbers.is_floating_point() else numbers.double() * factor)
+    return memory
 
 
 def span_of(memory: Tensor) -> Span:
-    """Return host memory as the coordinator takes it. Dtypes that the coordinator does not know are sent as bytes."""
+    """Return memory as the coordinator takes it. Dtypes that the coordinator does not know are sent as bytes."""
     return Span(*span(memory), code_of(memory.dtype))
 
 

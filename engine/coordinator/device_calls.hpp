@@ -1,0 +1,76 @@
+// Hands requests to a device, in the order in which their batches begin.
+//
+// It does so in a thread of its own, which does not hold the engine's lock meanwhile: the driver may let a caller wait
+// until the device has come further, and the device may wait for what the engine's loop does.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "coordinator/pending_request.hpp"
+#include "device/collectives.hpp"
+#include "progress/collectives.hpp"
+
+namespace paceline {
+
+// A request that waits for its turn, or that the device has. The engine's lock guards it.
+struct DeviceCall {
+  std::shared_ptr<const PendingRequest> request;
+  std::vector<Handle> operations = {};  // that carry it out
+  bool started = false;
+  Error error = {};  // why it could not start
+};
+
+class DeviceCalls {
+ public:
+  // `like` shows how to make the group whose calls these are; nothing else uses its channel. `moved` is called, with
+  // the engine's lock held, after each request that was started or could not be.
+  DeviceCalls(std::shared_ptr<Engine> engine, std::shared_ptr<Group> like, std::uint64_t channel,
+              std::function<void()> moved);
+  ~DeviceCalls() { close(); }
+  DeviceCalls(const DeviceCalls&) = delete;
+  DeviceCalls& operator=(const DeviceCalls&) = delete;
+
+  // The caller of these holds the engine's lock.
+  // All requests are of one device. Throws Failure (invalid) for another one than that of the first request.
+  void admit(const std::shared_ptr<device::Moment>& after, const std::shared_ptr<device::Devices>& devices);
+  std::shared_ptr<DeviceCall> hand_over(std::shared_ptr<const PendingRequest> request);
+  // That of the group; null if there is none.
+  const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
+  void fail_group(const Error& error);
+  // Starts nothing more.
+  void leave();
+
+  // The caller does not hold the lock, and has it left before. Waits a moment until the device is through, as
+  // DeviceGroup::close does; it must come before the engine closes.
+  void close();
+
+ private:
+  void serve();
+  std::vector<Handle> start(const PendingRequest& request);
+
+  const std::shared_ptr<Engine> engine_;
+  LoopHost& loop_;  // the same engine
+  const std::shared_ptr<Group> like_;
+  const std::uint64_t channel_;
+  const std::function<void()> moved_;
+
+  std::shared_ptr<device::Devices> devices_;
+  std::shared_ptr<device::Device> device_;
+  std::shared_ptr<Group> group_;
+  std::deque<std::shared_ptr<DeviceCall>> queue_;
+  std::condition_variable came_;
+  bool left_ = false;
+
+  std::mutex closing_;
+  std::thread thread_;
+  std::unique_ptr<device::Stream> entry_;  // comes after what callers' streams had to do
+  std::unique_ptr<device::DeviceGroup> on_device_;
+};
+
+}  // namespace paceline

@@ -1,0 +1,338 @@
+// Named requests on memory of a device, between processes that share it.
+#include <csignal>
+#include <numeric>
+
+#include "coordinator/coordinator.hpp"
+#include "tests/device/double/wishes.hpp"
+#include "tests/device/processes.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+using device::Result;
+
+namespace {
+
+// A rank with a coordinator.
+class Coordinating {
+ public:
+  using Request = std::shared_ptr<PendingRequest>;
+
+  explicit Coordinating(DeviceRank& self, const std::string& policy = "board") : self_(self) {
+    const std::shared_ptr<Engine> engine(&self.engine(), [](Engine*) {});
+    std::vector<int> peers;
+    for (const Member& member : self.group()->members) peers.push_back(member.peer);
+    const auto group = [&](std::uint64_t channel) {
+      return engine->add_group(channel, self.rank(), peers, self.group()->timeout, plans_for(self.size(), false));
+    };
+    PolicyOptions options;
+    options.cycle_seconds = 0.0005;
+    options.wait = Synchronise::Wait::yield;
+    const std::vector<int> machine_of(static_cast<std::size_t>(self.size()), 0);
+    coordinator_ = std::make_shared<Coordinator>(engine, group(1000), group(1001), policy, options, machine_of);
+    std::uint64_t offset = coordinator_->board_offset();
+    broadcast(*engine, *self.group(), reinterpret_cast<std::byte*>(&offset), 1, DType::int64, 0, Mode::blocking);
+    coordinator_->open(offset);
+  }
+  ~Coordinating() { coordinator_->close(); }
+  Coordinating(const Coordinating&) = delete;
+  Coordinating& operator=(const Coordinating&) = delete;
+
+  template <typename T>
+  RequestArguments arguments(std::string_view name, const DeviceValues<T>& values, DType dtype,
+                             device::StreamHandle stream = nullptr) {
+    RequestArguments all{name,
+                         {values.count(), -1, Collective::all_reduce, dtype, Op::sum},
+                         "",
+                         device::pointer(values.address()),
+                         values.count()};
+    all.on_device = {std::shared_ptr<device::Devices>(&self_.devices(), [](device::Devices*) {}), 0, stream};
+    return all;
+  }
+  Request all_reduce(std::string_view name, const DeviceValues<float>& values, device::StreamHandle stream = nullptr) {
+    return coordinator_->submit(arguments(name, values, DType::float32, stream));
+  }
+  Request on_host(std::string_view name, std::vector<float>& values) {
+    return coordinator_->submit(
+        {name, {values.size(), -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(values), values.size()});
+  }
+  void wait(const Request& request) { self_.engine().wait(*request, std::chrono::duration<double>(-1)); }
+  Error failed(const Request& request) {
+    return failure_of([&] { wait(request); });
+  }
+  Coordinator& coordinator() { return *coordinator_; }
+
+ private:
+  DeviceRank& self_;
+  std::shared_ptr<Coordinator> coordinator_;
+};
+
+std::vector<float> ramp_of(std::size_t count, int salt) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>((i + static_cast<std::size_t>(salt)) % 10);
+  return values;
+}
+
+std::vector<float> sum_of_ramps(std::size_t count, int ranks) {
+  std::vector<float> sum(count, 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto theirs = ramp_of(count, rank);
+    for (std::size_t i = 0; i < count; ++i) sum[i] += theirs[i];
+  }
+  return sum;
+}
+
+void fail_next(const char* function) { double_fail(function, static_cast<int>(Result::out_of_memory), 0); }
+
+}  // namespace
+
+// Those of the host are among them.
+TEST(requests_in_any_order) {
+  for (const char* policy : {"board", "cycle", "nonblocking"}) {
+    run({.size = 3}, [policy](DeviceRank& self) {
+      Coordinating seat(self, policy);
+      std::vector<std::unique_ptr<DeviceValues<float>>> values;
+      for (const std::size_t count : {0, 3, 1000, 2000, 50'000, 300'000})
+        values.push_back(std::make_unique<DeviceValues<float>>(self, count));
+      for (int step = 0; step < 3; ++step) {
+        for (const auto& each : values) each->put(ramp_of(each->count(), self.rank()));
+        std::vector<float> here = ramp_of(500, self.rank());
+        std::vector<Coordinating::Request> requests;
+        requests.push_back(seat.on_host("host", here));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          const std::size_t turn = (i + static_cast<std::size_t>(self.rank() + step)) % values.size();
+          requests.push_back(seat.all_reduce("tensor" + std::to_string(turn), *values[turn]));
+        }
+        for (const auto& request : requests) seat.wait(request);
+        CHECK(here == sum_of_ramps(500, self.size()));
+        for (const auto& each : values) CHECK(each->get() == sum_of_ramps(each->count(), self.size()));
+      }
+    });
+  }
+}
+
+TEST(bundles_go_together) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    std::vector<std::unique_ptr<DeviceValues<float>>> values;
+    std::vector<Coordinating::Request> requests;
+    for (std::uint32_t i = 0; i < 70; ++i) {  // more than a group has under way at once
+      values.push_back(std::make_unique<DeviceValues<float>>(self, 4000));
+      values.back()->put(ramp_of(4000, self.rank()));
+      const std::string name = "part" + std::to_string(i);
+      RequestArguments arguments = seat.arguments(name, *values.back(), DType::float32);
+      arguments.bundle = {7, 70};
+      requests.push_back(seat.coordinator().submit(arguments));
+    }
+    for (const auto& request : requests) seat.wait(request);
+    for (const auto& each : values) CHECK(each->get() == sum_of_ramps(4000, 2));
+    CHECK(seat.coordinator().totals().batches == 1);
+  });
+}
+
+TEST(every_reduction_as_on_the_host) {
+  run({.size = 3}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    for (const Op op : {Op::sum, Op::avg, Op::min, Op::max, Op::product}) {
+      for (const std::size_t count : {std::size_t{100}, std::size_t{5000}, std::size_t{200'000}}) {
+        const DeviceValues<std::int32_t> values(self, count);
+        std::vector<std::int32_t> here(count);
+        for (std::size_t i = 0; i < count; ++i)
+          here[i] = static_cast<std::int32_t>((i + static_cast<std::size_t>(self.rank())) % 7) - 3;
+        values.put(here);
+        RequestArguments there = seat.arguments("there", values, DType::int32);
+        there.what.op = op;
+        RequestArguments plain{"here", there.what, "", bytes(here), count};
+        const auto first = seat.coordinator().submit(there);
+        seat.wait(seat.coordinator().submit(plain));
+        seat.wait(first);
+        CHECK(values.get() == here);
+      }
+    }
+  });
+}
+
+TEST(broadcasts_and_reduce_scatters) {
+  run({.size = 3}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    for (const std::size_t count : {std::size_t{6}, std::size_t{3000}, std::size_t{450'000}}) {
+      const DeviceValues<float> values(self, count);
+      values.put(ramp_of(count, self.rank()));
+      RequestArguments root = seat.arguments("root", values, DType::float32);
+      root.what.collective = Collective::broadcast;
+      root.what.root = 1;
+      seat.wait(seat.coordinator().submit(root));
+      CHECK(values.get() == ramp_of(count, 1));
+
+      const std::size_t third = count / 3;
+      for (const auto& counts :
+           {std::vector<std::size_t>{third, third, third}, {third + 1, third, third - 1}, {count, 0, 0}}) {
+        values.put(ramp_of(count, self.rank()));
+        const auto me = static_cast<std::size_t>(self.rank());
+        const DeviceValues<float> part(self, counts[me]);
+        RequestArguments scatter = seat.arguments("scatter", values, DType::float32);
+        scatter.what.collective = Collective::reduce_scatter;
+        scatter.target = device::pointer(part.address());
+        scatter.counts = counts;
+        seat.wait(seat.coordinator().submit(scatter));
+        const auto sum = sum_of_ramps(count, self.size());
+        const auto begin =
+            sum.begin() + std::accumulate(counts.begin(), counts.begin() + self.rank(), std::ptrdiff_t{0});
+        CHECK(part.get() == std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(counts[me])));
+        CHECK(values.get() == ramp_of(count, self.rank()));
+      }
+    }
+  });
+}
+
+// A request comes after what its stream had to do when it was handed in, and waits for nothing that came later.
+TEST(a_request_comes_after_its_stream_and_before_what_comes_later) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    values.fill(0);
+    TestStream stream(self);
+    stream.hold();
+    const std::vector<float> mine = ramp_of(values.count(), self.rank());
+    self.driver().check(
+        self.driver().copy_to_device(values.address(), mine.data(), mine.size() * sizeof(float), stream.get()),
+        "cuMemcpyHtoDAsync");
+    const auto request = seat.all_reduce("tensor", values, stream.get());
+    double_hold(stream.get());
+    self.meet();
+    CHECK(!self.engine().is_over(*request));
+    stream.release();
+    seat.wait(request);
+    CHECK(values.get() == sum_of_ramps(values.count(), 2));
+    double_release();
+  });
+}
+
+TEST(memory_of_the_host_and_of_a_device_under_one_name) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 5000);
+    values.put(ramp_of(values.count(), self.rank()));
+    const DeviceValues<float> other(self, 5000);
+    std::vector<float> here(5000);
+    const auto bad = self.rank() == 0 ? seat.all_reduce("bad", other) : seat.on_host("bad", here);
+    const auto good = seat.all_reduce("good", values);
+    const Error error = seat.failed(bad);
+    CHECK(error.kind == ErrorKind::mismatch);
+    CHECK(contains(error.message, "rank 0 gave all_reduce float32[5000] SUM on a device"));
+    CHECK(contains(error.message, "rank 1 gave all_reduce float32[5000] SUM"));
+    seat.wait(good);
+    CHECK(values.get() == sum_of_ramps(values.count(), 2));
+  });
+}
+
+// Everything fails then, as when a rank is lost.
+TEST(a_device_that_fails_is_named_on_all_ranks) {
+  for (const char* function : {"cuEventCreate", "cuEventRecord", "cuStreamIsCapturing", "cuStreamWaitEvent",
+                               "cuMemcpyDtoDAsync", "cuLaunchKernel"}) {
+    run({.size = 2}, [function](DeviceRank& self) {
+      Coordinating seat(self);
+      const DeviceValues<float> values(self, 20'000);
+      seat.wait(seat.all_reduce("before", values));
+      self.meet();
+      if (self.rank() == 1) fail_next(function);
+      Error error;
+      for (int again = 0; again < 3 && !error; ++again)  // rank 0 may be through with the first one
+        error = failure_of([&] { seat.wait(seat.all_reduce("tensor", values)); });
+      CHECK(error.kind == ErrorKind::aborted && contains(error.message, "rank 1"));
+      CHECK(contains(error.message, std::string(function) + " failed with CUDA_ERROR_OUT_OF_MEMORY"));
+      finish(self);
+    });
+  }
+}
+
+TEST(pinned_memory_that_a_rank_cannot_have) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 10);
+    if (self.rank() == 1) fail_next("cuMemHostRegister");
+    const Error error = seat.failed(seat.all_reduce("tensor", values));
+    CHECK(error.kind == ErrorKind::aborted);
+    CHECK(contains(error.message, "rank 1 cannot work on its device: cuMemHostRegister failed with"));
+  });
+}
+
+TEST(a_rank_that_dies_is_named) {
+  run({.size = 3, .leaves = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    seat.wait(seat.all_reduce("before", values));
+    double_hold(nullptr);
+    const auto request = seat.all_reduce("tensor", values);
+    self.meet();
+    if (self.rank() == 2) ::raise(SIGKILL);
+    const Error error = seat.failed(request);
+    CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 2"));
+    double_release();
+    finish(self);
+  });
+}
+
+TEST(a_coordinator_that_closes_fails_what_is_under_way) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    double_hold(nullptr);
+    const auto request = seat.all_reduce("tensor", values);
+    self.meet();
+    double_release();
+    if (self.rank() == 1) seat.coordinator().close();
+    // Either one may have come to its end before.
+    const Error error = seat.failed(request);
+    CHECK(!error || error.kind == ErrorKind::aborted);
+    self.meet();
+  });
+}
+
+TEST(arguments_that_no_rank_hears_of) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 5000);
+    values.put(ramp_of(values.count(), self.rank()));
+    const auto refused = [&](RequestArguments arguments, const char* words) {
+      const Error error = failure_of([&] { seat.coordinator().submit(arguments); });
+      CHECK(error.kind == ErrorKind::invalid && contains(error.message, words));
+    };
+    if (self.rank() == 1) {
+      std::vector<float> here(10);
+      RequestArguments arguments = seat.arguments("tensor", values, DType::float32);
+      arguments.data = bytes(here);
+      arguments.count = arguments.what.count = here.size();
+      refused(arguments, "the buffer is no memory of device 0");
+      arguments = seat.arguments("tensor", values, DType::float32);
+      arguments.prescale = 2;
+      refused(arguments, "neither scaled nor encoded");
+      arguments = seat.arguments("tensor", values, DType::float32);
+      arguments.what.collective = Collective::all_gather;
+      refused(arguments, "does not carry out this collective on a device");
+    }
+    seat.wait(seat.all_reduce("tensor", values));
+    CHECK(values.get() == sum_of_ramps(values.count(), 2));
+  });
+}
+
+TEST(a_rank_that_has_joined_takes_no_part) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 10);
+    if (self.rank() == 0) {
+      const Error error = seat.failed(seat.all_reduce("tensor", values));
+      CHECK(error.kind == ErrorKind::mismatch);
+      CHECK(contains(error.message, "float32[10] SUM on a device, which rank 1 cannot take part in"));
+    }
+    seat.wait(seat.coordinator().join());
+  });
+}
+
+TEST(a_policy_that_takes_batches_back) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self, "graph");
+    const DeviceValues<float> values(self, 10);
+    const Error error = failure_of([&] { seat.all_reduce("tensor", values); });
+    CHECK(error.kind == ErrorKind::invalid && contains(error.message, "the policy graph may take back"));
+  });
+}

@@ -1,0 +1,181 @@
+"""Horovod's calls on CUDA tensors stay on the device, and give what they give on CPU tensors."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from cuda_stand_in import Device
+from horovod_ranks import Ranks
+from torch import Tensor
+
+DTYPES = [torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
+SHAPES: list[tuple[int, ...]] = [(), (3, 4), (0,), (2500,), (60, 500), (300, 1000)]
+
+
+def number(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Small whole numbers, other ones on each rank."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count).reshape(shape) * 3 + 5 * rank) % 4 + 1).to(dtype)
+
+
+def requests(device: Device) -> int:
+    """How many moments of a stream were noted: each request on the device notes at least its own."""
+    return device.calls("cuEventRecord")
+
+
+def reduced(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    ops = (hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product)
+    factors = [(1.0, 1.0), (0.5, 4.0)]
+    small: list[tuple[int, ...]] = [(), (0,), (3, 4), (60, 50)]
+    combinations = [*itertools.product(DTYPES, small, ops[:1], factors[:1])]
+    combinations += itertools.product((torch.int32, torch.float32), SHAPES[3:5], ops, factors)
+    combinations.append((torch.float32, SHAPES[-1], hvd.Average, factors[1]))
+    for dtype, shape, op, (prescale, postscale) in combinations:
+        mine = number(rank, shape, dtype)
+        how: dict[str, Any] = {"op": op, "prescale_factor": prescale, "postscale_factor": postscale}
+        right = hvd.allreduce(mine, name="host", **how)
+        there = device.tensor(mine)
+        before = requests(device)
+        given = hvd.allreduce(there, name="device", **how)
+        assert requests(device) > before, (dtype, shape)
+        assert given is not there and given.device == there.device
+        assert torch.equal(device.host(given), right), (dtype, shape, op, given, right)
+        assert torch.equal(device.host(there), mine)
+        assert hvd.allreduce_(there, name="place", **how) is there
+        assert torch.equal(device.host(there), right)
+
+
+def test_allreduce(ranks: Ranks) -> None:
+    ranks(reduced, 2, fresh=True)
+
+
+def grouped(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    mine = [number(rank, shape, torch.float32) for shape in SHAPES]
+    right = hvd.grouped_allreduce(mine, name="host", op=hvd.Sum)
+    # One of them lies on the host.
+    there = [device.tensor(tensor) for tensor in mine[:-1]]
+    given = hvd.grouped_allreduce([*there, mine[-1]], name="device", op=hvd.Sum)
+    assert torch.equal(given.pop(), right[-1])
+    for result, tensor in zip(given, right, strict=False):
+        assert torch.equal(device.host(result), tensor)
+    columns = device.tensor(number(rank, (40, 60), torch.float32).T)
+    handles = [hvd.allreduce_async_(tensor, name=str(i)) for i, tensor in enumerate([*there, columns])]
+    for handle, (tensor, first) in zip(handles[::-1], [*zip(there, mine, strict=False)][::-1], strict=False):
+        hvd.synchronize(handle)
+        assert first.shape == tensor.shape
+    for handle in handles:
+        hvd.synchronize(handle)
+    for tensor, total in zip(there, right, strict=False):
+        assert torch.equal(device.host(tensor), total / size)
+    everyone = [number(other, (40, 60), torch.float32).T for other in range(size)]
+    assert torch.equal(device.host(columns), torch.stack(everyone).sum(0) / size)
+
+
+def test_groups_and_handles_in_any_order(ranks: Ranks) -> None:
+    ranks(grouped, 3, fresh=True)
+
+
+def moved(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    for dtype, shape in itertools.product((*DTYPES, torch.bool), SHAPES):
+        mine = number(rank, shape, dtype)
+        there = device.tensor(mine)
+        before = requests(device)
+        given = hvd.broadcast(there, 1, name="new")
+        assert requests(device) > before
+        assert torch.equal(device.host(given), number(1, shape, dtype))
+        assert torch.equal(device.host(there), mine)
+        assert hvd.broadcast_(there, 1, name="place") is there
+        assert torch.equal(device.host(there), number(1, shape, dtype))
+    for dtype, rows, (op, factors) in itertools.product(
+        (torch.int32, torch.float32), (6, 7, 1), ((hvd.Sum, (1.0, 1.0)), (hvd.Average, (0.5, 4.0)))
+    ):
+        mine = number(rank, (rows, 1000), dtype)
+        right = hvd.reducescatter(mine, "host", op=op, prescale_factor=factors[0], postscale_factor=factors[1])
+        there = device.tensor(mine)
+        before = requests(device)
+        part = hvd.reducescatter(there, "device", op=op, prescale_factor=factors[0], postscale_factor=factors[1])
+        assert requests(device) > before
+        assert torch.equal(device.host(part), right), (dtype, rows, op)
+        assert torch.equal(device.host(there), mine)
+
+
+def test_broadcast_and_reducescatter(ranks: Ranks) -> None:
+    ranks(moved, 3, fresh=True)
+
+
+def in_sets(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    some = hvd.add_process_set([0, 2])
+    there = device.tensor(number(rank, (3000,), torch.float32))
+    if rank != 1:
+        given = hvd.allreduce(there, op=hvd.Sum, process_set=some)
+        both = number(0, (3000,), torch.float32) + number(2, (3000,), torch.float32)
+        assert torch.equal(device.host(given), both)
+    everyone = sum(number(other, (3000,), torch.float32) for other in range(size))
+    assert torch.equal(device.host(hvd.allreduce(there, op=hvd.Sum)), everyone)
+    hvd.remove_process_set(some)
+
+
+def test_process_sets(ranks: Ranks) -> None:
+    ranks(in_sets, 3, fresh=True)
+
+
+def refused(rank: int, size: int) -> list[str]:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    said = []
+
+    def fails(call: Any) -> None:
+        with pytest.raises(hvd.HorovodInternalError) as caught:
+            call()
+        said.append(str(caught.value))
+
+    host = torch.zeros(3000)
+    fails(lambda: hvd.allreduce(host if rank else device.tensor(host), name="mixed"))
+    hvd.allreduce(device.tensor(host), name="goes on")
+    if rank == 0:
+        fails(lambda: hvd.allreduce(device.tensor(host), name="alone"))
+    hvd.join()
+    hvd.allreduce(device.tensor(host), name="again")
+    if rank == 1:
+        device.fail("cuLaunchKernel")
+    fails(lambda: [hvd.allreduce(device.tensor(host), name="kernel") for _ in range(3)])
+    return said
+
+
+def test_what_cannot_be_is_said_on_all_ranks(ranks: Ranks) -> None:
+    first, second = ranks(refused, 2, fresh=True)
+    for said in (first[0], second[0]):
+        assert "rank 0 gave all_reduce float32 3000 AVG on a device; rank 1 gave all_reduce float32 3000 AVG" in said
+    assert "float32 3000 AVG on a device, which rank 1 cannot take part in, because it has joined" in first[1]
+    for said in (first[-1], second[-1]):
+        assert "rank 1" in said and "cuLaunchKernel failed with CUDA_ERROR_OUT_OF_MEMORY" in said
+
+
+def through_the_host(rank: int, size: int) -> bool:
+    from paceline.horovod import job
+
+    Device()
+    return job.current().channel(0).coordinator.takes_devices
+
+
+def test_who_serves_them(ranks: Ranks) -> None:
+    for wish, stays in (("auto", True), ("engine", True), ("nccl", False)):
+        assert ranks(through_the_host, 2, environment={"PACELINE_CUDA": wish}, fresh=True) == [stays] * 2
+    graph = {"PACELINE_POLICY": "graph"}
+    assert ranks(through_the_host, 2, environment=graph, fresh=True) == [False] * 2
