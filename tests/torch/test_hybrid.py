@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 
 import paceline.torch
 from paceline.calibration.torch import COMES_ALONG, SPARED
+from paceline.runtime.process import runtime
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
 from paceline.torch.available_memory import Available
@@ -36,6 +37,7 @@ from paceline.torch.partitioned.predicted import shape
 from paceline.torch.partitioned.predicted.orders import Action, in_flight
 from paceline.torch.partitioned.random_state import seeds
 from paceline.torch.partitioned.segments import Segment, divide
+from paceline.torch.partitioned.stage import Stage
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 
@@ -298,6 +300,55 @@ def check_layouts(rank: int, size: int) -> None:
             assert ranks[hybrid.replica][hybrid.partition] == rank
             hybrid.close()
             check_cases(rank, size, 2, [("1F1B", "transformer"), ("ZBVZeroBubble", "two_and_two")], torch.float64)
+
+
+class Skipping(nn.Module):
+    """What the first layer makes goes around the second one to the third."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = (nn.Linear(64, 64, dtype=torch.float64) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        result: Tensor = self.third(self.second(x)) + x
+        return result
+
+
+def check_received(rank: int, size: int) -> None:
+    """What comes from other ranks lies in the arena, and is sent on from there if it passes through."""
+    torch.manual_seed(0)
+    example, sent = torch.randn(8, 64, dtype=torch.float64), []
+    model, serial = Skipping(), Skipping()
+    serial.load_state_dict(model.state_dict())
+    ops = Stage.get_fwd_send_ops
+
+    def noted(stage: Stage, number: int) -> Any:
+        found = ops(stage, number)
+        sent.append([op.tensor.data_ptr() for op in found])
+        return found
+
+    with patch.object(partitioned, "cut", lambda *_: [1, 2, 4]):
+        hybrid = paceline.torch.hybrid(model, example, nn.functional.mse_loss, partitions=3, microbatches=4)
+    arena = runtime()._memory.arena
+    before = arena.allocated
+    with patch.object(Stage, "get_fwd_send_ops", noted):
+        hybrid.step(example, example)
+    tensors = {0: 1, 1: 3, 2: 2}[rank]  # one crosses the first cut and two the second, and their gradients
+    assert arena.allocated - before == tensors * example.nbytes
+    if rank == 1:
+        (stage,) = hybrid._stages
+        received = [info.buffer.data_ptr() for some in stage.args_recv_info.values() for info in some]
+        assert [len(set(some) & set(received)) for some in sent] == [1] * 4
+    nn.functional.mse_loss(serial(example), example).backward()
+    for name, parameter in hybrid.named_parameters():
+        torch.testing.assert_close(parameter.grad, serial.get_parameter(name).grad, rtol=1e-12, atol=1e-15)
+    hybrid.step(example[:5], example[:5])
+    hybrid.close()
+
+
+def test_what_is_received_lies_in_the_arena(ranks: Ranks) -> None:
+    ranks(check_received, 3)
 
 
 def test_either_side_by_side(ranks: Ranks) -> None:

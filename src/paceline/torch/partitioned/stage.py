@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage
 
+from paceline.torch.memory import empty
 from paceline.torch.partitioned.partition import StageModule
 from paceline.torch.partitioned.replicas import StageGradients
 from paceline.torch.partitioned.values import Value
@@ -50,21 +51,25 @@ class Stage(PipelineStage):
 
     def _prepare_forward_infra(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._prepare_forward_infra(*args, **kwargs)
-        self._fit(self.args_recv_info, self._module.received)
+        self._fit(self.args_recv_info, self._module.received, elsewhere=True)
         return result
 
     def _prepare_backward_infra(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._prepare_backward_infra(*args, **kwargs)
-        self._fit(self.grad_recv_info, self._module.sent)
+        self._fit(self.grad_recv_info, self._module.sent, elsewhere=True)
         return result
 
-    def _fit(self, infos: dict[int, Any], values: Sequence[Value]) -> None:
-        """Give each microbatch buffers of its own size; torch has made all alike."""
+    def _fit(self, infos: dict[int, Any], values: Sequence[Value], elsewhere: bool = False) -> None:
+        """Give each microbatch buffers of its own size in the arena; torch has made all alike, in other memory.
+
+        What passes through this stage unchanged, as skip connections do, is then sent on without a copy. elsewhere:
+        whether the buffers are torch's.
+        """
         for number, some in infos.items():
             for info, value in zip(some, values, strict=False):
                 shape = value.shape(self._sizes[number])
-                if info.buffer is not None and info.buffer.shape != shape:
-                    info.buffer = torch.empty(shape, dtype=value.torch_dtype)
+                if info.buffer is not None and (elsewhere or info.buffer.shape != shape):
+                    info.buffer = empty(shape, dtype=value.torch_dtype)
 
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Tensor | None = None, full_backward: bool = True, last_backward: bool = False

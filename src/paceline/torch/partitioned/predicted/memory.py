@@ -1,7 +1,7 @@
 """The memory that training takes on each rank, beyond what the process has without the model.
 
 It holds each weight that the rank needs, its gradient and the optimizer's states, with several replicas the gradient
-again in the arena; a buffer for each message that comes in a step, which torch keeps from step to step; what autograd
+again in the arena; a buffer in the arena for each message that comes in a step, kept from step to step; what autograd
 keeps of the microbatches that are in flight; the gradients of activations around the largest call of a backward; one
 more gradient of the largest weight where several microbatches add theirs; and what a loss such as cross entropy holds.
 All but the first two stand in memory that the allocator has cut up, and count by a factor. Where this would not fit,
