@@ -107,6 +107,8 @@ constexpr const char* kPostscale = "postscale_factor: float";
 // a tensor on this rank is kept by its request's name, and added the next time.
 constexpr const char* kCodec = "codec: string";
 constexpr const char* kErrorFeedback = "error_feedback: bool";
+// parameters: the tensors may go as `lossless` between machines, where PACELINE_COMPRESS lets them.
+constexpr const char* kParameters = "parameters: bool";
 
 void define(const Op& op) {
   const ScopedStatus status;
@@ -154,7 +156,7 @@ __attribute__((constructor)) void define_all() {
   define({"PacelineBroadcast",
           {"tensors: T"},
           {"received: T"},
-          {kTypes, kNames, kInGraph, kShortNames, kProcessSet, "root_rank: int"},
+          {kTypes, kNames, kInGraph, kShortNames, kProcessSet, "root_rank: int", kParameters},
           &same_shapes,
           Calls::in_place});
   define({"PacelineAlltoall",

@@ -79,23 +79,30 @@ def test_who_gives_the_state_can_be_lost_and_a_host_can_come(tmp_path: Path) -> 
     assert nothing_runs(tmp_path)
 
 
-@pytest.mark.parametrize(("policy", "groups"), [("board", "0"), ("graph", "1")])
+@pytest.mark.parametrize(("policy", "groups", "codec"), [("board", "0", ""), ("graph", "1", "lossless")])
 def test_the_gradients_of_a_rank_that_comes_are_averaged_with_the_first_ones(
-    policy: str, groups: str, tmp_path: Path
+    policy: str, groups: str, codec: str, tmp_path: Path
 ) -> None:
-    """It makes its optimizer while the others are in the midst of training, which began with one rank."""
+    """It makes its optimizer while the others are in the midst of training, which began with one rank.
+
+    Between machines it gets the state of the first rank by the codec of PACELINE_COMPRESS, bit for bit.
+    """
+    wishes = {"PACELINE_POLICY": policy, **({"PACELINE_COMPRESS": codec} if codec else {})}
     hosts, found = tmp_path / "hosts", tmp_path / "found"
     hosts.write_text("localhost:1\n")
     program = [sys.executable, str(HERE / "elastic_grow.py"), str(tmp_path), groups]
     options = ["-np", "1", "--min-np", "1", "--host-discovery-script", f"cat {hosts}"]
-    with started(tmp_path, *options, *program, PACELINE_POLICY=policy) as launcher:
+    with started(tmp_path, *options, *program, **wishes) as launcher:
         wait_until(lambda: (tmp_path / "holding").exists())
         found.write_text("localhost:2\n")
         found.rename(hosts)
         assert launcher.wait(timeout=DEADLINE) == 0, said(tmp_path)
     weight = -2 * 1.0 - 3 * 1.5
-    printed = sorted((tmp_path / "out").read_text().splitlines())
-    assert printed == [f"[{rank}] {rank} 2 {[[weight] * 2]}" for rank in (0, 1)]
+    first, other = (line.rsplit(maxsplit=3) for line in sorted((tmp_path / "out").read_text().splitlines()))
+    assert [first[0], other[0]] == [f"[{rank}] {rank} 2 {[[weight] * 2]}" for rank in (0, 1)]
+    for _, codecs, _, after in (first, other):
+        assert ("lossless" in codecs) == (codec == "lossless") and after == first[2]
+    assert other[2] != first[2]
 
 
 def test_a_rank_that_is_lost_while_process_sets_are_registered_is_left_out(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from horovod_ranks import Ranks
 
 import paceline.horovod.tensorflow as hvd
+from paceline.coordinate import Coordinator
 
 LARGE = 30_000
 """Elements of a tensor that is encoded even if it is carried out alone."""
@@ -86,6 +87,43 @@ def disagreement(rank: int, size: int) -> None:
     with pytest.raises(tf.errors.FailedPreconditionError, match="SUM as int8"):
         hvd.allreduce(tf.ones(9), name="loss", op=hvd.Sum, compression=compression)
     assert hvd.allreduce(tf.ones(1), op=hvd.Sum).numpy() == size
+
+
+def first_values(rank: int, size: int) -> None:
+    """broadcast_variables sends float32 as `lossless`, because PACELINE_COMPRESS says so; broadcast does not."""
+    sent: list[str | None] = []
+    send = Coordinator.broadcast
+
+    def sending(*arguments: Any, codec: str | None = None, **others: Any) -> Any:
+        sent.append(codec)
+        return send(*arguments, codec=codec, **others)
+
+    Coordinator.broadcast = sending  # type: ignore[method-assign]
+    wide = tf.Variable(values(rank), dtype=tf.float64)
+    variables = [tf.Variable(values(rank)), tf.Variable(tf.range(LARGE) + rank), wide]
+    hvd.broadcast_variables(variables, 1)
+    assert sent == ["lossless", None, None] and (variables[0].numpy() == values(1)).all()
+    assert variables[1].numpy()[0] == 1 and (variables[2].numpy() == values(1)).all()
+    state = hvd.elastic.TensorFlowState([tf.Variable(values(rank, (300, 200)))], step=rank)
+    state.sync()
+    assert "lossless" in sent[3:] and (state.variables[0].numpy() == values(0, (300, 200))).all()
+    assert state.step == 0
+    with tf.Graph().as_default():
+        variables = [tf.compat.v1.get_variable(f"v{n}", initializer=values(rank + n)) for n in range(2)]
+        assign = hvd.broadcast_variables(variables, 1)
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            sent.clear()
+            session.run(assign)
+            assert sent == ["lossless"] * 2
+            assert all((session.run(one) == values(1 + n)).all() for n, one in enumerate(variables))
+    sent.clear()
+    assert (hvd.broadcast(tf.constant(values(rank)), 1).numpy() == values(1)).all() and sent == [None]
+    Coordinator.broadcast = send  # type: ignore[method-assign]
+
+
+def test_first_values(ranks: Ranks) -> None:
+    ranks(first_values, 2, machines="01", environment={"PACELINE_COMPRESS": "lossless"})
 
 
 def test_codecs_between_machines(ranks: Ranks) -> None:

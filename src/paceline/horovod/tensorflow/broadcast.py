@@ -35,16 +35,32 @@ def broadcast_(
     variables: Sequence[Any], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """Give every rank the variables of `root_rank`, and return their values."""
+    return _assign(variables, root_rank, name, process_set, parameters=False)
+
+
+def broadcast_first_values(variables: Sequence[Any], root_rank: int, process_set: ProcessSet) -> list[Any]:
+    """As `broadcast_`, of the values with which training begins or goes on.
+
+    With PACELINE_COMPRESS=lossless, or auto where it pays, they are encoded between machines, bit for bit.
+    """
+    return _assign(variables, root_rank, None, process_set, parameters=True)
+
+
+def _assign(
+    variables: Sequence[Any], root: int, name: str | None, process_set: ProcessSet, parameters: bool
+) -> list[Any]:
     values = [tf.convert_to_tensor(variable) for variable in variables]
-    received = _run(values, root_rank, attributes("HorovodBroadcast", name, values), process_set)
+    received = _run(values, root, attributes("HorovodBroadcast", name, values), process_set, parameters)
     return [variable.assign(value) for variable, value in zip(variables, received, strict=True)]
 
 
-def _run(tensors: Sequence[Any], root: int, names: dict[str, Any], process_set: ProcessSet) -> list[Any]:
+def _run(
+    tensors: Sequence[Any], root: int, names: dict[str, Any], process_set: ProcessSet, parameters: bool = False
+) -> list[Any]:
     if len(tensors) > 1 and names["names"]:
         names["names"] = [f"{names['names'][0]}_{number}of{len(tensors)}" for number in range(1, len(tensors) + 1)]
     results: list[Any] = LIBRARY.ops.paceline_broadcast(
-        tensors, process_set_id=number_of(process_set), root_rank=root, **names
+        tensors, process_set_id=number_of(process_set), root_rank=root, parameters=parameters, **names
     )
     return results
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from paceline.horovod import objects
 from paceline.horovod.plain_data import Blob, Kind
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.tensorflow.broadcast import broadcast, broadcast_
+from paceline.horovod.tensorflow.broadcast import broadcast_first_values
 
 
 def broadcast_variables(
@@ -19,16 +19,15 @@ def broadcast_variables(
 ) -> Any:
     """Give every rank the values of the variables of `root_rank`. All ranks pass as many, in the same order.
 
-    Eagerly this is a single op; in a graph it returns an op that assigns all of them. `inplace` is accepted for
-    Horovod's sake: a variable's value is received into new memory, which then becomes its own.
+    In a graph this returns an op that assigns all of them. With PACELINE_COMPRESS=lossless, or auto where it pays, they
+    are encoded between machines, bit for bit. `inplace` is accepted for Horovod's sake: a variable's value is received
+    into new memory, which then becomes its own.
     """
     listed = list(variables)
     if not listed:
         return None
-    if tf.executing_eagerly():
-        broadcast_(listed, root_rank, process_set=process_set)
-        return None
-    return tf.group(*(one.assign(broadcast(one, root_rank, process_set=process_set)) for one in listed))
+    assigned = broadcast_first_values(listed, root_rank, process_set)
+    return None if tf.executing_eagerly() else tf.group(*assigned)
 
 
 def broadcast_object(

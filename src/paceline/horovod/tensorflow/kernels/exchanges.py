@@ -64,15 +64,15 @@ def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
 
 def broadcast(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Give every rank the root's tensors, in place."""
-    root = channel.root(node.root)
+    root, coordinator = channel.root(node.root), channel.coordinator
     names = node.requests(channel, len(call.tensors))
-    requests = channel.start(
-        names,
-        lambda: [
-            channel.coordinator.broadcast(name, memory.span(), root, shape=memory.shape)
-            for name, memory in zip(names, call.tensors, strict=True)
-        ],
-    )
+
+    def start(name: str, memory: Memory) -> Request:
+        span = memory.span()
+        codec = coordinator.codec_of_parameters(span) if node.parameters else None
+        return coordinator.broadcast(name, span, root, shape=memory.shape, codec=codec)
+
+    requests = channel.start(names, lambda: list(map(start, names, call.tensors)))
     return Pending(channel, names, requests, lambda: None)
 
 

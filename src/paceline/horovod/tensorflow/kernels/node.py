@@ -29,6 +29,7 @@ class Node:
     question: str
     codec: str
     error_feedback: bool
+    parameters: bool
 
     @classmethod
     def parse(cls, serialised: bytes) -> Node:
@@ -49,6 +50,7 @@ class Node:
             question=attributes["question"].s.decode(),
             codec=attributes["codec"].s.decode(),
             error_feedback=attributes["error_feedback"].b,
+            parameters=attributes["parameters"].b,
         )
 
     def requests(self, channel: Channel, count: int) -> Sequence[str]:
