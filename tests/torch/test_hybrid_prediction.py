@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.calibration.torch import COMES_ALONG, KEPT_FREE
+from paceline.plan.codecs import CODECS
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.budget import Activations, Budget
+from paceline.torch.partitioned.codecs import Codecs
 from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
 from paceline.torch.partitioned.layout import Layout, SideBySide
 from paceline.torch.partitioned.predicted.decide import decide
@@ -258,6 +260,26 @@ def test_a_measured_update_takes_time() -> None:
         assert update.seconds([Weight(0, 4.0 * MIB), Weight(0, 4.0 * MIB), Weight(1, 8.0, False)]) == pytest.approx(
             update.per_weight + 4 * MIB * update.per_byte
         )
+
+
+def test_codecs_save_time_between_machines_alone() -> None:
+    bf16, int8 = CODECS["bf16"], CODECS["int8"]
+    cuts, chain = replace(shape(2, 1, 1), codecs=Codecs(cuts="bf16")), even(4, crossing=1000)
+    crossing = 1000 * (1e-6 / bf16.ratio + bf16.seconds) + 0.0001
+    apart = predict(chain, cuts, network(2, 1, "8 Mbit/s"), [2, 4], Budget()).seconds
+    assert apart == pytest.approx(4 * 0.003 + 2 * crossing, rel=1e-2)
+    near = network(1, 2)
+    assert predict(chain, cuts, near, [2, 4], Budget()) == replace(
+        predict(chain, shape(2, 1, 1), near, [2, 4], Budget()), shape=cuts
+    )
+    heavy, far = even(4, weight=25 * MIB), network(2, 1, "100 Mbit/s")
+    plain, encoded = (
+        predict(heavy, replace(shape(1, 2, 1), codecs=Codecs(gradients=name)), far, [4], Budget())
+        for name in (None, "int8")
+    )
+    exchange = [one.exchanged[0] - 0.004 - 0.002 for one in (plain, encoded)]
+    assert exchange[0] / exchange[1] == pytest.approx(int8.ratio, rel=0.1)
+    assert encoded.memory[0] - plain.memory[0] == pytest.approx(4 * 25 * MIB, abs=1)  # what encoding has lost
 
 
 def best(placement: Placement, chain: Any, available: float = 1e12, beyond: Activations = "keep", **asked: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness import Ranks
-from jobs import PROGRAMS
+from jobs import PROGRAMS, TORCH, run
 from rank_loss import lose_one
 from torch import Tensor, nn
 
@@ -26,6 +26,10 @@ pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pip
 def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
     """To its own replica, which waits in the pipeline, and to the other one, which waits for gradients."""
     lose_one(4, PROGRAMS / "hybrid_losing_a_rank.py", "kill", folder=tmp_path, timeout=200)
+
+
+def test_what_is_encoded_between_machines(tmp_path: Path) -> None:
+    run(2, Path(__file__).with_name("hybrid_encoded.py"), output=tmp_path, imports=TORCH)
 
 
 class Sometimes(nn.Module):

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from paceline.torch.backward_exchange import BackwardExchange
 from paceline.torch.bucket import BUCKET_BYTES, assign
 from paceline.torch.compression import Compression
+from paceline.torch.encoded_bucket import EncodedBucket
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
-from paceline.torch.mean_bucket import MeanBucket
-from paceline.torch.work import WorkGroup
 
 if TYPE_CHECKING:
     from paceline.torch.data.weighted import Weighing
@@ -93,28 +92,16 @@ class GradientBuckets:
         self._exchange.close()
 
 
-class _WeightedBucket(MeanBucket):
-    """A bucket whose mean weighs the ranks, or is encoded.
-
-    batches: what says how much this rank counts; None for as much as the others. index: of this bucket among all.
-    """
+class _WeightedBucket(EncodedBucket):
+    """A bucket whose mean weighs the ranks. batches: what says how much this one counts; None for as much as others."""
 
     def __init__(
         self, index: int, parameters: Sequence[Tensor], batches: Weighing | None, compression: Compression
     ) -> None:
-        super().__init__(parameters)
+        super().__init__(index, parameters, compression)
         self._batches = batches
-        self._index, self._compression = index, compression
 
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
         if self._batches is not None:
             self.flat.mul_(self._batches.weight)
-        if not self._compression.encodes(self.flat.dtype):
-            return super().start(group)
-        absent = set((self.present == 0).nonzero().flatten().tolist())
-        # The numbers must not be lost among gradients.
-        work: dist.Work | None = dist.all_reduce(self.present, dist.ReduceOp.AVG, group, async_op=True)
-        assert work is not None
-        gradients = self.flat[: self.layout.numel]
-        encoded = self._compression.mean(self._index, gradients, self.parameters, self.layout.begins, absent)
-        return WorkGroup([encoded, work])
+        return super().start(group)

@@ -23,6 +23,7 @@ from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.agree import from_first_rank
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.chain import chain
+from paceline.torch.partitioned.codecs import Codecs
 from paceline.torch.partitioned.cut import CannotCut
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.graph import trace
@@ -48,6 +49,8 @@ def hybrid(
     schedule: str = "1F1B",
     memory: int | str | None = None,
     activations: Activations = "recompute",
+    gradient_codec: str | None = None,
+    cut_codec: str | None = None,
 ) -> Hybrid:
     """Cut `model` into partitions, one for each rank of a replica, and train them by one of torch's pipeline schedules.
 
@@ -70,8 +73,10 @@ def hybrid(
     LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble or DualPipeV. memory: bytes that each rank may use, with the
     model, beyond what its process has anyway, as a number or as "3GiB"; by default what the machine and its control
     groups leave. activations: what becomes of those that do not fit: "recompute" computes them again in the backward,
-    "file" keeps them in a file in the folder for temporary files (TMPDIR), "keep" refuses. `model` itself becomes part
-    of the result: what other partitions train of it is freed.
+    "file" keeps them in a file in the folder for temporary files (TMPDIR), "keep" refuses. gradient_codec: how
+    replicas' gradients of float32 are encoded between machines, with error feedback; a name as in
+    `paceline.Group.all_reduce`. cut_codec: how activations of float32 and their gradients are encoded between machines:
+    bf16, fp16 or int8. `model` itself becomes part of the result: what other partitions train of it is freed.
 
     Each microbatch is computed as the whole model would compute it: BatchNorm takes the statistics of a microbatch, and
     random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
@@ -89,10 +94,18 @@ def hybrid(
         raise HybridError('hybrid needs torch.distributed.init_process_group("paceline") first')
     if elsewhere := next((one.device for one in model.parameters() if not one.is_cpu), None):
         raise HybridError(f"hybrid is for parameters on the CPU, found one on {elsewhere}")
+    codecs = Codecs(gradient_codec, cut_codec)
+    codecs.check()
     inputs = tensors_of(example)
     auto = partitions == "auto"
     wanted = Wanted(
-        None if isinstance(partitions, str) else partitions, replicas, microbatches, schedule, batch_size(inputs), auto
+        None if isinstance(partitions, str) else partitions,
+        replicas,
+        microbatches,
+        schedule,
+        batch_size(inputs),
+        auto,
+        codecs,
     )
     placement = world.placement
     shapes = wanted.shapes(placement)
@@ -123,7 +136,7 @@ def hybrid(
             raise _refusal(model, shapes[-1], error) from error
         return _dump(decision, within, measured(decision.best.shape.samples))
 
-    shape, ends, reason, left, taken, found = _load(from_first_rank(decided, measure))
+    shape, ends, reason, left, taken, found = _load(from_first_rank(decided, measure), codecs)
     within = replace(budget, memory=left, update=taken)
     return Hybrid(graph, found, predict(chain(graph, found), shape, placement, ends, within), reason, loss, file)
 
@@ -199,10 +212,10 @@ def _dump(decision: Decision, within: Budget, found: Profile) -> bytes:
     return json.dumps(head).encode() + b"\n" + found.dump()
 
 
-def _load(message: bytes) -> tuple[Shape, list[int], str, float, Update, Profile]:
+def _load(message: bytes, codecs: Codecs) -> tuple[Shape, list[int], str, float, Update, Profile]:
     first, _, rest = message.partition(b"\n")
     head = json.loads(first)
     places = Layout(**{**head["layout"], "ranks": tuple(head["layout"]["ranks"])})
     schedule = Schedule(head["schedule"], places.partitions)
-    shape = Shape(places, schedule, head["microbatches"], head["batch"])
+    shape = Shape(places, schedule, head["microbatches"], head["batch"], codecs)
     return shape, head["ends"], head["reason"], head["memory"], Update(*head["update"]), Profile.load(rest)

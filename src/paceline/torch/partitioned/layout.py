@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from paceline.plan.codecs import Codec
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.chain import channel
 from paceline.torch.partitioned.cut import Channel
@@ -41,22 +42,26 @@ class Layout:
         partition, replica = divmod(index, self.replicas)
         return replica, partition
 
-    def channels(self, stages: Sequence[int], placement: Placement) -> list[Channel]:
+    def channels(self, stages: Sequence[int], placement: Placement, codec: Codec | None = None) -> list[Channel]:
         """The slowest path among the replicas between each stage and the next, over which all of them send at once.
 
-        stages: the partition of each.
+        stages: the partition of each. codec: how float32, as which all that crosses is taken, is encoded between
+        machines.
         """
         places = {rank: place for place, rank in enumerate(placement.ranks)}
-        return [
-            channel(
-                placement.topology,
-                [
-                    (places[self.rank(replica, before)], places[self.rank(replica, after)])
-                    for replica in range(self.replicas)
-                ],
-            )
-            for before, after in pairwise(stages)
-        ]
+        machine_of = {place: node.name for node, those in placement.topology.machines() for place in those}
+        found = []
+        for before, after in pairwise(stages):
+            pairs = [
+                (places[self.rank(replica, before)], places[self.rank(replica, after)])
+                for replica in range(self.replicas)
+            ]
+            path = channel(placement.topology, pairs)
+            far = any(machine_of[one] != machine_of[other] for one, other in pairs)
+            if codec is not None and far:
+                path = Channel(path.per_byte / codec.ratio + codec.seconds, path.latency)
+            found.append(path)
+        return found
 
     def _index(self, replica: int, partition: int) -> int:
         if self.side_by_side == "partitions":

@@ -11,11 +11,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from paceline.torch.backend import PacelineProcessGroup
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import return_freed_memory
 from paceline.torch.partitioned import random_state
 from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.chain import values
+from paceline.torch.partitioned.codecs import CutEncoding
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
@@ -54,7 +56,7 @@ class Hybrid:
         shape, ends = prediction.shape, prediction.ends
         self.prediction, self.reason, self._file = prediction, reason, file
         self._model, self._graph, self._layout = graph.root, graph, shape.layout
-        self._microbatches, self._loss = shape.microbatches, loss
+        self._microbatches, self._loss, self._codecs = shape.microbatches, loss, shape.codecs
         self.partitions, self.replicas = self._layout.partitions, self._layout.replicas
         self.replica, self.partition = self._layout.place(dist.get_rank())
         self.ranks = [
@@ -238,6 +240,21 @@ class Hybrid:
         if optimizer is not None:
             optimizer.load_state_dict(part)
 
+    def residuals(self) -> dict[str, Tensor]:
+        """What encoding has lost of gradients on this rank, flat, by the parameter's name; empty without a codec.
+
+        Save it on every rank with the model.
+        """
+        return {name: part for gradients in self._gradients for name, part in gradients.residuals().items()}
+
+    def load_residuals(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with what `residuals` returned on this rank, in this partitioning.
+
+        Raises ValueError if a part is of another size.
+        """
+        for gradients in self._gradients:
+            gradients.load_residuals(state)
+
     def close(self) -> None:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""
         for gradients in self._gradients:
@@ -264,21 +281,19 @@ class Hybrid:
         return {there for entry in self._entries.values() if len(there := self._partitions(entry)) > 1}
 
     def _make_stages(self) -> list[Stage]:
-        of_stage: dict[int, list[Tensor]] = {number: [] for number in self._modules}
-        tied: dict[frozenset[int], list[Tensor]] = {}
+        of_stage: dict[int, dict[str, Tensor]] = {number: {} for number in self._modules}
+        tied: dict[frozenset[int], dict[str, Tensor]] = {}
         for name, parameter in self.named_parameters():
             if parameter.requires_grad:
                 entry = self._entries[name]
                 if len(entry.stages) == 1:
-                    of_stage[entry.stages[0]].append(parameter)
+                    of_stage[entry.stages[0]][name] = parameter
                 else:
-                    tied.setdefault(self._partitions(entry), []).append(parameter)
+                    tied.setdefault(self._partitions(entry), {})[name] = parameter
+        codec = self._codecs.gradients
         for partitions, parameters in sorted(tied.items(), key=lambda item: sorted(item[0])):
-            self._tied.append(
-                StageGradients(
-                    parameters, self._groups.sharing(partitions), len(partitions), self.partition == min(partitions)
-                )
-            )
+            group, first = self._groups.sharing(partitions), self.partition == min(partitions)
+            self._tied.append(StageGradients(parameters, group, codec, len(partitions), first))
         alone = self._groups.sharing(frozenset([self.partition]))
         return [
             Stage(
@@ -287,7 +302,18 @@ class Hybrid:
                 self._stage_ranks,
                 self._sizes,
                 self._groups.pipeline,
-                StageGradients(of_stage[number], alone),
+                StageGradients(of_stage[number], alone, codec),
+                self._encoding(number - 1),
+                self._encoding(number + 1),
             )
             for number, module in self._modules.items()
         ]
+
+    def _encoding(self, neighbour: int) -> CutEncoding | None:
+        """What crosses between this rank's stages and a neighbouring stage is encoded so."""
+        if self._codecs.cuts is None or not 0 <= neighbour < len(self._stage_ranks):
+            return None
+        world = dist.group.WORLD
+        assert isinstance(world, PacelineProcessGroup)
+        there = self._layout.rank(self.replica, self._stage_ranks[neighbour])
+        return CutEncoding(self._codecs.cuts) if world.machines[there] != world.machines[dist.get_rank()] else None

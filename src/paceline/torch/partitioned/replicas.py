@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.plan.codecs import NONE
 from paceline.torch.bucket import BUCKET_BYTES, assign
-from paceline.torch.mean_bucket import MeanBucket
+from paceline.torch.compression import Compression
+from paceline.torch.encoded_bucket import EncodedBucket
 
 
 class StageGradients:
     """The gradients of `parameters`, in buckets that begin with the last ones.
 
+    parameters: by name. codec: how gradients are encoded between machines, with error feedback; None for as they are.
     group: the ranks that have the same parameters; None if there is no other. copies: in how many partitions they are;
     the gradients of those add up, and their sums' mean over the replicas is taken. first: whether this is the first of
     these partitions. exchanged: whether gradients are exchanged at the end of a step.
     """
 
     def __init__(
-        self, parameters: Sequence[Tensor], group: dist.ProcessGroup | None, copies: int = 1, first: bool = True
+        self,
+        parameters: Mapping[str, Tensor],
+        group: dist.ProcessGroup | None,
+        codec: str | None = None,
+        copies: int = 1,
+        first: bool = True,
     ) -> None:
         self.exchanged = True
         self._group = group
         self._copies = copies
         self._first = first
         self._whole = False
-        self._buckets = [MeanBucket(some) for some in assign(reversed(parameters), BUCKET_BYTES)] if group else []
+        self._compression = Compression(group, codec or NONE, parameters) if group else None
+        self._buckets = [
+            EncodedBucket(index, some, self._compression)
+            for index, some in enumerate(assign(reversed(list(parameters.values())), BUCKET_BYTES))
+            if self._compression is not None
+        ]
+        self._names = frozenset(parameters)
         self._works: list[dist.Work] = []
         self._last = False
         self._hooks = [
@@ -77,6 +91,15 @@ class StageGradients:
                 bucket.flat.mul_(self._copies)
             bucket.settle()
         self._whole = True
+
+    def residuals(self) -> dict[str, Tensor]:
+        """What encoding has lost on this rank, flat, by the parameter's name."""
+        return self._compression.state_dict() if self._compression is not None else {}
+
+    def load_residuals(self, state: Mapping[str, Tensor]) -> None:
+        """Go on with what `residuals` returned. Raises ValueError if a part is of another size."""
+        if self._compression is not None:
+            self._compression.load_state_dict({name: part for name, part in state.items() if name in self._names})
 
     def close(self) -> None:
         """Exchange nothing from here on."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributed.pipelining import PipelineStage
 
 from paceline.torch.memory import empty
+from paceline.torch.partitioned.codecs import CutEncoding
 from paceline.torch.partitioned.partition import StageModule
 from paceline.torch.partitioned.replicas import StageGradients
 from paceline.torch.partitioned.values import Value
@@ -21,7 +22,8 @@ _CPU = torch.device("cpu")
 class Stage(PipelineStage):
     """The stage with this number. ranks: the rank in `group` of every stage. sizes: the samples of each microbatch.
 
-    gradients: what exchanges its gradients as soon as the last microbatch's backward has made them.
+    gradients: what exchanges its gradients as soon as the last microbatch's backward has made them. before, behind: how
+    what crosses the cuts before and behind it is encoded; None for as it is.
     """
 
     def __init__(
@@ -32,7 +34,11 @@ class Stage(PipelineStage):
         sizes: Sequence[int],
         group: dist.ProcessGroup | None,
         gradients: StageGradients,
+        before: CutEncoding | None = None,
+        behind: CutEncoding | None = None,
     ) -> None:
+        self._before, self._behind = before, behind
+        self._encoded: dict[str, list[tuple[Tensor, Tensor]]] = {}
         self._sizes = list(sizes)
         self.gradients = gradients
         self._module = module
@@ -71,6 +77,44 @@ class Stage(PipelineStage):
                 if info.buffer is not None and (elsewhere or info.buffer.shape != shape):
                     info.buffer = empty(shape, dtype=value.torch_dtype)
 
+    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """The activations to send."""
+        return _encoded(super().get_fwd_send_ops(fwd_chunk_id), self._behind)
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """The gradients to send."""
+        return _encoded(super().get_bwd_send_ops(bwd_chunk_id), self._before)
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        """The activations to receive."""
+        return self._receive(super().get_fwd_recv_ops(fwd_chunk_id), self._before, f"forward {fwd_chunk_id}")
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        """The gradients to receive."""
+        return self._receive(super().get_bwd_recv_ops(bwd_chunk_id), self._behind, f"backward {bwd_chunk_id}")
+
+    def _retrieve_recv_activations(self, fwd_chunk_id: int) -> Any:
+        self._decode(self._before, f"forward {fwd_chunk_id}")
+        return super()._retrieve_recv_activations(fwd_chunk_id)
+
+    def _retrieve_recv_grads(self, bwd_chunk_id: int) -> Any:
+        self._decode(self._behind, f"backward {bwd_chunk_id}")
+        return super()._retrieve_recv_grads(bwd_chunk_id)
+
+    def _receive(self, ops: list[dist.P2POp], encoding: CutEncoding | None, what: str) -> list[dist.P2POp]:
+        if encoding is not None:
+            for op in ops:
+                if encoding.takes(op.tensor):
+                    received = encoding.room(op.tensor)
+                    self._encoded.setdefault(what, []).append((received, op.tensor))
+                    op.tensor = received
+        return ops
+
+    def _decode(self, encoding: CutEncoding | None, what: str) -> None:
+        for received, tensor in self._encoded.pop(what, ()):
+            assert encoding is not None
+            encoding.decode(received, tensor)
+
     def backward_one_chunk(
         self, bwd_chunk_id: int, loss: Tensor | None = None, full_backward: bool = True, last_backward: bool = False
     ) -> None:
@@ -89,6 +133,14 @@ class Stage(PipelineStage):
         if last_backward:
             self.gradients.begin_last()
             self.gradients.end_last()
+
+
+def _encoded(ops: list[dist.P2POp], encoding: CutEncoding | None) -> list[dist.P2POp]:
+    if encoding is not None:
+        for op in ops:
+            if encoding.takes(op.tensor):
+                op.tensor = encoding.encoded(op.tensor)
+    return ops
 
 
 def _examples(values: Sequence[Value], samples: int) -> tuple[Tensor, ...]:

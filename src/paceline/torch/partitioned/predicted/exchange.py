@@ -12,6 +12,7 @@ from functools import cache
 
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
+from paceline.plan.codecs import ENCODED_FROM, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
 from paceline.topology.discover import Placement
@@ -23,9 +24,13 @@ from paceline.torch.partitioned.predicted.timeline import Timeline
 
 
 class Exchange:
-    """The all-reduce among some ranks of a job: its seconds, and the machines whose links it crosses."""
+    """The all-reduce among some ranks of a job: its seconds, and the machines whose links it crosses.
 
-    def __init__(self, placement: Placement, ranks: Sequence[int]) -> None:
+    codec: how gradients are encoded there.
+    """
+
+    def __init__(self, placement: Placement, ranks: Sequence[int], codec: Codec | None = None) -> None:
+        self._codec = codec
         places = {place for place, rank in enumerate(placement.ranks) if rank in set(ranks)}
         topology = prune(placement.topology, places)
         self.machines = frozenset(node.name for node, _ in topology.machines())
@@ -37,16 +42,17 @@ class Exchange:
         if self._network.world == 1 or not nbytes:
             return 0.0
         choice = serving(self._choices, nbytes)
-        return cost(choice.outline, self._network, nbytes, choice.chunk or None).seconds
+        codec = self._codec if nbytes >= ENCODED_FROM and len(self.machines) > 1 else None
+        return cost(choice.outline, self._network, nbytes, choice.chunk or None, codec).seconds
 
 
 def exchanged(
     chain: Chain, ends: Sequence[int], shape: Shape, placement: Placement, steps: Timeline
 ) -> tuple[float, ...]:
     """Return when the gradients of each partition are whole, in seconds since the step began."""
-    places, rank_of = shape.layout, shape.schedule.rank_of
+    places, rank_of, codec = shape.layout, shape.schedule.rank_of, shape.codecs.of_gradients
     groups = [
-        Exchange(placement, [places.rank(replica, partition) for replica in range(places.replicas)])
+        Exchange(placement, [places.rank(replica, partition) for replica in range(places.replicas)], codec)
         for partition in range(places.partitions)
     ]
     over = [max(span.end for span in spans) for spans in steps.spans]
@@ -65,7 +71,7 @@ def exchanged(
     ended = [max(free.get(partition, 0.0), over[partition]) for partition in range(places.partitions)]
     for partitions, nbytes in sorted(_tied(shared, chain).items(), key=lambda item: sorted(item[0])):
         members = [places.rank(replica, one) for replica in range(places.replicas) for one in partitions]
-        end = max(ended[one] for one in partitions) + Exchange(placement, members).seconds(nbytes)
+        end = max(ended[one] for one in partitions) + Exchange(placement, members, codec).seconds(nbytes)
         for one in partitions:
             ended[one] = end
     return tuple(ended)

@@ -42,8 +42,11 @@ class Memory:
 
 
 def copies(shape: Shape, states: int) -> int:
-    """Return how often each weight is held: itself, its gradient, in the arena for the replicas, the optimizer's."""
-    return 2 + (shape.layout.replicas > 1) + states
+    """Return how often each weight is held: itself, its gradient, the optimizer's states, and of replicas' gradients
+    what lies in the arena and what encoding has lost.
+    """
+    replicated = 1 + (shape.codecs.gradients is not None) if shape.layout.replicas > 1 else 0
+    return 2 + replicated + states
 
 
 def memory(chain: Chain, ends: Sequence[int], shape: Shape, budget: Budget) -> Memory:

@@ -90,7 +90,7 @@ def best_ends(chain: Chain, shape: Shape, placement: Placement, budget: Budget) 
     each = (budget.memory - COMES_ALONG) * shape.schedule.ranks / shape.schedule.stages
     instead = budget.instead(chain.returning())  # where memory is short
     limits = Limits(each, kept, copies(shape, budget.states), instead, KEPT_FREE / RETURNED)
-    ends = cut(chain, shape.layout.channels(rank_of, placement), limits)
+    ends = cut(chain, shape.layout.channels(rank_of, placement, shape.codecs.of_cuts), limits)
     needed = max(memory(chain, ends, shape, budget).nbytes)
     if needed > budget.memory:
         has = show_bytes(round(budget.memory))
@@ -101,7 +101,7 @@ def best_ends(chain: Chain, shape: Shape, placement: Placement, budget: Budget) 
 def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int], budget: Budget) -> Prediction:
     """Return what a step takes and needs if the stages end there; arguments are those of `best_ends`."""
     rank_of = shape.schedule.rank_of
-    channels = shape.layout.channels(rank_of, placement)
+    channels = shape.layout.channels(rank_of, placement, shape.codecs.of_cuts)
     needed = memory(chain, ends, shape, budget)
     slower = chain.returning()
     stages = tuple(

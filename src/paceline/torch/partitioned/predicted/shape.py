@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from paceline.topology.discover import Placement
+from paceline.torch.partitioned.codecs import AS_IT_IS, Codecs
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.layout import Layout, layouts
 from paceline.torch.partitioned.schedule import Schedule, find_schedule
@@ -16,12 +17,13 @@ _MOST_MICROBATCHES = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """Partitions × replicas × microbatches, and the schedule. batch: the samples of a replica's batch."""
+    """Partitions × replicas × microbatches, the schedule, and what is encoded. batch: the samples of a replica's."""
 
     layout: Layout
     schedule: Schedule
     microbatches: int
     batch: int
+    codecs: Codecs = AS_IT_IS
 
     @property
     def samples(self) -> int:
@@ -43,6 +45,7 @@ class Wanted:
     schedule: str
     batch: int
     together: bool
+    codecs: Codecs = AS_IT_IS
 
     def shapes(self, placement: Placement) -> list[Shape]:
         """Return the shapes that are possible on these ranks.
@@ -72,4 +75,4 @@ class Wanted:
         numbers = [least]
         while self.microbatches is None and 2 * numbers[-1] <= min(batch, _MOST_MICROBATCHES):
             numbers.append(2 * numbers[-1])
-        return [Shape(each, schedule, number, batch) for each in places for number in numbers]
+        return [Shape(each, schedule, number, batch, self.codecs) for each in places for number in numbers]
