@@ -211,3 +211,23 @@ def test_a_running_job_is_judged_after_its_warm_up() -> None:
         "computation-bound: 70 % of the step goes into computation, 30 % waits for other ranks"
     )
     assert "A step takes 100 ms and a rank hands in 1.05 MB in it." in found.text
+
+
+@pytest.mark.parametrize(
+    ("machines", "ideal", "parts", "said"),
+    [
+        (2, 0.05, {COMPUTATION: 0.05, EXPOSED: 0.05}, True),
+        (2, 0.05, {COMPUTATION: 0.95, EXPOSED: 0.05}, False),
+        (2, 0.05, {COMPUTATION: 0.2, EXPOSED: 0.8}, False),  # that may be for other ranks
+        (2, None, {COMPUTATION: 0.05, EXPOSED: 0.05}, False),  # nobody knows the network
+        (1, 0.05, {COMPUTATION: 0.05, EXPOSED: 0.05}, False),
+        (2, 0.05, {COMPUTATION: 0.8, TRANSFER: 0.2}, True),
+        (2, 0.05, {COMPUTATION: 0.5, LAST_RANK: 0.45, TRANSFER: 0.05}, False),
+        (2, 0.05, {}, False),
+    ],
+)
+def test_a_wait_for_the_network_is_told_from_others(
+    machines: int, ideal: float | None, parts: dict[str, float], said: bool
+) -> None:
+    known = Evidence(ranks=4, machines=machines, steps=20, parts=parts, nbytes=1e6, ideal=ideal)
+    assert judge(known).waits_for_network is said

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.answers import Answers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.observe.timeline import Timeline
     from paceline.report.gather import Gathering, Pair
     from paceline.topology import Topology
+    from paceline.verdict.verdict import Verdict
 
 log = logging.getLogger("paceline")
 
@@ -113,7 +115,8 @@ class Monitor:
     def begin(self, pair: Pair, topology: Callable[[], Topology | None]) -> None:
         """Start the report and the metrics if the settings ask for them; further calls do nothing.
 
-        Rank 0 logs what limits the job once it has made some steps, if its log takes that.
+        Rank 0 logs once what limits the job, when it has made some steps. If its log takes only warnings, it looks only
+        where ranks are on several machines, so that they may wait for a network.
 
         Collective over the job. pair: makes a group of two ranks, see `Gathering`. topology: returns the network of the
         job as it is known now.
@@ -132,12 +135,12 @@ class Monitor:
             )
             self._gathering = Gathering(pair, self._job, self._rank, len(self._members))
             self.keep_looking()
-        if self._rank == 0 and len(self._members) > 1 and self._verdict is None and log.isEnabledFor(logging.INFO):
+        machines = len({member.machine for member in self._members})
+        wanted = log.isEnabledFor(logging.INFO) or (machines > 1 and log.isEnabledFor(logging.WARNING))
+        if self._rank == 0 and len(self._members) > 1 and self._verdict is None and wanted:
             from paceline.monitor.verdict_log import VerdictLog
-            from paceline.verdict.running import RunningVerdict
 
-            running = RunningVerdict(self.observer, self._annotations.internal, topology, self._settings.compress)
-            self._verdict = VerdictLog(running.look)
+            self._verdict = VerdictLog(partial(self._running_verdict, topology))
         if self._settings.metrics is not None and self._server is None:
             from paceline.metrics.serve import serve
 
@@ -183,6 +186,11 @@ class Monitor:
                 each.callback(self._looker.close)
             each.callback(self.stop_timeline)
             each.callback(self._watchdog.close)
+
+    def _running_verdict(self, topology: Callable[[], Topology | None]) -> Callable[[], Verdict | None]:
+        from paceline.verdict.running import RunningVerdict  # takes 0.2 s, which short jobs are spared
+
+        return RunningVerdict(self.observer, self._annotations.internal, topology, self._settings.compress).look
 
     def _report(self, gathering: Gathering) -> None:
         figures, place = self.figures(), self._settings.report

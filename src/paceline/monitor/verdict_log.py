@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from paceline.verdict.verdict import Verdict
+if TYPE_CHECKING:
+    from paceline.verdict.verdict import Verdict
 
 _SECONDS = 1.0
-"""Seconds from one look to the next."""
+"""Seconds until it begins, and from then to the first look; each further look waits twice as long as the one before.
+
+A look costs up to 50 ms of CPU time, where the engine's ring of events is full."""
 _CLOSE_SECONDS = 5.0
 """Seconds that closing waits for a look under way."""
 
@@ -17,13 +21,15 @@ log = logging.getLogger("paceline")
 
 
 class VerdictLog:
-    """Looks every second, in a thread of its own, until there is a verdict; logs it, and ends.
+    """Looks now and then, in a thread of its own, until there is a verdict; logs it, and ends.
 
-    look: see `paceline.verdict.running.RunningVerdict`.
+    It is a warning if the job waits for its network, because perhaps nobody knows of that, else an info.
+
+    begin: called in the thread, before the first look; returns what looks, see `paceline.verdict.running`.
     """
 
-    def __init__(self, look: Callable[[], Verdict | None]) -> None:
-        self._look = look
+    def __init__(self, begin: Callable[[], Callable[[], Verdict | None]]) -> None:
+        self._begin = begin
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="paceline-verdict", daemon=True)
         self._thread.start()
@@ -34,7 +40,11 @@ class VerdictLog:
         self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
-        while not self._stopped.wait(_SECONDS):
-            if (found := self._look()) is not None:
-                log.info("%s", found.text)
+        if self._stopped.wait(_SECONDS):
+            return
+        look, seconds = self._begin(), _SECONDS
+        while not self._stopped.wait(seconds):
+            if (found := look()) is not None:
+                log.log(logging.WARNING if found.waits_for_network else logging.INFO, "%s", found.text)
                 return
+            seconds *= 2

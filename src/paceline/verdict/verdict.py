@@ -20,6 +20,8 @@ _ELSEWHERE = 3.0
 """The ratio of the time of exchanges to that of the memory above which memory is not what makes them slow."""
 _CLEAR = 0.05
 """The share of the step above which a wait that is not the largest part is named, too."""
+_NOTICEABLE = 0.1
+"""The share of the step from which a wait for the network is worth a line that nobody has asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,18 @@ class Verdict:
     def text(self) -> str:
         """All sentences."""
         return " ".join((self.headline, *self.details))
+
+    @property
+    def waits_for_network(self) -> bool:
+        """Whether the job waits for bytes between machines in a good part of its step, as far as anybody knows.
+
+        Of a wait that may be for other ranks, no more counts than the cost model says that the exchanges take.
+        """
+        known = self.evidence
+        if known is None or known.machines < 2 or known.ideal is None:
+            return False
+        exposed = min(known.parts.get(EXPOSED, 0.0), known.ideal)
+        return known.parts.get(TRANSFER, 0.0) + exposed >= _NOTICEABLE * known.step > 0
 
 
 _NAMES = {
