@@ -105,7 +105,7 @@ def table(rows: list[Row]) -> Table:
         result.add_row(
             one.model,
             one.system,
-            f"{one.partitions}x{one.replicas}x{one.microbatches}",
+            f"{one.partitions}x{one.replicas}x{one.microbatches}" + f", {one.side_by_side}" * bool(one.side_by_side),
             f"{one.step_ms:.1f}",
             f"{one.step_ms_q1:.1f}–{one.step_ms_q3:.1f}",
             f"{alone.get(one.model, math.nan) / one.step_ms:.2f}×",

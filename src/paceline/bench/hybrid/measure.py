@@ -23,7 +23,9 @@ class Row:
     system: serial, ddp or hybrid, or auto for the shape that hybrid has chosen. batch: the samples of a step, of all
     replicas together. step_ms: median over the rounds of the slowest rank's mean step, the optimizer included, with
     quartiles. peak_bytes: of the rank with the most, beyond what it had without the model. predicted_ms,
-    predicted_bytes: what `hybrid` has predicted; None for the others. kept: the least share of a stage's activations
+    predicted_bytes: what `hybrid` has predicted, a step with the optimizer and without the loss; None for the others.
+    side_by_side: the partitions of a replica or the replicas of a partition, whichever share machines where they can;
+    None with one partition or one replica. kept: the least share of a stage's activations
     that is kept in memory. max_gradient_error: over all parameters, the norm of the difference to the serial model's
     gradient over the latter's norm.
     """
@@ -36,6 +38,7 @@ class Row:
     replicas: int
     microbatches: int
     schedule: str
+    side_by_side: str | None
     step_ms: float
     step_ms_q1: float
     step_ms_q3: float
@@ -51,7 +54,7 @@ class Steps:
     """What was measured of one way to train: seconds of a step, one for each round."""
 
     session: Session
-    shape: tuple[int, int, int, str]
+    shape: tuple[int, int, int, str, str | None]
     predicted: float | None
     needed: int | None
     kept: float
@@ -133,7 +136,7 @@ def row(one: Steps) -> Row:
     """Return the figures."""
     first, middle, third = (round(1e3 * time, 3) for time in quantiles(one.times, n=4, method="inclusive"))
     system = one.session.system
-    partitions, replicas, microbatches, schedule = one.shape
+    partitions, replicas, microbatches, schedule, side_by_side = one.shape
     return Row(
         model=system.path,
         system=system.name,
@@ -143,6 +146,7 @@ def row(one: Steps) -> Row:
         replicas=replicas,
         microbatches=microbatches,
         schedule=schedule,
+        side_by_side=side_by_side,
         step_ms=middle,
         step_ms_q1=first,
         step_ms_q3=third,

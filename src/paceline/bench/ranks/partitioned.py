@@ -31,10 +31,11 @@ class Trained(ABC):
     """One way to train a task on a batch, which all ranks together work on.
 
     predicted, needed: seconds of a step and bytes of the rank with the most; None if nothing predicts them. kept: the
-    least share of a stage's activations that is kept in memory. shape: partitions, replicas, microbatches and schedule.
+    least share of a stage's activations that is kept in memory. shape: partitions, replicas, microbatches, schedule,
+    and what is side by side in machines, if there are several of both.
     """
 
-    shape: tuple[int, int, int, str]
+    shape: tuple[int, int, int, str, str | None]
     predicted: float | None = None
     needed: int | None = None
     kept: float = 1.0
@@ -61,7 +62,7 @@ class Serial(Trained):
     def __init__(self, task: Task, inputs: Tensor, targets: Tensor, options: dict[str, str]) -> None:
         self._model, self._inputs, self._targets, self._loss = task.new(), inputs, targets, task.loss
         self._here = dist.get_rank() == 0
-        self.shape = (1, 1, 1, "none")
+        self.shape = (1, 1, 1, "none", None)
 
     def step(self) -> None:
         """Do forward and backward of the whole batch on rank 0."""
@@ -87,7 +88,7 @@ class Replicas(Trained):
         self._own = [tensor.chunk(self._size)[rank] for tensor in (inputs, targets)]
         self._loss, self._seed = task.loss, _SEED + rank
         self._model = DistributedDataParallel(task.new())
-        self.shape = (1, self._size, 1, "DDP")
+        self.shape = (1, self._size, 1, "DDP", None)
 
     def step(self) -> None:
         """Do forward and backward of this rank's part."""
@@ -123,7 +124,9 @@ class Partitions(Trained):
         self._own = [tensor.chunk(self._replicas)[self._model.replica] for tensor in (inputs, targets)]
         found = self._model.prediction
         self._microbatches = found.shape.microbatches
-        self.shape = (self._model.partitions, self._replicas, self._microbatches, found.shape.schedule.name)
+        places = found.shape.layout
+        side = places.side_by_side if places.partitions > 1 and places.replicas > 1 else None
+        self.shape = (places.partitions, places.replicas, self._microbatches, found.shape.schedule.name, side)
         self.predicted, self.needed = found.seconds, max(found.memory)
         self.kept = min(stage.kept for stage in found.stages)
 
