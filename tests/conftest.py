@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import left_behind
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from browser import Browser
 
 SYSTEM_PACKAGES = Path(__file__).parents[1] / "requirements" / "system-packages.txt"
 REFUSED_IN_CI = ("needs system package", "needs root")
@@ -49,6 +53,18 @@ def _no_process_left_behind() -> Iterator[None]:
         with suppress(psutil.Error):
             process.kill()
     assert not left, f"the tests of this module left processes behind:\n{words}"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless browser; tests that want it skip where none is installed."""
+    from browser import CHROMIUM, Browser
+
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: chromium")
+    made = Browser(tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,8 +7,10 @@ import math
 import re
 from dataclasses import asdict, replace
 from html import escape, unescape
+from pathlib import Path
 
 import pytest
+from browser import Browser
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +51,8 @@ ROW = Row(
     load=1.5,
 )
 SECONDS = st.floats(0.01, 10)
+A4 = 718
+"""The width of A4 paper without margins of 1 cm, in px."""
 
 
 @given(st.lists(st.tuples(SECONDS, SECONDS), min_size=3, max_size=9))
@@ -170,3 +174,20 @@ def test_the_page_fetches_nothing_and_believes_no_name():
     told = characterisation_page([replace(ROW, network="<script>alert(1)</script>")])
     assert "<script>alert" not in told and "default-src 'none'" in told
     assert not re.search(r"(?:src|href)=[\"'](?!#)", told)
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "media"),
+    [(1200, "light", "screen"), (1200, "dark", "screen"), (360, "dark", "screen"), (A4, "dark", "print")],
+)
+def test_a_browser_draws_the_page(browser: Browser, tmp_path: Path, width: int, scheme: str, media: str):
+    rows = [ROW, replace(ROW, approach="gloo", step_ms=640.0), replace(ROW, batch=2)]
+    (tmp_path / "page.html").write_text(characterisation_page(rows))
+    browser.open(tmp_path / "page.html", width, scheme, media)
+    assert browser.troubles() == []
+    assert browser.evaluate("document.querySelector('.headline').checkVisibility()")
+    found = browser.evaluate("[...document.querySelectorAll('.bar')].map((one) => one.getBoundingClientRect().width)")
+    half, *whole = sorted(found)
+    assert [2 * half] * 2 == pytest.approx(whole, rel=0.02), "bars are as long as steps"
+    white = browser.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert white is (scheme == "light" or media == "print")
