@@ -7,7 +7,9 @@ this one has it on its way while it computes: the pre-loading of ScaleDNN's sect
 from __future__ import annotations
 
 import importlib
+from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -18,24 +20,29 @@ Batch = tuple[Tensor, ...]
 
 
 class Feed:
-    """A device's side. world: the group of all ranks. host: the rank that sends. like: a batch as it will come."""
+    """A device's side. world: the group of all ranks. host: the rank that sends. like: a batch as it will come.
+
+    Batches lie in two places in turn, because after a step glibc takes longer to find memory than a small batch takes
+    on its way. So the one before the last must no longer be used when the next one is asked for.
+    """
 
     def __init__(self, world: Any, host: int, like: Batch) -> None:
-        self._world, self._host, self._like = world, host, like
-        self._coming: list[tuple[Tensor, Any]] = []
+        self._world, self._host = world, host
+        self._places = cycle([tuple(torch.empty_like(one) for one in like) for _ in range(2)])
+        self._coming: deque[tuple[Batch, list[Any]]] = deque()
 
     def ask(self) -> None:
-        """Ask for the next batch, whose memory is new."""
+        """Ask for the next batch."""
         self._world.send(np.zeros(1, np.uint8), self._host)
-        places = [torch.empty_like(one) for one in self._like]
-        self._coming += [(place, self._world.recv(place, self._host, async_op=True)) for place in places]
+        place = next(self._places)
+        self._coming.append((place, [self._world.recv(one, self._host, async_op=True) for one in place]))
 
     def next(self) -> Batch:
         """Wait for the batch that was asked for first."""
-        mine, self._coming = self._coming[: len(self._like)], self._coming[len(self._like) :]
-        for _, operation in mine:
+        place, operations = self._coming.popleft()
+        for operation in operations:
             operation.wait()
-        return tuple(place for place, _ in mine)
+        return place
 
 
 def serve(world: Any, devices: Sequence[int], batches: Iterable[Batch]) -> None:
