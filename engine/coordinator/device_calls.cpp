@@ -1,6 +1,7 @@
 #include "coordinator/device_calls.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <utility>
 
@@ -27,7 +28,7 @@ void DeviceCalls::admit(const std::shared_ptr<device::Moment>& after, const std:
   }
 }
 
-std::shared_ptr<DeviceCall> DeviceCalls::hand_over(std::shared_ptr<const PendingRequest> request) {
+std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own) {
   if (group_ == nullptr) {
     std::vector<int> peers;
     peers.reserve(like_->members.size());
@@ -39,7 +40,7 @@ std::shared_ptr<DeviceCall> DeviceCalls::hand_over(std::shared_ptr<const Pending
     group_->coded_from = like_->coded_from;
     thread_ = std::thread([this] { serve(); });
   }
-  auto call = std::make_shared<DeviceCall>(DeviceCall{std::move(request)});
+  auto call = std::make_shared<DeviceCall>(DeviceCall{std::move(request), std::move(own), device_});
   queue_.push_back(call);
   came_.notify_one();
   return call;
@@ -59,10 +60,15 @@ void DeviceCalls::leave() {
 void DeviceCalls::close() {
   const std::lock_guard only(closing_);
   if (thread_.joinable()) thread_.join();
+  last_zeros_.reset();
   on_device_.reset();
   if (entry_ == nullptr) return;
   device::try_to([&] {
     const device::Current current(device_->driver(), device_->context());
+    for (const Zeros& each : std::exchange(zeros_, {})) {
+      devices_->pointers().forget(each.address);
+      device_->driver().free(each.address);
+    }
     entry_.reset();
   });
 }
@@ -79,7 +85,7 @@ void DeviceCalls::serve() {
     std::vector<Handle> operations;
     Error error;
     try {
-      operations = start(*call->request);
+      operations = start(*call);
     } catch (const Failure& failure) {
       error = {failure.kind, failure.what(), failure.culprit};
     } catch (const device::DriverError& failure) {
@@ -96,16 +102,22 @@ void DeviceCalls::serve() {
 }
 
 // Another call than the first one waits for no rank.
-std::vector<Handle> DeviceCalls::start(const PendingRequest& own) {
+std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
+  if (call.device == nullptr)
+    throw Failure(ErrorKind::aborted,
+                  like_->name_of(like_->rank) +
+                      " has joined before it had anything on a device, and so has none to give zeros on");
   if (on_device_ == nullptr) {
     const device::Current current(device_->driver(), device_->context());
     entry_ = std::make_unique<device::Stream>(device_->driver());
     on_device_ = std::make_unique<device::DeviceGroup>(engine_, group_, device_, devices_->pointers());
   }
+  const Fingerprint& what = call.request->what;
+  if (call.own == nullptr) return {give_zeros(what)->operation()};
+  const PendingRequest& own = *call.own;
   own.after->order_before(entry_->get());
   device::DeviceGroup& group = *on_device_;
   const device::StreamHandle stream = entry_->get();
-  const Fingerprint& what = own.request->what;
   const auto data = device::address(own.data);
   const auto target = device::address(own.target);
   std::vector<Handle> operations;
@@ -132,6 +144,24 @@ std::vector<Handle> DeviceCalls::start(const PendingRequest& own) {
     default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective on a device");
   }
   return operations;
+}
+
+// An all-reduce, the only one of these that allows_joined. Its result is of no use here.
+device::Handed DeviceCalls::give_zeros(const Fingerprint& what) {
+  const device::Driver& driver = device_->driver();
+  const device::Current current(driver, device_->context());
+  const std::size_t bytes = what.count * size_of(what.dtype);
+  if (zeros_.empty() || zeros_.back().bytes < bytes) {
+    Zeros more{0, std::bit_ceil(std::max(bytes, std::size_t{1}))};
+    driver.check(driver.allocate(&more.address, more.bytes), "cuMemAlloc");
+    zeros_.push_back(more);
+    devices_->pointers().add_own(devices_->pointers().find(more.address));
+  }
+  const Zeros& zeros = zeros_.back();
+  if (last_zeros_ != nullptr) last_zeros_->order_before(entry_->get());
+  driver.check(driver.fill(zeros.address, 0, bytes, entry_->get()), "cuMemsetD8Async");
+  last_zeros_ = device::all_reduce(*on_device_, zeros.address, what.count, what.dtype, what.op, 1, entry_->get());
+  return last_zeros_;
 }
 
 }  // namespace paceline

@@ -18,10 +18,12 @@
 
 namespace paceline {
 
-// A request that waits for its turn, or that the device has. The engine's lock guards it.
+// A request that waits for its turn, or that the device has. The engine's lock guards what comes of it.
 struct DeviceCall {
-  std::shared_ptr<const PendingRequest> request;
-  std::vector<Handle> operations = {};  // that carry it out
+  RequestPtr request;
+  std::shared_ptr<const PendingRequest> own;  // null if this rank has joined, and gives zeros
+  std::shared_ptr<device::Device> device;     // null if this rank has handed in nothing on one so far
+  std::vector<Handle> operations = {};        // that carry it out
   bool started = false;
   Error error = {};  // why it could not start
 };
@@ -39,7 +41,7 @@ class DeviceCalls {
   // The caller of these holds the engine's lock.
   // All requests are of one device. Throws Failure (invalid) for another one than that of the first request.
   void admit(const std::shared_ptr<device::Moment>& after, const std::shared_ptr<device::Devices>& devices);
-  std::shared_ptr<DeviceCall> hand_over(std::shared_ptr<const PendingRequest> request);
+  std::shared_ptr<DeviceCall> hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own);
   // That of the group; null if there is none.
   const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
   void fail_group(const Error& error);
@@ -52,7 +54,8 @@ class DeviceCalls {
 
  private:
   void serve();
-  std::vector<Handle> start(const PendingRequest& request);
+  std::vector<Handle> start(const DeviceCall& call);
+  device::Handed give_zeros(const Fingerprint& what);
 
   const std::shared_ptr<Engine> engine_;
   LoopHost& loop_;  // the same engine
@@ -71,6 +74,13 @@ class DeviceCalls {
   std::thread thread_;
   std::unique_ptr<device::Stream> entry_;  // comes after what callers' streams had to do
   std::unique_ptr<device::DeviceGroup> on_device_;
+  // What this rank gives once it has joined, and the last call that uses it. Earlier ones stay in use until the end.
+  struct Zeros {
+    device::Address address;
+    std::size_t bytes;
+  };
+  std::vector<Zeros> zeros_;
+  device::Handed last_zeros_;
 };
 
 }  // namespace paceline

@@ -14,7 +14,8 @@ class OnDevice final : public BatchWork {
   bool step() override {
     if (over_) return false;
     if (calls_.empty()) {
-      for (const Carried& carried : carried_) calls_.push_back(context_.device_calls.hand_over(carried.own));
+      for (const Carried& carried : carried_)
+        calls_.push_back(context_.device_calls.hand_over(carried.request, carried.own));
       return true;
     }
     for (const auto& call : calls_)
@@ -23,7 +24,8 @@ class OnDevice final : public BatchWork {
     if (moving_.empty())
       for (const auto& call : calls_) moving_.insert(moving_.end(), call->operations.begin(), call->operations.end());
     if (!moved()) return false;
-    for (const Carried& carried : carried_) context_.finished(*carried.own);
+    for (const Carried& carried : carried_)
+      if (carried.own) context_.finished(*carried.own);
     return over_ = true;
   }
   bool over() const override { return over_; }

@@ -52,6 +52,7 @@ class Driver {
   Result (*copy_to_host)(void* to, Address from, std::size_t bytes, StreamHandle);
   Result (*copy_to_device)(Address to, const void* from, std::size_t bytes, StreamHandle);
   Result (*copy)(Address to, Address from, std::size_t bytes, StreamHandle);
+  Result (*fill)(Address, unsigned char value, std::size_t bytes, StreamHandle);
   Result (*pointer_attribute)(void* value, PointerAttribute, Address);
   Result (*pointer_attributes)(unsigned count, const PointerAttribute*, void** values, Address);
   Result (*stream_create)(StreamHandle*, unsigned flags);

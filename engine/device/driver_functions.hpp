@@ -28,6 +28,7 @@ void for_each_function(Driver& driver, Visit&& visit) {
   visit("cuMemcpyDtoHAsync_v2", driver.copy_to_host);
   visit("cuMemcpyHtoDAsync_v2", driver.copy_to_device);
   visit("cuMemcpyDtoDAsync_v2", driver.copy);
+  visit("cuMemsetD8Async", driver.fill);
   visit("cuPointerGetAttribute", driver.pointer_attribute);
   visit("cuPointerGetAttributes", driver.pointer_attributes);
   visit("cuStreamCreate", driver.stream_create);

@@ -47,9 +47,8 @@ inline bool can_fuse(const Request& one, const Request& other) {
 // Returns the bytes of the request if they are the same on all ranks, and 0 if they may differ.
 inline std::uint64_t agreed_bytes(const Request& request) { return request.what.count * size_of(request.what.dtype); }
 
-// Returns whether a rank that has joined can take part in it, with zeros or no rows. It has none on a device.
+// Returns whether a rank that has joined can take part in it, with zeros or no rows.
 inline bool allows_joined(const Request& request) {
-  if (request.on_device) return false;
   return request.what.collective == Collective::all_reduce || request.what.collective == Collective::all_gather ||
          request.what.collective == Collective::barrier;
 }

@@ -148,8 +148,9 @@ def refused(rank: int, size: int) -> list[str]:
     host = torch.zeros(3000)
     fails(lambda: hvd.allreduce(host if rank else device.tensor(host), name="mixed"))
     hvd.allreduce(device.tensor(host), name="goes on")
-    if rank == 0:
-        fails(lambda: hvd.allreduce(device.tensor(host), name="alone"))
+    if rank == 0:  # the other one has joined
+        assert torch.equal(device.host(hvd.allreduce(device.tensor(host + 4), name="alone")), host + 2)
+        fails(lambda: hvd.broadcast(device.tensor(host), 0, name="alone"))
     hvd.join()
     hvd.allreduce(device.tensor(host), name="again")
     if rank == 1:
@@ -162,7 +163,7 @@ def test_what_cannot_be_is_said_on_all_ranks(ranks: Ranks) -> None:
     first, second = ranks(refused, 2, fresh=True)
     for said in (first[0], second[0]):
         assert "rank 0 gave all_reduce float32 3000 AVG on a device; rank 1 gave all_reduce float32 3000 AVG" in said
-    assert "float32 3000 AVG on a device, which rank 1 cannot take part in, because it has joined" in first[1]
+    assert "is a broadcast float32 3000 root 0 on a device, which rank 1 cannot take part in" in first[1]
     for said in (first[-1], second[-1]):
         assert "rank 1" in said and "cuLaunchKernel failed with CUDA_ERROR_OUT_OF_MEMORY" in said
 

@@ -315,16 +315,37 @@ TEST(arguments_that_no_rank_hears_of) {
   });
 }
 
-TEST(a_rank_that_has_joined_takes_no_part) {
+TEST(a_rank_that_has_joined_gives_zeros) {
+  run({.size = 3}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    std::vector<std::unique_ptr<DeviceValues<float>>> values;
+    for (const std::size_t count : {5, 3000, 200'000, 40'000, 300'000})
+      values.push_back(std::make_unique<DeviceValues<float>>(self, count));
+    seat.wait(seat.all_reduce("before", *values[0]));
+    if (self.rank() < 2) {
+      std::vector<Coordinating::Request> requests;
+      for (const auto& each : values) {
+        each->put(ramp_of(each->count(), self.rank()));
+        requests.push_back(seat.all_reduce("tensor" + std::to_string(each->count()), *each));
+      }
+      for (const auto& request : requests) seat.wait(request);
+      for (const auto& each : values) CHECK(each->get() == sum_of_ramps(each->count(), 2));
+    }
+    seat.wait(seat.coordinator().join());
+    values[0]->put(ramp_of(5, self.rank()));
+    seat.wait(seat.all_reduce("after", *values[0]));
+    CHECK(values[0]->get() == sum_of_ramps(5, 3));
+  });
+}
+
+TEST(a_rank_that_has_joined_and_has_no_device) {
   run({.size = 2}, [](DeviceRank& self) {
     Coordinating seat(self);
     const DeviceValues<float> values(self, 10);
-    if (self.rank() == 0) {
-      const Error error = seat.failed(seat.all_reduce("tensor", values));
-      CHECK(error.kind == ErrorKind::mismatch);
-      CHECK(contains(error.message, "float32[10] SUM on a device, which rank 1 cannot take part in"));
-    }
-    seat.wait(seat.coordinator().join());
+    const auto request = self.rank() == 0 ? seat.all_reduce("tensor", values) : seat.coordinator().join();
+    const Error error = seat.failed(request);
+    CHECK(error.kind == ErrorKind::aborted);
+    CHECK(contains(error.message, "rank 1 has joined before it had anything on a device"));
   });
 }
 

@@ -75,6 +75,7 @@ TEST(names_and_numbers_are_those_of_the_header) {
       NAME_OF(cuMemcpyDtoHAsync),
       NAME_OF(cuMemcpyHtoDAsync),
       NAME_OF(cuMemcpyDtoDAsync),
+      NAME_OF(cuMemsetD8Async),
       NAME_OF(cuPointerGetAttribute),
       NAME_OF(cuPointerGetAttributes),
       NAME_OF(cuStreamCreate),

@@ -58,8 +58,8 @@ class Coordinator:
     `Group` raises once the coordinator has failed.
 
     on_device: for memory of a CUDA device, where `takes_devices`. All ranks then give memory of one; it is neither
-    scaled nor encoded, and a rank that has joined takes no part. The request comes after what its stream has to do when
-    it is handed in; when the request is done, so is the device.
+    scaled nor encoded, and a rank that has joined must have had some before. The request comes after what its stream
+    has to do when it is handed in; when the request is done, so is the device.
     """
 
     def __init__(self, runtime: Host, native: _engine.Group, options: Options, timeout: float) -> None:

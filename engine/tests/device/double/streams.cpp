@@ -179,6 +179,12 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, std::size_t bytes, StreamH
   return Result::success;
 }
 
+Result cuMemsetD8Async(Address to, unsigned char value, std::size_t bytes, StreamHandle stream) {
+  if (const Result wanted = called("cuMemsetD8Async"); wanted != Result::success) return wanted;
+  stream_of(stream).add([=, there = data(to)] { std::memset(there, value, bytes); });
+  return Result::success;
+}
+
 Result cuLaunchKernel(FunctionHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                       unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** parameters,
                       void**) {
