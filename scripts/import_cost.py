@@ -15,7 +15,8 @@ import sys
 
 def cpu_seconds(statement: str) -> float:
     """Return the CPU time of a process that runs a statement. Raises SystemExit if it fails."""
-    process = os.posix_spawn(sys.executable, [sys.executable, "-c", statement], os.environ)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    process = os.posix_spawn(sys.executable, [sys.executable, "-c", statement], environment)
     _, status, usage = os.wait4(process, 0)
     if status != 0:
         raise SystemExit(f"import_cost: this fails: {statement}")
