@@ -43,7 +43,7 @@ SLOW_LINKS := $(addprefix tests/,adapt measure)
 # What the tests that are marked `long` cover: CI runs them once one of these has changed.
 LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message program segment shared) \
     $(addprefix src/paceline/,bench characterize coordinate torch) $(addprefix tests/,bench characterize codec group programs segment torch) \
-    scripts/hybrid_limited.py
+    $(addprefix scripts/,hybrid_exactness.py hybrid_limited.py)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

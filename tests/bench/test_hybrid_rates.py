@@ -10,6 +10,8 @@ from benched import bench
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._pytree import tree_map  # noqa: E402
+
 from paceline.bench.hybrid import measure  # noqa: E402
 from paceline.bench.ranks import partitioned, peak_memory  # noqa: E402
 from paceline.bench.ranks.partitioned_tasks import TASKS  # noqa: E402
@@ -35,7 +37,8 @@ def test_models_take_their_data(name):
     inputs, targets = task.data(2)
     with torch.device("meta"):
         model = task.new()
-    assert task.loss(model(inputs.to("meta")), targets.to("meta")).shape == ()
+    inputs, targets = tree_map(lambda one: one.to("meta"), (inputs, targets))
+    assert task.loss_of(model, inputs, targets).shape == ()
 
 
 @pytest.mark.parametrize(("name", "millions"), [("ResNet-110", 1.7), ("ResNet-1001", 10.2), ("VGG16", 8.4)])

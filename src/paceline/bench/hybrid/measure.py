@@ -10,7 +10,7 @@ from paceline.bench.interleave import turns
 from paceline.bench.session import Session
 from paceline.bench.systems import System
 
-MODELS = ("ResNet-110", "VGG16", "transformer", "U-Net", "ResNet-1001")
+MODELS = ("ResNet-110", "VGG16", "transformer", "U-Net", "ResNet-1001", "two towers")
 """Those of `ranks/partitioned_tasks.py`."""
 AUTO = "auto"
 ACTIVATIONS = ("recompute", "file", "keep")

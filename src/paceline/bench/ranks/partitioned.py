@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam
 
-from .partitioned_tasks import TASKS, Task
+from .partitioned_tasks import TASKS, Task, Tensors, samples, split
 from .peak_memory import peak, settled
 from .wire import Message
 
@@ -23,7 +23,7 @@ _SEED = 100
 _WARM = 3
 """Steps after which what training needs has been allocated."""
 
-Part = tuple[Tensor, Tensor, int, float]
+Part = tuple[Tensors, Tensors, int, float]
 """Inputs and targets that are computed together, the seed of their random numbers, their share of the batch."""
 
 
@@ -59,8 +59,8 @@ class Trained(ABC):
 class Serial(Trained):
     """Rank 0 trains alone."""
 
-    def __init__(self, task: Task, inputs: Tensor, targets: Tensor, options: dict[str, str]) -> None:
-        self._model, self._inputs, self._targets, self._loss = task.new(), inputs, targets, task.loss
+    def __init__(self, task: Task, inputs: Tensors, targets: Tensors, options: dict[str, str]) -> None:
+        self._task, self._model, self._inputs, self._targets = task, task.new(), inputs, targets
         self._here = dist.get_rank() == 0
         self.shape = (1, 1, 1, "none", None)
 
@@ -68,7 +68,7 @@ class Serial(Trained):
         """Do forward and backward of the whole batch on rank 0."""
         torch.manual_seed(_SEED)
         if self._here:
-            self._loss(self._model(self._inputs), self._targets).backward()  # type: ignore[no-untyped-call]
+            self._task.loss_of(self._model, self._inputs, self._targets).backward()  # type: ignore[no-untyped-call]
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield all parameters on rank 0."""
@@ -82,11 +82,11 @@ class Serial(Trained):
 class Replicas(Trained):
     """Torch's DDP over Paceline."""
 
-    def __init__(self, task: Task, inputs: Tensor, targets: Tensor, options: dict[str, str]) -> None:
+    def __init__(self, task: Task, inputs: Tensors, targets: Tensors, options: dict[str, str]) -> None:
         rank, self._size = dist.get_rank(), dist.get_world_size()
         self._inputs, self._targets = inputs, targets
-        self._own = [tensor.chunk(self._size)[rank] for tensor in (inputs, targets)]
-        self._loss, self._seed = task.loss, _SEED + rank
+        self._own = [split(one, self._size)[rank] for one in (inputs, targets)]
+        self._task, self._seed = task, _SEED + rank
         self._model = DistributedDataParallel(task.new())
         self.shape = (1, self._size, 1, "DDP", None)
 
@@ -94,7 +94,7 @@ class Replicas(Trained):
         """Do forward and backward of this rank's part."""
         torch.manual_seed(self._seed)
         inputs, targets = self._own
-        self._loss(self._model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+        self._task.loss_of(self._model, inputs, targets).backward()  # type: ignore[no-untyped-call]
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield all parameters."""
@@ -103,25 +103,25 @@ class Replicas(Trained):
     def parts(self) -> Iterator[Part]:
         """Yield the ranks' parts."""
         for rank in range(self._size):
-            inputs, targets = (tensor.chunk(self._size)[rank] for tensor in (self._inputs, self._targets))
+            inputs, targets = (split(one, self._size)[rank] for one in (self._inputs, self._targets))
             yield inputs, targets, _SEED + rank, 1 / self._size
 
 
 class Partitions(Trained):
     """`paceline.torch.hybrid`."""
 
-    def __init__(self, task: Task, inputs: Tensor, targets: Tensor, options: dict[str, str]) -> None:
+    def __init__(self, task: Task, inputs: Tensors, targets: Tensors, options: dict[str, str]) -> None:
         asked: dict[str, Any] = {"partitions": "auto"}
         example = inputs
         if options["partitions"] != "auto":
             asked = {name: int(options[name]) for name in ("partitions", "replicas", "microbatches")}
-            example = inputs.chunk(asked["replicas"])[0]
+            example = split(inputs, asked["replicas"])[0]
         asked |= {"memory": options["memory"] or None, "activations": options["activations"]}
         make = importlib.import_module("paceline.torch").hybrid
         self._model = make(task.new(), example, task.loss, schedule=options["schedule"], **asked)
         self._inputs, self._targets = inputs, targets
         self._replicas, self._seed = self._model.replicas, _SEED + self._model.replica
-        self._own = [tensor.chunk(self._replicas)[self._model.replica] for tensor in (inputs, targets)]
+        self._own = [split(one, self._replicas)[self._model.replica] for one in (inputs, targets)]
         found = self._model.prediction
         self._microbatches = found.shape.microbatches
         places = found.shape.layout
@@ -144,10 +144,10 @@ class Partitions(Trained):
         for replica in range(self._replicas):
             torch.manual_seed(_SEED + replica)
             seeds = torch.randint(1 << 62, (self._microbatches,)).tolist()
-            own = (tensor.chunk(self._replicas)[replica] for tensor in (self._inputs, self._targets))
-            pieces = zip(*(tensor.tensor_split(self._microbatches) for tensor in own), strict=True)
+            own = (split(one, self._replicas)[replica] for one in (self._inputs, self._targets))
+            pieces = zip(*(split(one, self._microbatches) for one in own), strict=True)
             for (inputs, targets), seed in zip(pieces, seeds, strict=True):
-                yield inputs, targets, seed, len(inputs) / len(self._inputs)
+                yield inputs, targets, seed, samples(inputs) / samples(self._inputs)
 
     def close(self) -> None:
         """Leave the pipeline's groups."""
@@ -176,7 +176,8 @@ class Partitioned:
         task, options = TASKS[self._options["model"]], self._options
         torch.manual_seed(_SEED)
         self._task, (inputs, targets) = task, task.data(int(options["batch"]))
-        _load_everything(task, inputs[:2], targets[:2])
+        few = max(1, samples(inputs) // 2)
+        _load_everything(task, *(split(one, few)[0] for one in (inputs, targets)))
         without = settled()
         self._trained: Trained = METHODS[options["method"]](task, inputs, targets, options)
         parameters = [parameter for _, parameter in self._trained.parameters()]
@@ -247,7 +248,7 @@ def _gradients(task: Task, parts: Iterator[Part] | Sequence[Part]) -> dict[str, 
     model = task.new()
     for inputs, targets, seed, share in parts:
         torch.manual_seed(seed)
-        (task.loss(model(inputs), targets) * share).backward()  # type: ignore[no-untyped-call]
+        (task.loss_of(model, inputs, targets) * share).backward()  # type: ignore[no-untyped-call]
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
