@@ -36,4 +36,6 @@ def test_a_lost_rank_is_named_and_ends_the_function(ranks: Ranks, tmp_path: Path
     assert '"allreduce.gradient"' in message
     assert "rank 1" in message
     assert text in message
-    assert (rank, tensor, operation) == (1, "allreduce.gradient", 'all_reduce "allreduce.gradient" float32[3] AVG')
+    assert (rank, tensor) == (1, "allreduce.gradient")
+    # Where the loss was noticed before the call, nobody has looked at its tensor.
+    assert operation.removesuffix(" float32[3] AVG") == 'all_reduce "allreduce.gradient"'
