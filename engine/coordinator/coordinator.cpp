@@ -166,7 +166,7 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
     throw Failure(ErrorKind::invalid, std::string(arguments.name) +
                                           " is still under way: a tensor with the same name as another that is "
                                           "currently being processed needs a name of its own");
-  if (pending->after != nullptr) batches_.device_calls().admit(pending->after, arguments.on_device->devices);
+  if (arguments.on_device) batches_.device_calls().admit(pending->after, arguments.on_device->devices);
   if (requests_.submit(pending, arguments, now)) follow_up();
   totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
   return pending;
