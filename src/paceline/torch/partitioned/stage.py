@@ -38,7 +38,7 @@ class Stage(PipelineStage):
         behind: CutEncoding | None = None,
     ) -> None:
         self._before, self._behind = before, behind
-        self._encoded: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        self._encoded: dict[str, list[tuple[CutEncoding, Tensor, Tensor]]] = {}
         self._sizes = list(sizes)
         self.gradients = gradients
         self._module = module
@@ -94,11 +94,11 @@ class Stage(PipelineStage):
         return self._receive(super().get_bwd_recv_ops(bwd_chunk_id), self._behind, f"backward {bwd_chunk_id}")
 
     def _retrieve_recv_activations(self, fwd_chunk_id: int) -> Any:
-        self._decode(self._before, f"forward {fwd_chunk_id}")
+        self._decode(f"forward {fwd_chunk_id}")
         return super()._retrieve_recv_activations(fwd_chunk_id)
 
     def _retrieve_recv_grads(self, bwd_chunk_id: int) -> Any:
-        self._decode(self._behind, f"backward {bwd_chunk_id}")
+        self._decode(f"backward {bwd_chunk_id}")
         return super()._retrieve_recv_grads(bwd_chunk_id)
 
     def _receive(self, ops: list[dist.P2POp], encoding: CutEncoding | None, what: str) -> list[dist.P2POp]:
@@ -106,13 +106,12 @@ class Stage(PipelineStage):
             for op in ops:
                 if encoding.takes(op.tensor):
                     received = encoding.room(op.tensor)
-                    self._encoded.setdefault(what, []).append((received, op.tensor))
+                    self._encoded.setdefault(what, []).append((encoding, received, op.tensor))
                     op.tensor = received
         return ops
 
-    def _decode(self, encoding: CutEncoding | None, what: str) -> None:
-        for received, tensor in self._encoded.pop(what, ()):
-            assert encoding is not None
+    def _decode(self, what: str) -> None:
+        for encoding, received, tensor in self._encoded.pop(what, ()):
             encoding.decode(received, tensor)
 
     def backward_one_chunk(

@@ -36,7 +36,7 @@ class Update(NamedTuple):
 
 
 NOTHING = Update()
-"""Of an optimizer that takes no time."""
+"""The step of an optimizer that takes no time."""
 
 
 def measured_update(available: float) -> Update:
