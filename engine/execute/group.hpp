@@ -52,12 +52,13 @@ class Group {
   Use use = Use::callers;
   std::vector<Note> notes;                  // for the coordinator, as they came
   std::unique_ptr<SharedSegment> segment;   // of the members on this machine, where there are several
+  int sharing = 0;                          // their number, which callers read without the engine's lock
   MethodTuner method_tuner;                 // of large all-reduces there
   std::unique_ptr<LargeCalls> large_calls;  // where plans follow the network, else null
   std::shared_ptr<OperationPool> pool;      // made by the engine, which knows the kinds of operations
 
   int size() const { return static_cast<int>(members.size()); }
-  bool on_one_machine() const { return segment != nullptr && segment->size() == size(); }
+  bool on_one_machine() const { return sharing == size(); }
   std::uint32_t sequence() const { return next_sequence_; }
   int rank_of(int peer) const;  // -1 if not a member
   const Plan& plan_for(std::string_view collective, std::size_t bytes) const;

@@ -47,6 +47,7 @@ void Groups::share_segment(Group& group, std::vector<int> machine) {
   std::erase_if(departed_segments_, [](const auto& segment) { return segment->abandoned(); });
   std::ranges::sort(machine);
   const auto place = std::ranges::find(machine, group.rank) - machine.begin();
+  group.sharing = static_cast<int>(machine.size());
   group.segment = std::make_unique<SharedSegment>(arena_, static_cast<int>(place), std::move(machine));
   Header hello;
   hello.frame = Frame::hello;
