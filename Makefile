@@ -138,7 +138,7 @@ wheel: $(VENV)/demo.stamp ## dist/paceline-*.whl
 wheel-check: $(VENV)/engine.stamp ## build the wheel as a user does; two processes all-reduce from it, with no compiler and no torch
 	$(BIN)/python scripts/wheel_check.py
 
-release-check: $(VENV)/release.stamp ## sdist, a wheel for every Python that is found, their manylinux tags and metadata
+release-check: $(VENV)/release.stamp ## sdist, a wheel for every Python, their manylinux tags and metadata
 	$(VENV)/release/bin/python scripts/release_check.py
 
 format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of

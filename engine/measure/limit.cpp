@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string>
@@ -81,14 +82,93 @@ std::int64_t now(clockid_t clock) {
   return time.tv_sec * 1'000'000'000L + time.tv_nsec;
 }
 
+float value(std::size_t index) { return static_cast<float>(index % kPeriod); }
+
+std::vector<std::unique_ptr<Floats>> buffers_of(int ranks, std::size_t count) {
+  std::vector<std::unique_ptr<Floats>> buffers;
+  for (int rank = 0; rank < ranks; ++rank) buffers.push_back(std::make_unique<Floats>(count));
+  return buffers;
+}
+
+// The collectives. Rank r begins with `value` times r + 1; `part` is what a rank does in a pass.
+class AllReduce {
+ public:
+  AllReduce(int ranks, std::size_t count) : ranks_(ranks), count_(count), buffers_(buffers_of(ranks, count)) {
+    for (int rank = 0; rank < ranks; ++rank)
+      for (std::size_t i = 0; i < count; ++i) buffer(rank)[i] = value(i) * static_cast<float>(rank + 1);
+  }
+
+  void part(int rank) const {
+    const std::size_t begin = begin_of(rank);
+    std::vector<const std::byte*> in;
+    in.reserve(buffers_.size());
+    for (const auto& each : buffers_) in.push_back(reinterpret_cast<const std::byte*>(each->data + begin));
+    auto* out = reinterpret_cast<std::byte*>(buffer(0) + begin);
+    kernels().reduce({DType::float32, Op::sum}, out, in.data(), in.size(), begin_of(rank + 1) - begin);
+  }
+
+  std::size_t wrong() const {
+    const auto sum = static_cast<float>(ranks_) * static_cast<float>(ranks_ + 1) / 2;
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < count_; ++i) found += buffer(0)[i] != value(i) * sum;
+    return found;
+  }
+
+  // Zeros stay zeros, so that repeated passes in place neither overflow nor slow down.
+  void settle(int rank) const {
+    for (const auto& each : buffers_) std::fill(each->data + begin_of(rank), each->data + begin_of(rank + 1), 0.0F);
+  }
+
+ private:
+  float* buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]->data; }
+
+  // Blocks are whole cache lines, so that no two ranks write to the same one.
+  std::size_t begin_of(int rank) const {
+    const std::size_t lines = (count_ + kFloatsPerLine - 1) / kFloatsPerLine;
+    return std::min(count_, lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks_) * kFloatsPerLine);
+  }
+
+  const int ranks_;
+  const std::size_t count_;
+  const std::vector<std::unique_ptr<Floats>> buffers_;
+};
+
+class SendRecv {
+ public:
+  SendRecv(int ranks, std::size_t count)
+      : ranks_(ranks), count_(count), sent_(buffers_of(ranks, count)), received_(buffers_of(ranks, count)) {
+    for (int rank = 0; rank < ranks; ++rank)
+      for (std::size_t i = 0; i < count; ++i)
+        sent_[static_cast<std::size_t>(rank)]->data[i] = value(i) * static_cast<float>(rank + 1);
+  }
+
+  void part(int rank) const {
+    const float* from = sent_[static_cast<std::size_t>(rank)]->data;
+    std::memcpy(received_[static_cast<std::size_t>(rank + 1) % sent_.size()]->data, from, count_ * sizeof(float));
+  }
+
+  std::size_t wrong() const {
+    std::size_t found = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const float* received = received_[static_cast<std::size_t>(rank + 1) % sent_.size()]->data;
+      for (std::size_t i = 0; i < count_; ++i) found += received[i] != value(i) * static_cast<float>(rank + 1);
+    }
+    return found;
+  }
+
+  static void settle(int /*rank*/) {}
+
+ private:
+  const int ranks_;
+  const std::size_t count_;
+  const std::vector<std::unique_ptr<Floats>> sent_;
+  const std::vector<std::unique_ptr<Floats>> received_;
+};
+
+template <typename Work>
 class Ranks {
  public:
-  Ranks(int ranks, std::size_t count) : ranks_(ranks), count_(count), barrier_(ranks) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      float* data = buffers_.emplace_back(std::make_unique<Floats>(count))->data;
-      for (std::size_t i = 0; i < count; ++i) data[i] = value(i) * static_cast<float>(rank + 1);
-    }
-  }
+  Ranks(int ranks, std::size_t count) : ranks_(ranks), work_(ranks, count), barrier_(ranks) {}
 
   LimitTimes run(int iterations) {
     LimitTimes found;
@@ -102,32 +182,17 @@ class Ranks {
   }
 
  private:
-  static float value(std::size_t index) { return static_cast<float>(index % kPeriod); }
-
-  // Blocks are whole cache lines, so that no two ranks write to the same one.
-  std::size_t begin_of(int rank) const {
-    const std::size_t lines = (count_ + kFloatsPerLine - 1) / kFloatsPerLine;
-    return std::min(count_, lines * static_cast<std::size_t>(rank) / static_cast<std::size_t>(ranks_) * kFloatsPerLine);
-  }
-
   void take_part(int rank, int iterations, LimitTimes* found) {
-    const std::size_t begin = begin_of(rank);
-    const std::size_t count = begin_of(rank + 1) - begin;
-    std::vector<const std::byte*> in;
-    in.reserve(buffers_.size());
-    for (const auto& buffer : buffers_) in.push_back(reinterpret_cast<const std::byte*>(buffer->data + begin));
-    auto* out = reinterpret_cast<std::byte*>(buffers_[0]->data + begin);
     const auto pass = [&] {
       barrier_.wait();
-      kernels().reduce({DType::float32, Op::sum}, out, in.data(), in.size(), count);
+      work_.part(rank);
       barrier_.wait();
     };
 
     pass();
-    if (found != nullptr) found->wrong = count_wrong();
+    if (found != nullptr) found->wrong = work_.wrong();
     barrier_.wait();
-    // Zeros stay zeros, so that repeated passes in place neither overflow nor slow down.
-    for (const auto& buffer : buffers_) std::fill_n(buffer->data + begin, count, 0.0F);
+    work_.settle(rank);
     for (int i = 0; i < kUntimed; ++i) pass();
     const std::int64_t cpu = now(CLOCK_PROCESS_CPUTIME_ID);
     for (int i = 0; i < iterations; ++i) {
@@ -138,26 +203,27 @@ class Ranks {
     if (found != nullptr) found->cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
   }
 
-  std::size_t count_wrong() const {
-    const auto sum = static_cast<float>(ranks_) * static_cast<float>(ranks_ + 1) / 2;
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < count_; ++i) wrong += buffers_[0]->data[i] != value(i) * sum;
-    return wrong;
-  }
-
   const int ranks_;
-  const std::size_t count_;
+  const Work work_;
   Barrier barrier_;
-  std::vector<std::unique_ptr<Floats>> buffers_;
 };
+
+template <typename Work>
+LimitTimes limit_of(int ranks, std::size_t bytes, int iterations) {
+  if (ranks < 1 || ranks > kMostRanks || iterations < 1)
+    throw Failure(ErrorKind::invalid, "the limit is measured with 1 to " + std::to_string(kMostRanks) +
+                                          " ranks and at least one iteration");
+  return Ranks<Work>(ranks, bytes / sizeof(float)).run(iterations);
+}
 
 }  // namespace
 
 LimitTimes limit_all_reduce(int ranks, std::size_t bytes, int iterations) {
-  if (ranks < 1 || ranks > kMostRanks || iterations < 1)
-    throw Failure(ErrorKind::invalid, "the limit is measured with 1 to " + std::to_string(kMostRanks) +
-                                          " ranks and at least one iteration");
-  return Ranks(ranks, bytes / sizeof(float)).run(iterations);
+  return limit_of<AllReduce>(ranks, bytes, iterations);
+}
+
+LimitTimes limit_sendrecv(int ranks, std::size_t bytes, int iterations) {
+  return limit_of<SendRecv>(ranks, bytes, iterations);
 }
 
 }  // namespace paceline

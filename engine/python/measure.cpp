@@ -14,13 +14,17 @@ namespace paceline {
 using namespace nb::literals;
 
 void bind_measure(nb::module_& m) {
-  m.def(
-      "limit_all_reduce",
-      [](int ranks, std::size_t bytes, int iterations) {
-        LimitTimes found = limit_all_reduce(ranks, bytes, iterations);
-        return std::tuple(std::move(found.times), found.cpu, found.wrong);
-      },
-      "ranks"_a, "bytes"_a, "iterations"_a, Release());
+  const auto limit = [&](const char* name, LimitTimes (*measure)(int, std::size_t, int)) {
+    m.def(
+        name,
+        [measure](int ranks, std::size_t bytes, int iterations) {
+          LimitTimes found = measure(ranks, bytes, iterations);
+          return std::tuple(std::move(found.times), found.cpu, found.wrong);
+        },
+        "ranks"_a, "bytes"_a, "iterations"_a, Release());
+  };
+  limit("limit_all_reduce", limit_all_reduce);
+  limit("limit_sendrecv", limit_sendrecv);
   m.def(
       "time_reduce",
       [](int dtype, int op, double divisor, Address out, Address a, Address b, std::size_t count, int calls) {

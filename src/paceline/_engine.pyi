@@ -62,6 +62,9 @@ def supports(dtype: int, op: int) -> bool: ...
 def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
     """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
 
+def limit_sendrecv(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
+    """The same where each rank copies its buffer to the next one."""
+
 def time_reduce(dtype: int, op: int, divisor: float, out: int, a: int, b: int, count: int, calls: int) -> int:
     """Nanoseconds of `calls` reductions of `a` and `b` into `out`."""
 

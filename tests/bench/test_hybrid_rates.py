@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
+import os
 import socket
 
 import pytest
@@ -70,6 +73,28 @@ def test_wrong_gradients_and_memory_are_seen(method, monkeypatch):
     finally:
         one.close()
         torch.set_num_threads(threads)
+
+
+def arena(pages: int) -> mmap.mmap:
+    """Memory that looks like an arena, of which so many pages are in use."""
+    descriptor = os.memfd_create("paceline-arena")
+    os.ftruncate(descriptor, 64 * mmap.PAGESIZE)
+    found = mmap.mmap(descriptor, 64 * mmap.PAGESIZE)
+    os.close(descriptor)
+    for page in range(pages):
+        found[page * mmap.PAGESIZE] = 1
+    return found
+
+
+def test_what_lies_in_other_arenas_is_told_apart():
+    with arena(5) as mine, arena(7), arena(11):
+        begin = ctypes.c_char.from_buffer(mine)
+        own = ctypes.addressof(begin)
+        del begin
+        before = peak_memory.of_others(own)
+        assert before >= 18 * mmap.PAGESIZE
+        with arena(13):
+            assert peak_memory.of_others(own) == before + 13 * mmap.PAGESIZE
 
 
 def test_the_peak_is_that_of_a_moment():

@@ -121,9 +121,10 @@ def test_where_ranks_share_cpus_the_mpis_wait_in_each_of_their_ways(tmp_path):
     assert rows[0]["algorithm"] in settings and rows[1]["algorithm"] in {"default", throttled}
 
 
-def test_the_limit_beside_the_others(tmp_path):
+@pytest.mark.parametrize("collective", ["all_reduce", "sendrecv"])
+def test_the_limit_beside_the_others(collective, tmp_path):
     file = tmp_path / "rows.json"
-    words = ("all_reduce", "-n", "3", "-b", "8", "-e", "1M", "-f", "131072", "--paths", "engine", "--limit")
+    words = (collective, "-n", "3", "-b", "8", "-e", "1M", "-f", "131072", "--paths", "engine", "--limit")
     done = bench(*words, *QUICK, "--json", str(file))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
@@ -135,9 +136,9 @@ def test_the_limit_beside_the_others(tmp_path):
     assert "vs limit" in done.stdout
 
 
-def test_the_limit_is_for_float32_sums_only():
+def test_the_limit_is_for_float32_only():
     for words in (("all_gather",), ("all_reduce", "--dtype", "float64"), ("all_reduce", "--op", "max")):
-        assert "all_reduce of float32 sums" in refused(*words, "--paths", "none", "--limit")
+        assert "works for float32: sums of all_reduce" in refused(*words, "--paths", "none", "--limit")
 
 
 def faulty(*names):

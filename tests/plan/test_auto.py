@@ -134,6 +134,20 @@ def test_auto_is_as_quick_as_the_better_of_on_and_off_by_the_model(file: Path, s
         assert auto <= 1.03 * min(on, off), nbytes
 
 
+@pytest.mark.parametrize("file", NETWORKS, ids=[file.stem for file in NETWORKS])
+def test_a_codec_of_its_own_for_each_link_could_save_little(file: Path) -> None:
+    """No choice of links that are left out takes less time than one for which encoding costs nothing."""
+    topology = read(file)
+    network, choices, found = Network(topology), choose("all_reduce", topology), encoding(topology)
+    for nbytes in (size for size in SIZES if found.codec != NONE and size >= found.least):
+        choice = serving(choices, nbytes)
+        for_all, for_nothing = (
+            cost(choice.outline, network, nbytes, choice.chunk, one).seconds
+            for one in (CODEC, replace(CODEC, seconds=0.0))
+        )
+        assert for_all <= 1.05 * for_nothing, nbytes
+
+
 def test_broadcasts_of_parameters_are_exact_or_plain() -> None:
     slow = exact(machines((2, 3), (0.5, 0.5), latency=5e-5))
     assert slow.codec == "lossless" and ENCODED_FROM <= slow.least <= 4 << 20

@@ -80,6 +80,8 @@ def go(what: str, rank: int, workers: int) -> dict[str, Any]:
         "seen": seen,
         "kind": type(met).__name__,
         "message": str(met),
+        "blamed": [getattr(met, field, None) for field in ("rank", "host", "pid")],
+        "pid": os.getpid(),
         "seconds": time.monotonic() - begun,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ def test_an_exception_in_the_dataset_ends_the_epoch_everywhere(workers: int, tmp
     for rank in range(RANKS):
         assert found[rank]["kind"] == "ReadingFailed", words(tmp_path)
         assert "rank 0," in found[rank]["message"] and "broken sample 40" in found[rank]["message"]
+        assert found[rank]["blamed"] == [0, socket.gethostname(), found[0]["pid"]]
         assert found[rank]["seen"] == [6 * n + 2 * rank + i for n in range(6) for i in range(2)]
 
 
@@ -83,6 +85,7 @@ def test_an_input_worker_that_is_killed_is_named(tmp_path: Path) -> None:
     for rank in range(RANKS):
         assert found[rank]["kind"] == "ReadingFailed", words(tmp_path)
         assert "worker" in found[rank]["message"]
+        assert found[rank]["blamed"] == [0, socket.gethostname(), found[0]["pid"]]
 
 
 def test_a_reader_that_stops_is_named_at_the_timeout(tmp_path: Path) -> None:

@@ -8,27 +8,33 @@
 
 using namespace paceline;
 
-TEST(the_limit_sums_over_all_ranks) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    for (const std::size_t bytes : {4UL, 8UL, 64UL, 100UL, 70'000UL, 3UL << 20}) {
-      const LimitTimes found = limit_all_reduce(ranks, bytes, 4);
-      CHECK(found.wrong == 0);
-      CHECK(found.times.size() == 4);
-      for (const std::int64_t time : found.times) CHECK(time > 0);
-      CHECK(found.cpu > 0);
+const auto kLimits = {limit_all_reduce, limit_sendrecv};
+
+TEST(the_limit_is_right_before_it_is_timed) {
+  for (const auto limit : kLimits) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      for (const std::size_t bytes : {4UL, 8UL, 64UL, 100UL, 70'000UL, 3UL << 20}) {
+        const LimitTimes found = limit(ranks, bytes, 4);
+        CHECK(found.wrong == 0);
+        CHECK(found.times.size() == 4);
+        for (const std::int64_t time : found.times) CHECK(time > 0);
+        CHECK(found.cpu > 0);
+      }
     }
   }
 }
 
 TEST(the_limit_refuses_what_makes_no_sense) {
-  for (const auto& [ranks, iterations] : {std::pair(0, 1), std::pair(2, 0), std::pair(129, 1)}) {
-    bool refused = false;
-    try {
-      limit_all_reduce(ranks, 8, iterations);
-    } catch (const Failure& failure) {
-      refused = failure.kind == ErrorKind::invalid;
+  for (const auto limit : kLimits) {
+    for (const auto& [ranks, iterations] : {std::pair(0, 1), std::pair(2, 0), std::pair(129, 1)}) {
+      bool refused = false;
+      try {
+        limit(ranks, 8, iterations);
+      } catch (const Failure& failure) {
+        refused = failure.kind == ErrorKind::invalid;
+      }
+      CHECK(refused);
     }
-    CHECK(refused);
   }
 }
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from paceline.bench import bandwidth, option, report, sizes, systems
 from paceline.bench.ending import FAILED, REFUSED, ending
 from paceline.bench.interleave import Effort, Work
+from paceline.bench.limit import PASSES
 from paceline.bench.place import RANKS, place
 from paceline.bench.ranks import gradients, pattern
 from paceline.bench.row import records, write_json
@@ -63,7 +64,12 @@ def command(
     against: option.AGAINST = "",
     peers: option.PEERS = Path(sys.prefix),
     limit: Annotated[
-        bool, typer.Option("--limit", help="Also measure what memory allows: all ranks as threads over shared buffers.")
+        bool,
+        typer.Option(
+            "--limit",
+            help="Also measure what memory allows, for all_reduce and sendrecv: all ranks as threads over shared "
+            "buffers.",
+        ),
     ] = False,
     machines: Annotated[
         int, typer.Option(min=1, help="Spread the ranks over this many machines of a lab without rate limits (root).")
@@ -97,8 +103,8 @@ def command(
     """
     out, err = Console(), Console(stderr=True)
     collective = str(context.info_name)
-    if limit and (collective, dtype, op) != ("all_reduce", "float32", "sum"):
-        raise typer.BadParameter("works only for all_reduce of float32 sums", param_hint="--limit")
+    if limit and (collective not in PASSES or (dtype, op) != ("float32", "sum")):
+        raise typer.BadParameter("works for float32: sums of all_reduce, and sendrecv", param_hint="--limit")
     if codecs:
         op = _coded(collective, dtype, op, (paths, against, limit))
     placed = place(ranks, machines, os.environ)

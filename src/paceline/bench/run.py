@@ -29,7 +29,7 @@ class BenchRequest:
 
     lab: the machines that the ranks are on, None for this one; it is entered for the run. timeout: seconds that the
     start of a system, or any single order to it, may take. limit: whether to measure what memory allows as well, for
-    all_reduce of float32 sums.
+    float32 and collectives that `Limit` knows.
     """
 
     systems: Sequence[System]

@@ -37,9 +37,11 @@ def command(
     "digits" is a convolutional network on handwritten digits, "text" a transformer that predicts the next character of
     Python's manual, "tabular" a perceptron on measured tumours. Two ranks train them and take this machine for two, so
     that what they exchange is encoded. Gradients are encoded with error feedback; "three_in_one" encodes the parameters
-    of a sharded optimizer. All ranks must end with the same bits. "loss" is the mean cross-entropy over the samples for
-    training at the end, "to none" its distance from that of the same seed without a codec, "accuracy" the share of the
-    test samples that are recognised; each is a mean over the seeds, with the lowest and the highest.
+    of a sharded optimizer. "nudged" has no codec, and begins one float32 away from the seed's parameters: any rounding
+    may take a training as far as that does. All ranks must end with the same bits. "loss" is the mean cross-entropy
+    over the samples for training at the end, "to none" its distance from that of the same seed without a codec,
+    "accuracy" the share of the test samples that are recognised; each is a mean over the seeds, with the lowest and
+    the highest.
 
     Exit code: 0, 1 when ranks ended differently or failed, 2 without torch or scikit-learn.
     """

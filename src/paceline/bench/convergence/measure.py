@@ -11,7 +11,10 @@ from paceline.bench.systems import System
 TRAININGS = ("digits", "text", "tabular")
 """A convolutional network on handwritten digits, a transformer that predicts the next character of a manual, and a
 perceptron on measured tumours: those of `ranks/real_data.py`."""
-CODECS = ("none", "bf16", "int8", "int4", "three_in_one")
+NUDGED = "nudged"
+"""In place of a codec: no codec, from parameters that are one float32 away from the seed's. It shows how far the least
+rounding takes a training, whatever it comes from."""
+CODECS = ("none", NUDGED, "bf16", "int8", "int4", "three_in_one")
 """The first is what the others are compared with; `ranks/convergence.py` says which of them encodes parameters."""
 MACHINES = 2
 

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam
 
 from .partitioned_tasks import TASKS, Task, Tensors, samples, split
-from .peak_memory import peak, settled
+from .peak_memory import of_others, peak, settled
 from .wire import Message
 
 _SEED = 100
@@ -162,23 +162,25 @@ class Partitioned:
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         torch.set_num_threads(1)
-        importlib.import_module("paceline.torch")
+        paceline = importlib.import_module("paceline.torch")
         dist.init_process_group("paceline", timeout=timedelta(seconds=timeout))
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._in_arena = paceline.empty(1)
         self.about = f"{options['method']} with torch {torch.__version__}"
         self._options = options
 
     def do_build(self) -> Message:
         """Make the model, train some steps, and return the shape, what is predicted, and the peak of memory.
 
-        The peak is beyond what the process had once torch had trained something, without the model.
+        The peak is beyond what the process had once torch had trained something, without the model. What it reads of
+        other ranks' arenas counts as theirs.
         """
         task, options = TASKS[self._options["model"]], self._options
         torch.manual_seed(_SEED)
         self._task, (inputs, targets) = task, task.data(int(options["batch"]))
         few = max(1, samples(inputs) // 2)
         _load_everything(task, *(split(one, few)[0] for one in (inputs, targets)))
-        without = settled()
+        without = settled() - of_others(self._in_arena.data_ptr())
         self._trained: Trained = METHODS[options["method"]](task, inputs, targets, options)
         parameters = [parameter for _, parameter in self._trained.parameters()]
         self._optimizer = Adam(parameters, 1e-4, fused=True) if parameters else None
@@ -191,7 +193,7 @@ class Partitioned:
             "predicted": trained.predicted,
             "needed": trained.needed,
             "kept": trained.kept,
-            "peak": peak() - without,
+            "peak": peak() - of_others(self._in_arena.data_ptr()) - without,
         }
 
     def do_check(self) -> Message:

@@ -1,13 +1,17 @@
-"""The most memory that this process has had since a moment, as Linux counts it."""
+"""The most memory that this process has had since a moment, as Linux counts it, and what of that is of others."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
 import re
+from collections import Counter
 from pathlib import Path
 
 _SELF = Path("/proc/self")
+_MAPPING = re.compile(r"(?P<begin>[0-9a-f]+)-(?P<end>[0-9a-f]+) \S+ \S+ (?P<file>.*)")
+"""A line of smaps that begins a mapping; file: its device, number and name."""
+_ARENA = "/memfd:paceline-arena (deleted)"
 
 
 def settled() -> int:
@@ -21,6 +25,19 @@ def settled() -> int:
 def peak() -> int:
     """Return the most resident bytes since `settled` was called."""
     return _field("VmHWM")
+
+
+def of_others(own: int) -> int:
+    """Return the resident bytes of other ranks' arenas, which Linux counts here, too. own: an address of one's own."""
+    resident, mine, file = Counter[str](), "", ""
+    for line in (_SELF / "smaps").read_text().splitlines():
+        if mapping := _MAPPING.match(line):
+            file = mapping["file"]
+            if int(mapping["begin"], 16) <= own < int(mapping["end"], 16):
+                mine = file
+        elif line.startswith("Rss:") and file.endswith(_ARENA):
+            resident[file] += int(line.split()[1]) << 10
+    return resident.total() - resident[mine]
 
 
 def _field(name: str) -> int:

@@ -162,7 +162,7 @@ class Loader:
                 raise
             # By torch's handler of SIGCHLD, which runs in the main thread alone: an input worker died.
             self._place.hosted.reader.fail(str(error))
-            raise ReadingFailed(self._peers.rank, str(error)) from error
+            raise ReadingFailed(self._place.receiver.reader, str(error)) from error
 
     def _order(self, dataset: Any, shuffle: bool) -> Iterable[Any]:
         return RandomSampler(dataset, generator=self._generator) if shuffle else SequentialSampler(dataset)

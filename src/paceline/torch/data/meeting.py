@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from paceline.errors import CommunicationError, Culprit
+from paceline.errors import Culprit
 from paceline.rendezvous.machine import Machine
-from paceline.torch.data.errors import lost
-from paceline.torch.data.messages import Door, Endpoint, Gone, call, pair
+from paceline.torch.data.errors import absent, lost, unshared
+from paceline.torch.data.messages import Absent, Door, Endpoint, Gone, call, pair
 from paceline.torch.data.peers import Peers
 from paceline.torch.data.pool import Pool
 from paceline.torch.data.reader import Reader
@@ -64,6 +64,7 @@ def meet(peers: Peers, machine: Machine, ahead: int, timeout: float, cpus: tuple
     names = [one[0] for one in told]
     order = sorted(range(peers.size), key=lambda rank: (names.index(names[rank]), rank))
     here = tuple(rank for rank in order if names[rank] == names[peers.rank])
+    processes = [Culprit(rank, one[1], one[2]) for rank, one in enumerate(told)]
     reader = here[0]
     try:
         mine = (Slots(), Door()) if peers.rank == reader else None
@@ -73,14 +74,17 @@ def meet(peers: Peers, machine: Machine, ahead: int, timeout: float, cpus: tuple
     answers = peers.gather(answer)
     for rank, (_, wrong) in enumerate(answers):
         if wrong:
-            raise CommunicationError(f"rank {rank} cannot share batches with its machine's ranks: {wrong}")
-    reading = Culprit(reader, told[reader][1], told[reader][2])
+            raise unshared(processes[rank], wrong)
     hosted = None
     if mine is not None:
-        hosted, endpoint = _host(*mine, here, timeout, cpus)
+        try:
+            hosted, endpoint = _host(*mine, here, timeout, cpus)
+        except Absent as error:
+            raise absent([processes[rank] for rank in error.ranks], timeout) from None
     else:
-        endpoint = _reach(answers[reader][0], peers.rank, reading, timeout)
-    receiver = Receiver(endpoint, _memory(endpoint, reading, timeout), reading, timeout)
+        endpoint = _reach(answers[reader][0], peers.rank, processes[reader], timeout)
+    memory = _memory(endpoint, processes[reader], timeout)
+    receiver = Receiver(endpoint, memory, processes[reader], timeout)
     return Place(Division(tuple(order), here), receiver, hosted, max(one[3] for one in told))
 
 
@@ -89,8 +93,6 @@ def _host(
 ) -> tuple[Hosted, Endpoint]:
     try:
         ranks = door.admit(here[1:], timeout)
-    except TimeoutError as error:
-        raise CommunicationError(str(error)) from None
     finally:
         door.close()
     ranks[here[0]], own = pair()

@@ -95,6 +95,14 @@ class Endpoint:
         self._socket.close()
 
 
+class Absent(TimeoutError):
+    """These ranks did not come for batches in time."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        super().__init__(f"ranks {ranks} did not come for batches in time")
+        self.ranks = ranks
+
+
 class Door:
     """Where the ranks of a machine connect, by a name that is a secret of theirs and vanishes with this process."""
 
@@ -107,7 +115,7 @@ class Door:
     def admit(self, ranks: Iterable[int], timeout: float) -> dict[int, Endpoint]:
         """Return the connections of these ranks; any other caller is turned away.
 
-        timeout: seconds for all of them. Raises TimeoutError, which names the ranks that did not come.
+        timeout: seconds for all of them. Raises Absent.
         """
         missing, found = set(ranks), dict[int, Endpoint]()
         deadline = time.monotonic() + timeout
@@ -117,7 +125,7 @@ class Door:
                 while missing:
                     ready = selector.select(max(0.0, deadline - time.monotonic()))
                     if not ready:
-                        raise TimeoutError(f"ranks {sorted(missing)} did not come for batches within {timeout:g} s")
+                        raise Absent(sorted(missing))
                     for key, _ in ready:
                         if key.fileobj is self._socket:
                             if (caller := self._accept()) is not None:

@@ -28,7 +28,7 @@ class Receiver:
     """Receives batches. reader: the process that reads. timeout: seconds for a batch."""
 
     def __init__(self, endpoint: Endpoint, slots: Slots, reader: Culprit, timeout: float) -> None:
-        self._endpoint, self._slots, self._reader, self._timeout = endpoint, slots, reader, timeout
+        self._endpoint, self._slots, self.reader, self._timeout = endpoint, slots, reader, timeout
         self._ended = 0  # the last epoch whose end was seen
         self._pid = os.getpid()
 
@@ -50,7 +50,7 @@ class Receiver:
         if message["stop"] is None:
             self._ended = epoch
             return None
-        raise ReadingFailed(self._reader.rank or 0, str(message["stop"]))
+        raise ReadingFailed(self.reader, str(message["stop"]))
 
     def leave(self, epoch: int) -> None:
         """Take no more batches of this epoch."""
@@ -65,9 +65,9 @@ class Receiver:
         try:
             return self._endpoint.receive(self._timeout)[0]
         except TimeoutError:
-            raise late(self._reader, self._timeout) from None
+            raise late(self.reader, self._timeout) from None
         except (Gone, ValueError) as error:
-            raise lost(self._reader, f"is lost: {error}") from None
+            raise lost(self.reader, f"is lost: {error}") from None
 
     def _taken(self, epoch: int, message: dict[str, Any]) -> Received:
         try:
@@ -77,7 +77,7 @@ class Receiver:
             if not (type(slot) is int and 0 <= slot < MAX_SLOTS and 0 <= cut.begin <= cut.end <= planned.rows):
                 raise ValueError(f"slot {slot}, samples {cut.begin} to {cut.end} of {planned.rows}")
         except (KeyError, TypeError, ValueError) as error:
-            raise lost(self._reader, f"sent no batch: {error}") from None
+            raise lost(self.reader, f"sent no batch: {error}") from None
         self._say({"take": number, "epoch": epoch})
         memory = self._slots.array(slot, max(1, planned.nbytes))
         content = layout.view(planned, memory, cut.begin, cut.end)
