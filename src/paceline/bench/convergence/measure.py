@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from paceline.bench.session import Session, SessionFailed
 from paceline.bench.systems import System
+from paceline.plan.codecs import NONE
 
 TRAININGS = ("digits", "text", "tabular")
 """A convolutional network on handwritten digits, a transformer that predicts the next character of a manual, and a
@@ -14,7 +15,7 @@ perceptron on measured tumours: those of `ranks/real_data.py`."""
 NUDGED = "nudged"
 """In place of a codec: no codec, from parameters that are one float32 away from the seed's. It shows how far the least
 rounding takes a training, whatever it comes from."""
-CODECS = ("none", NUDGED, "bf16", "int8", "int4", "three_in_one")
+CODECS = (NONE, NUDGED, "bf16", "int8", "int4", "three_in_one")
 """The first is what the others are compared with; `ranks/convergence.py` says which of them encodes parameters."""
 MACHINES = 2
 
@@ -52,7 +53,9 @@ def measure(session: Session, trainings: Sequence[str], seeds: int, progress: Ca
             plain = 0.0
             for codec in CODECS:
                 progress(f"{training}, seed {seed}, {codec}")
-                replies = session.ask(do="train", training=training, codec=codec, seed=seed)
+                nudged = codec == NUDGED
+                used = NONE if nudged else codec
+                replies = session.ask(do="train", training=training, codec=used, seed=seed, nudged=nudged)
                 if len({reply["checksum"] for reply in replies}) > 1:
                     raise SessionFailed(f"{training} with {codec}: ranks ended with different parameters")
                 loss = float(replies[0]["final_loss"])

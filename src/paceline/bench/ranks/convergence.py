@@ -13,9 +13,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.bench.convergence.measure import NUDGED
-from paceline.plan.codecs import NONE
-
 from .real_data import TASKS, Samples, Task
 from .wire import Message
 
@@ -36,8 +33,8 @@ class Convergence:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.about = f"torch {torch.__version__}"
 
-    def do_train(self, training: str, codec: str, seed: int) -> Message:
-        """Train from the seed on.
+    def do_train(self, training: str, codec: str, seed: int, nudged: bool) -> Message:
+        """Train from the seed on. nudged: whether from parameters that are one float32 away from it.
 
         Returns the mean loss over all samples for training at the end, the share of the test samples (or of their
         characters) that are recognised, and a checksum of the parameters, which are the same bits on all ranks.
@@ -46,11 +43,10 @@ class Convergence:
         train, test = task.data()
         torch.manual_seed(seed)
         module = task.network()
-        if codec == NUDGED:
+        if nudged:
             with torch.no_grad():
                 for parameter in module.parameters():
                     parameter.mul_(1 + torch.finfo(parameter.dtype).eps)
-            codec = NONE
         self._train(task, module, codec, train, seed)
         loss, _ = _evaluated(module, train)
         _, accuracy = _evaluated(module, test)
