@@ -32,9 +32,10 @@ def main(how: str, machines: str, policy: str, seed: int, timeout: float) -> Non
     moment = choice.uniform(0, 0.05)
     victim = choice.randrange(group.size)
     end = signal.SIGKILL if how == "kill" else signal.SIGSTOP
-    if group.rank == victim:
-        threading.Timer(moment, os.kill, [os.getpid(), end]).start()
     try:
+        step(coordinator, own)
+        if group.rank == victim:  # all ranks have a coordinator, as they have taken part in a step
+            threading.Timer(moment, os.kill, [os.getpid(), end]).start()
         while True:
             step(coordinator, own)
     except RuntimeError as error:

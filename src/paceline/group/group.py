@@ -32,6 +32,8 @@ from paceline.group.operation import OVER, Operation, Over
 from paceline.plan.codecs import AUTO, NONE
 
 _CHANNEL_BITS = 63
+_FLOAT32 = DTYPES["float32"]
+_SUMS = {OPS["sum"], OPS["avg"], OPS["premul_sum"]}
 
 
 class Group:
@@ -375,12 +377,8 @@ class Group:
     def _pays(self, data: Buffer, op: int) -> int:
         """The codec of an all-reduce with `auto`."""
         codec, least = self._runtime.encoding(self._native)
-        sums = op in (OPS["sum"], OPS["avg"], OPS["premul_sum"])
-        return (
-            codec
-            if sums and data.dtype == DTYPES["float32"] and data.count * _engine.SIZES[data.dtype] >= least
-            else CODECS[NONE]
-        )
+        encoded = data.dtype == _FLOAT32 and 4 * data.count >= least and op in _SUMS
+        return codec if encoded else CODECS[NONE]
 
     def _with_residual(
         self,
