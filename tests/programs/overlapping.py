@@ -24,7 +24,10 @@ def main(how: str, machines: str) -> None:
     first = world.split(0 if world.rank < 2 else None)
     second = world.split(0 if world.rank > 0 else None)
     if world.rank == 2:
+        for peer in (0, 1):  # both have their groups then
+            world.recv(np.empty(1, np.float32), peer)
         os.kill(os.getpid(), signal.SIGKILL)
+    world.send(np.ones(1, np.float32), 2)
     group = second if world.rank == 1 else first
     assert group is not None
     try:

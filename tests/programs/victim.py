@@ -64,11 +64,11 @@ def main(how: str, machines: str, seed: int, timeout: float, chunk: int) -> None
     choice = random.Random(seed)
     moment = choice.uniform(0, 0.05)
     victim = choice.randrange(group.size)
-    if rank == victim and how != "leave":
-        threading.Timer(moment, go, [how]).start()
-    start = time.monotonic()
     try:
-        group.barrier()
+        group.barrier()  # whoever is through knows that all ranks have met
+        if rank == victim and how != "leave":
+            threading.Timer(moment, go, [how]).start()
+        start = time.monotonic()
         while True:
             if rank == victim and how == "leave" and time.monotonic() - start > moment:
                 go(how)
