@@ -86,6 +86,7 @@ float value(std::size_t index) { return static_cast<float>(index % kPeriod); }
 
 std::vector<std::unique_ptr<Floats>> buffers_of(int ranks, std::size_t count) {
   std::vector<std::unique_ptr<Floats>> buffers;
+  buffers.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) buffers.push_back(std::make_unique<Floats>(count));
   return buffers;
 }
