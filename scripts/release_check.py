@@ -65,8 +65,7 @@ def check_wheel(version: str, python: Path, sdist: Path, folder: Path) -> Path:
 
 
 def main() -> None:
-    found = {version: interpreter(version) for version in VERSIONS}
-    pythons = {version: python for version, python in found.items() if python is not None}
+    pythons = {version: python for version in VERSIONS if (python := interpreter(version)) is not None}
     if missing := [version for version in VERSIONS if version not in pythons]:
         sys.exit(
             f"release check: Python {', '.join(missing)}, with its headers and venv, should be on PATH or in pyenv, "

@@ -91,27 +91,35 @@ std::vector<std::unique_ptr<Floats>> buffers_of(int ranks, std::size_t count) {
   return buffers;
 }
 
-// The collectives. Rank r begins with `value` times r + 1; `part` is what a rank does in a pass.
+// Rank r has `value` times r + 1.
+std::vector<std::unique_ptr<Floats>> values_of(int ranks, std::size_t count) {
+  auto buffers = buffers_of(ranks, count);
+  float factor = 0;
+  for (const auto& buffer : buffers) {
+    ++factor;
+    for (std::size_t i = 0; i < count; ++i) buffer->data[i] = value(i) * factor;
+  }
+  return buffers;
+}
+
+// The collectives. Ranks begin with `values_of`; `part` is what a rank does in a pass.
 class AllReduce {
  public:
-  AllReduce(int ranks, std::size_t count) : ranks_(ranks), count_(count), buffers_(buffers_of(ranks, count)) {
-    for (int rank = 0; rank < ranks; ++rank)
-      for (std::size_t i = 0; i < count; ++i) buffer(rank)[i] = value(i) * static_cast<float>(rank + 1);
-  }
+  AllReduce(int ranks, std::size_t count) : ranks_(ranks), count_(count), buffers_(values_of(ranks, count)) {}
 
   void part(int rank) const {
     const std::size_t begin = begin_of(rank);
     std::vector<const std::byte*> in;
     in.reserve(buffers_.size());
     for (const auto& each : buffers_) in.push_back(reinterpret_cast<const std::byte*>(each->data + begin));
-    auto* out = reinterpret_cast<std::byte*>(buffer(0) + begin);
+    auto* out = reinterpret_cast<std::byte*>(buffers_[0]->data + begin);
     kernels().reduce({DType::float32, Op::sum}, out, in.data(), in.size(), begin_of(rank + 1) - begin);
   }
 
   std::size_t wrong() const {
     const auto sum = static_cast<float>(ranks_) * static_cast<float>(ranks_ + 1) / 2;
     std::size_t found = 0;
-    for (std::size_t i = 0; i < count_; ++i) found += buffer(0)[i] != value(i) * sum;
+    for (std::size_t i = 0; i < count_; ++i) found += buffers_[0]->data[i] != value(i) * sum;
     return found;
   }
 
@@ -121,8 +129,6 @@ class AllReduce {
   }
 
  private:
-  float* buffer(int rank) const { return buffers_[static_cast<std::size_t>(rank)]->data; }
-
   // Blocks are whole cache lines, so that no two ranks write to the same one.
   std::size_t begin_of(int rank) const {
     const std::size_t lines = (count_ + kFloatsPerLine - 1) / kFloatsPerLine;
@@ -137,11 +143,7 @@ class AllReduce {
 class SendRecv {
  public:
   SendRecv(int ranks, std::size_t count)
-      : ranks_(ranks), count_(count), sent_(buffers_of(ranks, count)), received_(buffers_of(ranks, count)) {
-    for (int rank = 0; rank < ranks; ++rank)
-      for (std::size_t i = 0; i < count; ++i)
-        sent_[static_cast<std::size_t>(rank)]->data[i] = value(i) * static_cast<float>(rank + 1);
-  }
+      : ranks_(ranks), count_(count), sent_(values_of(ranks, count)), received_(buffers_of(ranks, count)) {}
 
   void part(int rank) const {
     const float* from = sent_[static_cast<std::size_t>(rank)]->data;

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from paceline.errors import Culprit
+from paceline.torch.data.errors import absent, unshared
 from paceline.torch.data.messages import Absent, Door, call
 
 DEADLINE = 150.0
@@ -60,3 +62,13 @@ def test_strangers_are_turned_away_and_who_did_not_come_is_named() -> None:
     assert open_files() == before
     for one in (*strangers, silent, door):
         one.close()
+
+
+def test_errors_of_a_meeting_name_one_process_in_their_fields() -> None:
+    one, other = Culprit(1, "alpha", 7), Culprit(2, "alpha", 8)
+    for error in (absent([one], 5), unshared(one, "no memory")):
+        assert (error.rank, error.host, error.pid) == one
+        assert str(error).startswith("rank 1 (host alpha, pid 7) ")
+    both = absent([one, other], 5)
+    assert (both.rank, both.host, both.pid) == (None, None, None)
+    assert "rank 1 (host alpha, pid 7), rank 2 (host alpha, pid 8) did not come" in str(both)
