@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "gpu"
 LIMIT = 9 * 60  # seconds, for all of it
 KERNELS = ["gpu_reductions", "gpu_device_codecs"]
-TARGETS = {"test": [*KERNELS, "gpu_all_reduce", "gpu_device_collectives", "gpu_device_losses"], "bench": ["gpu_bench"]}
+COLLECTIVES = ["gpu_all_reduce", "gpu_device_collectives", "gpu_device_encoded", "gpu_device_losses"]
+TARGETS = {"test": [*KERNELS, *COLLECTIVES], "bench": ["gpu_bench"]}
 
 
 def no_gpu() -> str | None:

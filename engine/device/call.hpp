@@ -27,6 +27,8 @@ struct Call {
   DType dtype = DType::uint8;
   Op op = Op::sum;
   double factor = 1;
+  Codec codec = Codec::none;         // of what crosses from one machine to another
+  std::vector<Block> residual = {};  // like `input`, float32: what encoding has lost here so far; none: it is lost
   int root = -1;
   StreamHandle stream = nullptr;  // the caller's, after whose work the collective comes
 
@@ -50,7 +52,7 @@ struct Call {
     return of(output, rank);
   }
   std::size_t bytes(const Block& block) const { return block.count * size_of(dtype); }
-  Fingerprint fingerprint() const { return {count, root, collective, dtype, combines() ? op : Op::sum}; }
+  Fingerprint fingerprint() const { return {count, root, collective, dtype, combines() ? op : Op::sum, codec}; }
 
  private:
   static Block of(const std::vector<Block>& blocks, int rank) {

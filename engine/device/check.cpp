@@ -12,7 +12,7 @@ void check(const Call& call, const Device& device, PointerCache& pointers) {
   if (capture != CaptureStatus::none)
     throw Failure(ErrorKind::invalid, "the stream records a CUDA graph, and a collective cannot be part of one");
   Memory memory;
-  for (const auto* blocks : {&call.input, &call.output})
+  for (const auto* blocks : {&call.input, &call.output, &call.residual})
     for (const Block& block : *blocks) {
       if (block.count == 0 || memory.holds(block.data, call.bytes(block))) continue;
       memory = pointers.find(block.data);

@@ -9,25 +9,40 @@ namespace {
 
 std::size_t ranks_of(const DeviceGroup& group) { return static_cast<std::size_t>(group.group().size()); }
 
+// Sets how what a call gives goes between machines. blocks: of which all of its data consist.
+void encode(Call& call, const DeviceGroup& group, const Wanted& wanted, std::size_t blocks) {
+  const std::size_t bytes = call.count * size_of(call.dtype) * blocks;
+  call.codec = codec_for(group.group(), wanted, call.collective, bytes, call.dtype, call.op);
+  if (call.codec == Codec::none || wanted.residual == nullptr) return;
+  call.residual = blocks_at(address(wanted.residual), call.count, call.dtype, blocks);
+}
+
 }  // namespace
 
 Handed all_reduce(DeviceGroup& group, Address data, std::size_t count, DType dtype, Op op, double factor,
-                  StreamHandle stream) {
+                  StreamHandle stream, const Wanted& wanted) {
   check_reduction(dtype, op);
-  return group.start({.collective = Collective::all_reduce,
-                      .input = {{data, count}},
-                      .output = {{data, count}},
-                      .count = count,
-                      .dtype = dtype,
-                      .op = op,
-                      .factor = factor,
-                      .stream = stream});
+  Call call{.collective = Collective::all_reduce,
+            .input = {{data, count}},
+            .output = {{data, count}},
+            .count = count,
+            .dtype = dtype,
+            .op = op,
+            .factor = factor,
+            .stream = stream};
+  encode(call, group, wanted, 1);
+  return group.start(call);
 }
 
-Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtype, int root, StreamHandle stream) {
+// If it is encoded, the root, too, ends with what the others decode.
+Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtype, int root, StreamHandle stream,
+                 const Wanted& wanted) {
   check_rank(group.group(), root, "the root");
   Call call{.collective = Collective::broadcast, .count = count, .dtype = dtype, .root = root, .stream = stream};
-  (group.group().rank == root ? call.input : call.output) = {{data, count}};
+  encode(call, group, wanted, 1);
+  const bool gives = group.group().rank == root;
+  if (gives) call.input = {{data, count}};
+  if (!gives || call.codec != Codec::none) call.output = {{data, count}};
   return group.start(call);
 }
 
@@ -47,27 +62,33 @@ Handed reduce(DeviceGroup& group, Address source, Address to, std::size_t count,
   return group.start(call);
 }
 
-Handed all_gather(DeviceGroup& group, Address source, Address data, std::size_t count, DType dtype,
-                  StreamHandle stream) {
-  return group.start({.collective = Collective::all_gather,
-                      .input = {{source, count}},
-                      .output = blocks_at(data, count, dtype, ranks_of(group)),
-                      .count = count,
-                      .dtype = dtype,
-                      .stream = stream});
+Handed all_gather(DeviceGroup& group, Address source, Address data, std::size_t count, DType dtype, StreamHandle stream,
+                  const Wanted& wanted) {
+  const std::size_t ranks = ranks_of(group);
+  Call call{.collective = Collective::all_gather,
+            .input = {{source, count}},
+            .output = blocks_at(data, count, dtype, ranks),
+            .count = count,
+            .dtype = dtype,
+            .stream = stream};
+  encode(call, group, wanted, ranks);
+  return group.start(call);
 }
 
 Handed reduce_scatter(DeviceGroup& group, Address source, Address to, std::size_t count, DType dtype, Op op,
-                      double factor, StreamHandle stream) {
+                      double factor, StreamHandle stream, const Wanted& wanted) {
   check_reduction(dtype, op);
-  return group.start({.collective = Collective::reduce_scatter,
-                      .input = blocks_at(source, count, dtype, ranks_of(group)),
-                      .output = {{to, count}},
-                      .count = count,
-                      .dtype = dtype,
-                      .op = op,
-                      .factor = factor,
-                      .stream = stream});
+  const std::size_t ranks = ranks_of(group);
+  Call call{.collective = Collective::reduce_scatter,
+            .input = blocks_at(source, count, dtype, ranks),
+            .output = {{to, count}},
+            .count = count,
+            .dtype = dtype,
+            .op = op,
+            .factor = factor,
+            .stream = stream};
+  encode(call, group, wanted, ranks);
+  return group.start(call);
 }
 
 Handed exchange(DeviceGroup& group, Collective collective, std::vector<Block> sends, std::vector<Block> recvs,

@@ -14,15 +14,19 @@ namespace paceline::device {
 
 using Handed = std::shared_ptr<Pending>;
 
-Handed all_reduce(DeviceGroup&, Address data, std::size_t count, DType, Op, double factor, StreamHandle);
-Handed broadcast(DeviceGroup&, Address data, std::size_t count, DType, int root, StreamHandle);
+// wanted: as of the engine's collectives, but with a residual in memory of the device.
+Handed all_reduce(DeviceGroup&, Address data, std::size_t count, DType, Op, double factor, StreamHandle,
+                  const Wanted& wanted = {});
+Handed broadcast(DeviceGroup&, Address data, std::size_t count, DType, int root, StreamHandle,
+                 const Wanted& wanted = {});
 // The root's `to` may be its `source`; other ranks' is not written.
 Handed reduce(DeviceGroup&, Address source, Address to, std::size_t count, DType, Op, double factor, int root,
               StreamHandle);
 // `source` may be this rank's block in `data`, and that of reduce_scatter likewise.
-Handed all_gather(DeviceGroup&, Address source, Address data, std::size_t count, DType, StreamHandle);
+Handed all_gather(DeviceGroup&, Address source, Address data, std::size_t count, DType, StreamHandle,
+                  const Wanted& wanted = {});
 Handed reduce_scatter(DeviceGroup&, Address source, Address to, std::size_t count, DType, Op, double factor,
-                      StreamHandle);
+                      StreamHandle, const Wanted& wanted = {});
 // all_gather, gather, scatter and all_to_all, of a block for each rank on both sides.
 Handed exchange(DeviceGroup&, Collective, std::vector<Block> sends, std::vector<Block> recvs, DType, int root,
                 StreamHandle);

@@ -129,7 +129,7 @@ void Neighbours::open(const std::vector<Introduction>& all) {
   signals_->open(offsets);
 }
 
-// Its plans and codecs are those of the caller's group, because it carries the same data.
+// Its plans are those of the caller's group, because it carries the same data.
 void Neighbours::make_hosts(std::uint64_t channel) {
   std::vector<int> peers;
   peers.reserve(group_.members.size());
@@ -138,8 +138,6 @@ void Neighbours::make_hosts(std::uint64_t channel) {
   hosts_ = engine_.host().make_group(channel, group_.rank, peers, group_.timeout, group_.plans);
   hosts_->use = Group::Use::data;
   hosts_->machines = group_.machines;
-  hosts_->codec = group_.codec;
-  hosts_->coded_from = group_.coded_from;
 }
 
 void Neighbours::leave(std::uint32_t last) {

@@ -14,7 +14,9 @@ Staging::Staging(Engine& engine, Group& hosts, const Driver& driver, Control& co
 
 Staging::Chunks Staging::plan(const Call& call, std::size_t longest) {
   const std::size_t blocks = call.has_block_for_each() ? static_cast<std::size_t>(hosts_.size()) : 1;
-  const std::size_t elements = std::max<std::size_t>(1, slot_ / size_of(call.dtype) / blocks);
+  // Whether or not this rank has a residual: a chunk is the same on all ranks.
+  const std::size_t room = call.combines() && call.codec != Codec::none ? slot_ / 2 : slot_;
+  const std::size_t elements = std::max<std::size_t>(1, room / size_of(call.dtype) / blocks);
   const auto own = static_cast<std::uint32_t>((longest + elements - 1) / elements);
   const std::uint32_t first = planned_;
   planned_ += own + 1;
@@ -41,12 +43,24 @@ std::vector<Staging::Piece> Staging::pieces(const Chunks& chunks, std::uint32_t 
   return all;
 }
 
-void Staging::fetch(const Chunks& chunks, std::uint32_t index, StreamHandle stream) {
-  const std::uint32_t chunk = chunks.first + index;
-  for (const Piece& piece : pieces(chunks, index, chunks.call.input, input_of(chunk))) {
+void Staging::copy_here(const std::vector<Piece>& pieces, const Chunks& chunks, StreamHandle stream) const {
+  for (const Piece& piece : pieces) {
     const std::size_t bytes = piece.count * size_of(chunks.call.dtype);
     if (bytes > 0) driver_.check(driver_.copy_to_host(piece.here, piece.there, bytes, stream), "cuMemcpyDtoHAsync");
   }
+}
+
+void Staging::copy_there(const std::vector<Piece>& pieces, const Chunks& chunks, StreamHandle stream) const {
+  for (const Piece& piece : pieces) {
+    const std::size_t bytes = piece.count * size_of(chunks.call.dtype);
+    if (bytes > 0) driver_.check(driver_.copy_to_device(piece.there, piece.here, bytes, stream), "cuMemcpyHtoDAsync");
+  }
+}
+
+void Staging::fetch(const Chunks& chunks, std::uint32_t index, StreamHandle stream) {
+  const std::uint32_t chunk = chunks.first + index;
+  copy_here(pieces(chunks, index, chunks.call.input, input_of(chunk)), chunks, stream);
+  copy_here(pieces(chunks, index, chunks.call.residual, residual_of(chunk)), chunks, stream);
   Batch batch;
   batch.write(control_.address_of(control_->here), chunk + 1);
   batch.submit(driver_, stream);
@@ -57,10 +71,8 @@ void Staging::bring_back(const Chunks& chunks, std::uint32_t index, StreamHandle
   Batch batch;
   batch.wait(control_.address_of(control_->served), chunk + 1);
   batch.submit(driver_, stream);
-  for (const Piece& piece : pieces(chunks, index, chunks.call.output, output_of(chunks, chunk))) {
-    const std::size_t bytes = piece.count * size_of(chunks.call.dtype);
-    if (bytes > 0) driver_.check(driver_.copy_to_device(piece.there, piece.here, bytes, stream), "cuMemcpyHtoDAsync");
-  }
+  copy_there(pieces(chunks, index, chunks.call.output, output_of(chunks, chunk)), chunks, stream);
+  copy_there(pieces(chunks, index, chunks.call.residual, residual_of(chunk)), chunks, stream);
 }
 
 void Staging::hand_over(const Chunks& chunks, StreamHandle stream) {
@@ -108,16 +120,18 @@ Handle Staging::serve(const Chunks& chunks) const {
   std::byte* const in = input_of(chunk);
   std::byte* const out = output_of(chunks, chunk);
   const std::size_t count = std::min(chunks.elements, chunks.longest - chunks.served * chunks.elements);
+  const Wanted wanted{call.codec, call.residual.empty() ? nullptr : residual_of(chunk)};
   switch (call.collective) {
     case Collective::all_reduce:
-      return all_reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, Mode::inside);
-    case Collective::broadcast: return broadcast(engine_, hosts_, in, count, call.dtype, call.root, Mode::inside);
+      return all_reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, Mode::inside, wanted);
+    case Collective::broadcast:
+      return broadcast(engine_, hosts_, in, count, call.dtype, call.root, Mode::inside, wanted);
     case Collective::reduce:
       return reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, call.root, Mode::inside);
     case Collective::reduce_scatter:
-      return reduce_scatter(engine_, hosts_, in, out, count, call.dtype, call.op, call.factor, Mode::inside);
+      return reduce_scatter(engine_, hosts_, in, out, count, call.dtype, call.op, call.factor, Mode::inside, wanted);
     case Collective::all_gather:
-      if (!call.uneven) return all_gather(engine_, hosts_, in, out, count, call.dtype, Mode::inside);
+      if (!call.uneven) return all_gather(engine_, hosts_, in, out, count, call.dtype, Mode::inside, wanted);
       break;
     default: break;
   }

@@ -2,8 +2,10 @@
 // machine share; there the engine's own collective serves them, by whatever plan the group has; and the stream copies
 // the result back. While one chunk is served, another one travels.
 //
-// A chunk has as many elements of each block. The stream is given all copies at once. It writes how many chunks have
-// come, and waits for those that go back; see Control. An operation of the engine does the rest.
+// A chunk has as many elements of each block. Where it is encoded between machines, the host does that: what the ranks
+// of a machine bring along is combined as it is, and only then encoded, once. What a rank has lost so far travels along
+// and comes back. The stream is given all copies at once. It writes how many chunks have come, and waits for those that
+// go back; see Control. An operation of the engine does the rest.
 #pragma once
 
 #include <cstdint>
@@ -57,11 +59,14 @@ class Staging {
     std::size_t count;  // elements
   };
   std::byte* input_of(std::uint32_t chunk) const { return pinned_.data() + chunk % kSlots * slot_; }
+  std::byte* residual_of(std::uint32_t chunk) const { return input_of(chunk) + slot_ / 2; }
   std::byte* output_of(const Chunks& chunks, std::uint32_t chunk) const;
   std::vector<Piece> pieces(const Chunks& chunks, std::uint32_t index, const std::vector<Block>& blocks,
                             std::byte* memory) const;
   void fetch(const Chunks& chunks, std::uint32_t index, StreamHandle stream);
   void bring_back(const Chunks& chunks, std::uint32_t index, StreamHandle stream);
+  void copy_here(const std::vector<Piece>& pieces, const Chunks& chunks, StreamHandle stream) const;
+  void copy_there(const std::vector<Piece>& pieces, const Chunks& chunks, StreamHandle stream) const;
   Handle serve(const Chunks& chunks) const;
 
   Engine& engine_;

@@ -69,16 +69,11 @@ void lead(const Group& group, const Plan& plan, LeaderAllReduce& operation, cons
   }
 }
 
-// How the messages of a collective are encoded; all ranks that ask alike come to the same.
-Coding coding_of(const Group& group, const Wanted& wanted, Codec usual, const Plan& plan, std::size_t bytes,
+// How the messages of a collective are encoded.
+Coding coding_of(const Group& group, const Wanted& wanted, Collective collective, const Plan& plan, std::size_t bytes,
                  DType dtype, Op op) {
-  const Codec codec = wanted.codec.value_or(usual);
-  if (codec == Codec::none) return {};
-  if (const std::string why = cannot_encode(codec, dtype, op); !why.empty()) {
-    if (!wanted.codec) return {};
-    throw Failure(ErrorKind::invalid, why);
-  }
-  if (group.machines.empty() || plan.one_shot || bytes < calibration::kEncodedFrom) return {};
+  const Codec codec = codec_for(group, wanted, collective, bytes, dtype, op);
+  if (codec == Codec::none || plan.one_shot) return {};
   return {codec, group.machines, wanted.residual};
 }
 
@@ -101,6 +96,21 @@ std::string cannot_encode(Codec codec, DType dtype, Op op) {
          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]);
 }
 
+Codec codec_for(const Group& group, const Wanted& wanted, Collective collective, std::size_t bytes, DType dtype,
+                Op op) {
+  const Codec usual = collective == Collective::all_reduce && bytes >= group.coded_from ? group.codec : Codec::none;
+  const Codec codec = wanted.codec.value_or(usual);
+  if (codec == Codec::none) return codec;
+  if (const std::string why = cannot_encode(codec, dtype, op); !why.empty()) {
+    if (!wanted.codec) return Codec::none;
+    throw Failure(ErrorKind::invalid, why);
+  }
+  if (wanted.residual != nullptr && dtype != DType::float32)
+    throw Failure(ErrorKind::invalid, std::string("a residual keeps what is lost of float32, not of ") +
+                                          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+  return group.machines.empty() || bytes < calibration::kEncodedFrom ? Codec::none : codec;
+}
+
 Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::byte* to, std::size_t count, DType dtype,
                   Op op, double factor, Mode mode, const Wanted& wanted) {
   check_reduction(dtype, op);
@@ -109,8 +119,7 @@ Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::by
   const std::size_t bytes = count * size_of(dtype);
   check_apart(source, to, bytes);
   const Plan& plan = group.plan_for("all_reduce", bytes);
-  const Codec usual = bytes < group.coded_from ? Codec::none : group.codec;
-  const Coding coding = coding_of(group, wanted, usual, plan, bytes, dtype, op);
+  const Coding coding = coding_of(group, wanted, Collective::all_reduce, plan, bytes, dtype, op);
   const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
@@ -152,7 +161,7 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   // In a network it matters where a rank is, and none can stand in for another.
   const bool turned = root != 0 && group.plans.contains("turned_broadcast");
   const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
-  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, Op::sum);
+  const Coding coding = coding_of(group, wanted, Collective::broadcast, plan, bytes, dtype, Op::sum);
   const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum, coding.codec};
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
@@ -216,7 +225,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
-  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, Op::sum);
+  const Coding coding = coding_of(group, wanted, Collective::all_gather, plan, bytes, dtype, Op::sum);
   const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum, coding.codec};
   if (in_one_shot(group, plan, count * size_of(dtype))) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
@@ -249,7 +258,7 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   check_buffer(to, count);
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
-  const Coding coding = coding_of(group, wanted, Codec::none, plan, bytes, dtype, op);
+  const Coding coding = coding_of(group, wanted, Collective::reduce_scatter, plan, bytes, dtype, op);
   const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op, coding.codec};
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {

@@ -24,6 +24,11 @@ struct Wanted {
 
 // Returns why `codec` cannot encode what is reduced like this, in words; empty if it can.
 std::string cannot_encode(Codec codec, DType dtype, Op op);
+// Returns how so many bytes, the data of all ranks' blocks together, go between machines: none where they go as they
+// are. Throws Failure (invalid) if the caller names a codec that cannot encode them, or has a residual of others than
+// float32. All ranks that ask alike come to
+// the same.
+Codec codec_for(const Group&, const Wanted& wanted, Collective, std::size_t bytes, DType, Op);
 
 // Every function returns null in blocking mode, and so does a send that is over at once in mode async. It throws
 // Failure if an argument is invalid or the group has failed, and in blocking mode if the operation fails. Counts are in

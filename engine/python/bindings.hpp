@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -15,7 +16,7 @@
 #include "failure/error.hpp"
 #include "kernel/types.hpp"
 #include "memory/arena.hpp"
-#include "progress/engine.hpp"
+#include "progress/collectives.hpp"
 #include "python/errors.hpp"
 
 namespace paceline {
@@ -45,6 +46,11 @@ inline Codec codec_of(int number) {
   if (number < 0 || number >= static_cast<int>(kCodecNames.size()))
     throw Failure(ErrorKind::invalid, "no such codec: " + std::to_string(number));
   return static_cast<Codec>(number);
+}
+
+// codec: a number, or -1 for what the group does otherwise.
+inline Wanted wanted(int codec, Address residual = 0) {
+  return {codec < 0 ? std::nullopt : std::optional(codec_of(codec)), memory(residual)};
 }
 
 inline Collective collective_of(const std::string& name) {

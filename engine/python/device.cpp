@@ -99,18 +99,24 @@ void bind_device(nb::module_& m) {
 
   nb::class_<PyDeviceGroup>(m, "DeviceGroup")
       .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a, "ordinal"_a = 0)
-      .def("all_reduce",
-           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
-               return device::all_reduce(group, data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream));
-             });
-           })
-      .def("broadcast",
-           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int root, Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
-               return device::broadcast(group, data, count, dtype_of(dtype), root, stream_of(stream));
-             });
-           })
+      .def(
+          "all_reduce",
+          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream,
+             int codec, Address residual) {
+            return handed(self, stream, [&](device::DeviceGroup& group) {
+              return device::all_reduce(group, data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream),
+                                        wanted(codec, residual));
+            });
+          },
+          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a, "codec"_a = -1, "residual"_a = 0)
+      .def(
+          "broadcast",
+          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int root, Address stream, int codec) {
+            return handed(self, stream, [&](device::DeviceGroup& group) {
+              return device::broadcast(group, data, count, dtype_of(dtype), root, stream_of(stream), wanted(codec));
+            });
+          },
+          "data"_a, "count"_a, "dtype"_a, "root"_a, "stream"_a, "codec"_a = 0)
       .def("reduce",
            [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root,
               Address stream) {
@@ -119,20 +125,25 @@ void bind_device(nb::module_& m) {
                                      stream_of(stream));
              });
            })
-      .def("all_gather",
-           [](PyDeviceGroup& self, Address source, Address data, std::size_t count, int dtype, Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
-               return device::all_gather(group, source, data, count, dtype_of(dtype), stream_of(stream));
-             });
-           })
-      .def("reduce_scatter",
-           [](PyDeviceGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor,
-              Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
-               return device::reduce_scatter(group, source, to, count, dtype_of(dtype), op_of(op), factor,
-                                             stream_of(stream));
-             });
-           })
+      .def(
+          "all_gather",
+          [](PyDeviceGroup& self, Address source, Address data, std::size_t count, int dtype, Address stream,
+             int codec) {
+            return handed(self, stream, [&](device::DeviceGroup& group) {
+              return device::all_gather(group, source, data, count, dtype_of(dtype), stream_of(stream), wanted(codec));
+            });
+          },
+          "source"_a, "data"_a, "count"_a, "dtype"_a, "stream"_a, "codec"_a = 0)
+      .def(
+          "reduce_scatter",
+          [](PyDeviceGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor,
+             Address stream, int codec, Address residual) {
+            return handed(self, stream, [&](device::DeviceGroup& group) {
+              return device::reduce_scatter(group, source, to, count, dtype_of(dtype), op_of(op), factor,
+                                            stream_of(stream), wanted(codec, residual));
+            });
+          },
+          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a, "codec"_a = 0, "residual"_a = 0)
       .def("exchange",
            [](PyDeviceGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
               const std::vector<WireBuffer>& recvs, int dtype, int root, Address stream) {

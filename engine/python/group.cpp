@@ -30,11 +30,6 @@ std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
   return buffers;
 }
 
-// codec: a number, or -1 for what the group does otherwise.
-Wanted wanted(int codec, Address residual = 0) {
-  return {codec < 0 ? std::nullopt : std::optional(codec_of(codec)), memory(residual)};
-}
-
 // See `_engine.pyi`.
 nb::list ways(const PyGroup& self) {
   const auto found = without_gil(self, [&] { return self.engine->methods(*self.group); });

@@ -141,14 +141,39 @@ class DeviceGroup:
     def last(self) -> tuple[str, str]:
         """The path of the last operation."""
 
-    def all_reduce(self, data: int, count: int, dtype: int, op: int, factor: float, stream: int) -> DeviceOperation: ...
-    def broadcast(self, data: int, count: int, dtype: int, root: int, stream: int) -> DeviceOperation: ...
+    def all_reduce(
+        self,
+        data: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        stream: int,
+        codec: int = -1,
+        residual: int = 0,
+    ) -> DeviceOperation:
+        """Combine, in place. codec, residual: as of `Group.all_reduce`, but the residual lies on the device, too."""
+
+    def broadcast(
+        self, data: int, count: int, dtype: int, root: int, stream: int, codec: int = 0
+    ) -> DeviceOperation: ...
     def reduce(
         self, data: int, count: int, dtype: int, op: int, factor: float, root: int, stream: int
     ) -> DeviceOperation: ...
-    def all_gather(self, source: int, data: int, count: int, dtype: int, stream: int) -> DeviceOperation: ...
+    def all_gather(
+        self, source: int, data: int, count: int, dtype: int, stream: int, codec: int = 0
+    ) -> DeviceOperation: ...
     def reduce_scatter(
-        self, source: int, to: int, count: int, dtype: int, op: int, factor: float, stream: int
+        self,
+        source: int,
+        to: int,
+        count: int,
+        dtype: int,
+        op: int,
+        factor: float,
+        stream: int,
+        codec: int = 0,
+        residual: int = 0,
     ) -> DeviceOperation: ...
     def exchange(
         self,

@@ -14,10 +14,10 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 """The folder of the stand-in for NVIDIA's driver, which is built beside the engine for tests."""
 
 
-@pytest.mark.parametrize(("ranks", "kernels"), [(2, True), (4, True), (2, False)])
-def test_all_reduce(ranks: int, kernels: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ranks", "asked"), [(2, ["kernels"]), (4, ["kernels"]), (2, []), (2, ["apart"])])
+def test_all_collectives(ranks: int, asked: list[str], tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
-    asked, env = ["kernels"] if kernels else [], {"LD_LIBRARY_PATH": str(STAND_IN)}
+    env = {"LD_LIBRARY_PATH": str(STAND_IN)}
     run(ranks, PROGRAMS / "on_device.py", *asked, output=tmp_path, env=env, imports=None)
 
 

@@ -15,7 +15,6 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import paceline.torch
-from paceline.torch.checks import encodable
 from paceline.torch.residuals import Residuals
 
 PROGRAM = Path(__file__).with_name("encoded_training.py")
@@ -38,11 +37,14 @@ def refused(rank: int, size: int) -> None:
         paceline.torch.compress(nn.Linear(3, 3), "bf16")  # type: ignore[call-overload]
 
 
-def on_an_accelerator(rank: int, size: int) -> None:
+def on_an_accelerator(rank: int, size: int, served: bool) -> None:
     net = DDP(nn.Linear(3, 3))
     with FakeTensorMode():
         net.module.weight = nn.Parameter(torch.zeros(3, 3, device="cuda"))
-    with pytest.raises(ValueError, match="codecs encode tensors in the CPU's memory, found a parameter on cuda:0"):
+    if served:
+        paceline.torch.compress(net, "bf16")
+        return
+    with pytest.raises(ValueError, match="with PACELINE_CUDA=engine, CUDA's, found a parameter on cuda:0"):
         paceline.torch.compress(net, "bf16")
 
 
@@ -57,14 +59,14 @@ def elsewhere(rank: int, size: int) -> None:
 
 def test_what_cannot_be_is_refused(ranks: Ranks) -> None:
     ranks(refused, 2)
-    ranks(on_an_accelerator, 2)
+    for served in (False, True):
+        environment = {"PACELINE_CUDA": "engine" if served else "nccl"}
+        ranks(on_an_accelerator, 2, environment=environment, fresh=True, served=served)
     ranks(elsewhere, 2, backend="gloo")
 
 
-def test_what_is_not_in_the_cpus_memory_is_refused() -> None:
-    encodable([torch.zeros(1), torch.zeros(1, device="meta")])
-    with FakeTensorMode(), pytest.raises(ValueError, match=r"in the CPU's memory, found a parameter on cuda:0"):
-        encodable([torch.zeros(1, device="cuda")])
+def test_cuda_tensors_of_machines(tmp_path: Path) -> None:
+    run(2, PROGRAM.with_name("encoded_on_device.py"), output=tmp_path, imports=TORCH)
 
 
 def test_residuals_follow_their_parameters_from_bucket_to_bucket() -> None:

@@ -84,6 +84,7 @@ struct Job {
   int leaves = -1;      // the rank that may end as it likes
   double timeout = 60;  // seconds
   bool kernels = true;
+  std::vector<int> machines = {};  // of every rank: others are reached by sockets alone; none: all are on one
 };
 
 namespace job {
@@ -116,9 +117,17 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     std::shared_ptr<const Descriptor> memory;  // each rank maps it: a forked process does not have the mapping
   };
   std::vector<std::vector<Pair>> wires(size, std::vector<Pair>(size));
+  const auto apart = [&job](std::size_t a, std::size_t b) {
+    return !job.machines.empty() && job.machines[a] != job.machines[b];
+  };
   for (std::size_t low = 0; low < size; ++low)
     for (std::size_t high = low + 1; high < size; ++high) {
       Pair& wire = wires[low][high];
+      if (apart(low, high)) {
+        const auto [one, other] = tcp_pair();
+        wire.sockets = {one, other};
+        continue;
+      }
       CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, wire.sockets.data()) == 0);
       wire.memory = std::make_shared<const Descriptor>(create_link_memory());
     }
@@ -146,6 +155,10 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
       const int side = rank < other ? 0 : 1;
       const Pair& wire = wires[std::min(rank, other)][std::max(rank, other)];
       const int socket = wire.sockets[static_cast<std::size_t>(side)];
+      if (apart(rank, other)) {
+        peers[other] = engine->add_tcp_peer(Descriptor(socket), name(other));
+        continue;
+      }
       pid_t pid = 0;
       const Descriptor theirs = job::swap(socket, Descriptor(::dup(arena->descriptor())), pid);
       ShmPeer reach{Descriptor(socket), map_link_memory(*wire.memory), PeerArena(theirs), side, pid, false};
@@ -153,6 +166,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     }
     auto group = engine->add_group(42, static_cast<int>(rank), peers, std::chrono::duration<double>(job.timeout),
                                    plans_for(job.size, false));
+    if (!job.machines.empty()) engine->set_machines(*group, job.machines);
     std::thread server([engine] {
       while (!engine->serve().empty()) {
       }
@@ -167,12 +181,9 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     server.join();
     std::_Exit(0);
   }
-  for (auto& row : wires)
-    for (Pair& wire : row)
-      if (wire.memory != nullptr) {
-        ::close(wire.sockets[0]);
-        ::close(wire.sockets[1]);
-      }
+  for (std::size_t low = 0; low < size; ++low)
+    for (std::size_t high = low + 1; high < size; ++high)
+      for (const int socket : wires[low][high].sockets) ::close(socket);
   for (std::size_t rank = 0; rank < size; ++rank) {
     int status = 0;
     CHECK(::waitpid(children[rank], &status, 0) == children[rank]);

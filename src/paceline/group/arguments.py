@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from typing import SupportsIndex
+from typing import SupportsIndex, overload
 
 from paceline import _engine
-from paceline.group.buffers import DTYPES, Array, Buffer, write
-from paceline.group.on_device import DeviceArray
-from paceline.plan.codecs import NONE
+from paceline.group.buffers import DTYPES, Array, Buffer
+from paceline.group.on_device import DeviceArray, writable
 
 OPS: dict[str, int] = {name.lower(): number for name, number in _engine.OPS.items()}
 CODECS: dict[str, int] = _engine.CODECS
@@ -50,17 +49,20 @@ def encoding(name: str | None) -> int:
         raise ValueError(f"no such codec: {name!r}; use one of {', '.join(CODECS)}") from None
 
 
-def unencoded(codec: str | None, residual: Array | None = None) -> None:
-    """Raise ValueError if arrays of a device should be encoded."""
-    if codec not in (None, NONE) or residual is not None:
-        raise ValueError("arrays of a device are not encoded: leave out codec and residual")
-
-
+@overload
+def feedback(value: Array | None, data: DeviceArray) -> DeviceArray | None: ...
+@overload
+def feedback(value: Array | None, data: Buffer) -> Buffer | None: ...
 def feedback(value: Array | None, data: Buffer) -> Buffer | None:
-    """The residual that goes with `data`. Raises TypeError or ValueError unless it is as many elements of float32."""
+    """The residual that goes with `data`.
+
+    Raises TypeError or ValueError unless it is as many elements of float32, in a device's memory if `data` is.
+    """
     if value is None:
         return None
-    found = write(value)
+    found = writable(value)
+    if isinstance(found, DeviceArray) is not isinstance(data, DeviceArray):
+        raise TypeError("array and residual must both lie in the memory of a device, or both in the host's")
     if found.dtype != DTYPES["float32"]:
         raise TypeError(f"a residual is of dtype float32, not {found.dtype_name}")
     if found.count != data.count:

@@ -25,30 +25,42 @@ class DeviceSide:
         self._native = native
         self._made: _engine.DeviceGroup | None = None
 
-    def all_reduce(self, array: DeviceArray, op: int, factor: float) -> Operation:
-        """Combine `array` over all ranks, in place. op: the engine's number of a reduction."""
+    def all_reduce(
+        self, array: DeviceArray, op: int, factor: float, codec: int, residual: DeviceArray | None
+    ) -> Operation:
+        """Combine `array` over all ranks, in place. op: the engine's number of a reduction. codec: that of a codec."""
         numbers = array.address, array.count, array.dtype, op, factor
-        return self._hand(lambda group, stream: group.all_reduce(*numbers, stream), [array])
+        more, arrays = _encoded(codec, residual, [array])
+        return self._hand(lambda group, stream: group.all_reduce(*numbers, stream, *more), arrays)
 
-    def broadcast(self, array: DeviceArray, root: int) -> Operation:
+    def broadcast(self, array: DeviceArray, root: int, codec: int) -> Operation:
         """Give every rank the root's `array`, in place."""
         numbers = array.address, array.count, array.dtype, root
-        return self._hand(lambda group, stream: group.broadcast(*numbers, stream), [array])
+        return self._hand(lambda group, stream: group.broadcast(*numbers, stream, codec), [array])
 
     def reduce(self, array: DeviceArray, op: int, factor: float, root: int) -> Operation:
         """Combine `array` over all ranks into the root's, in place."""
         numbers = array.address, array.count, array.dtype, op, factor, root
         return self._hand(lambda group, stream: group.reduce(*numbers, stream), [array])
 
-    def all_gather(self, output: DeviceArray, input: DeviceArray) -> Operation:
+    def all_gather(self, output: DeviceArray, input: DeviceArray, codec: int) -> Operation:
         """Put the ranks' `input`s one after the other into `output`."""
         numbers = input.address, output.address, input.count, input.dtype
-        return self._hand(lambda group, stream: group.all_gather(*numbers, stream), [output, input])
+        return self._hand(lambda group, stream: group.all_gather(*numbers, stream, codec), [output, input])
 
-    def reduce_scatter(self, output: DeviceArray, input: DeviceArray, op: int, factor: float) -> Operation:
+    def reduce_scatter(
+        self,
+        output: DeviceArray,
+        input: DeviceArray,
+        op: int,
+        factor: float,
+        codec: int,
+        residual: DeviceArray | None,
+    ) -> Operation:
         """Combine `input` over all ranks; block i goes to rank i's `output`."""
         numbers = input.address, output.address, output.count, output.dtype, op, factor
-        return self._hand(lambda group, stream: group.reduce_scatter(*numbers, stream), [output, input])
+        more, arrays = _encoded(codec, residual, [output, input])
+        return self._hand(lambda group, stream: group.reduce_scatter(*numbers, stream, *more), arrays)
 
     def exchange(
         self, collective: str, sends: Spans, recvs: Spans, root: int, arrays: Sequence[DeviceArray]
@@ -77,3 +89,12 @@ class DeviceSide:
             address = next((array.address for array in arrays if array.address), 0)
             self._made = _engine.DeviceGroup(self._runtime.devices, self._native, address, arrays[0].ordinal)
         return Operation(self._runtime, call(self._made, streams.pop()), arrays)
+
+
+def _encoded(
+    codec: int, residual: DeviceArray | None, arrays: list[DeviceArray]
+) -> tuple[tuple[int, int], list[DeviceArray]]:
+    """What follows the stream in the engine's call, and all arrays that the call uses."""
+    if residual is None:
+        return (codec, 0), arrays
+    return (codec, residual.address), [*arrays, residual]

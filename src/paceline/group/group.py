@@ -21,7 +21,6 @@ from paceline.group.arguments import (
     real,
     reduction,
     refuse,
-    unencoded,
     whole,
 )
 from paceline.group.buffers import DTYPES, Array, Buffer, read, write
@@ -48,7 +47,7 @@ class Group:
     tensors); messages take those of the host alone. The call then waits for nobody. The work comes after what the
     stream has to do that `__cuda_array_interface__` names, else the default one, and before what that stream is given
     next, or after `wait` with `async_op=True`. A failure that is not known yet is raised by `wait` or by the next
-    collective. Such arrays are not encoded.
+    collective. A residual lies where its array does.
 
     Every collective raises TypeError or ValueError for arguments that make no sense, before it starts anything, and
     PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`.
@@ -110,10 +109,10 @@ class Group:
                 refuse(factor=factor)
                 raise
         data = writable(array)
-        if isinstance(data, DeviceArray):
-            unencoded(codec, residual)
-            return _handed(self._device.all_reduce(data, number, real(factor, "factor")), async_op)
         coded = encoding(codec) if codec != AUTO else self._pays(data, number)
+        if isinstance(data, DeviceArray):
+            lost = feedback(residual, data)
+            return _handed(self._device.all_reduce(data, number, real(factor, "factor"), coded, lost), async_op)
         numbers = data.address, data.address, data.count, data.dtype, number, factor
         call = partial(self._native.all_reduce, *numbers, codec=coded)
         return self._with_residual(call, [data], residual, async_op, factor)
@@ -134,8 +133,7 @@ class Group:
             raise
         data, coded = writable(array), encoding(codec)
         if isinstance(data, DeviceArray):
-            unencoded(codec)
-            return _handed(self._device.broadcast(data, whole(root, "root", bits=32)), async_op)
+            return _handed(self._device.broadcast(data, whole(root, "root", bits=32), coded), async_op)
         return self._run(
             partial(self._native.broadcast, data.address, data.count, data.dtype, root, codec=coded),
             [data],
@@ -184,15 +182,12 @@ class Group:
         """
         if not async_op and codec is None and self._native.all_gather_array(output, input):
             return None
-        source, data = readable(input), writable(output)
+        source, data, coded = readable(input), writable(output), encoding(codec)
         matched(data, source, source.count * self.size, "output")
         if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-            unencoded(codec)
-            return _handed(self._device.all_gather(data, source), async_op)
+            return _handed(self._device.all_gather(data, source, coded), async_op)
         return self._run(
-            partial(
-                self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=encoding(codec)
-            ),
+            partial(self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=coded),
             [data, source],
             async_op,
         )
@@ -221,14 +216,13 @@ class Group:
         except TypeError:
             refuse(factor=factor)
             raise
-        source, data = readable(input), writable(output)
+        source, data, coded = readable(input), writable(output), encoding(codec)
         matched(source, data, data.count * self.size, "input")
         if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-            unencoded(codec, residual)
-            handed = self._device.reduce_scatter(data, source, number, real(factor, "factor"))
-            return _handed(handed, async_op)
+            lost, scale = feedback(residual, source), real(factor, "factor")
+            return _handed(self._device.reduce_scatter(data, source, number, scale, coded, lost), async_op)
         numbers = source.address, data.address, data.count, data.dtype, number, factor
-        call = partial(self._native.reduce_scatter, *numbers, codec=encoding(codec))
+        call = partial(self._native.reduce_scatter, *numbers, codec=coded)
         return self._with_residual(call, [data, source], residual, async_op, factor)
 
     def all_to_all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeAlias, cast
 
@@ -99,14 +99,14 @@ def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Seque
     return sizes
 
 
-def encodable(parameters: Iterable[Tensor]) -> None:
-    """Raise ValueError if a parameter, and so its gradient, is where the engine does not encode.
-
-    Those on the device "meta" may still come to the CPU.
-    """
-    elsewhere = next((one.device for one in parameters if one.device.type not in ("cpu", "meta")), None)
+def encodable(parameters: Iterable[Tensor], encodes_on: Callable[[torch.device], bool]) -> None:
+    """Raise ValueError if a parameter, and so its gradient, is where the engine does not encode."""
+    elsewhere = next((one.device for one in parameters if not encodes_on(one.device)), None)
     if elsewhere is not None:
-        raise ValueError(f"codecs encode tensors in the CPU's memory, found a parameter on {elsewhere}")
+        raise ValueError(
+            "codecs encode tensors that Paceline itself serves, which are the CPU's and, with PACELINE_CUDA=engine, "
+            f"CUDA's, found a parameter on {elsewhere}"
+        )
 
 
 def reduce_op(options: object) -> Reduction:

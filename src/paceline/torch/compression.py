@@ -1,7 +1,7 @@
 """Gradients that are encoded between machines: `compress`, and what is behind it for DistributedDataParallel."""
 
 # No `from __future__ import annotations`: torch compares the hook's annotations with the types themselves.
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, overload
 
 import torch
@@ -30,6 +30,11 @@ class Compression:
         self._codec = encoding(codec)
         self._reductions = paceline_group(group) if self._codec else None
         self._residuals = Residuals(parameters) if parameters is not None and self._codec else None
+
+    def check(self, parameters: Iterable[Tensor]) -> None:
+        """Raise ValueError if a parameter, and so its gradient, is where the engine does not encode."""
+        if self._reductions is not None:
+            encodable(parameters, self._reductions.encodes_on)
 
     def encodes(self, dtype: torch.dtype) -> bool:
         """Whether gradients of this dtype are encoded."""
@@ -62,7 +67,7 @@ class Compression:
         assert self._reductions is not None
         residual = None
         if self._residuals is not None:
-            residual = self._residuals.of(bucket, flat.numel(), parameters, begins, absent)
+            residual = self._residuals.of(bucket, flat.numel(), parameters, begins, absent, flat)
         return self._reductions.allreduce_encoded(flat, dist.ReduceOp.AVG, self._codec, residual)
 
 
@@ -91,8 +96,9 @@ def compress(
     with the model.
 
     Raises TypeError if the model's process group is not Paceline's or the model is of neither kind, ValueError if no
-    codec is called so, if a parameter is not on the CPU, or if `parameters` is given for DistributedDataParallel, which
-    sends none, and RuntimeError, as torch does, if the model has a communication hook already.
+    codec is called so, if a parameter is on a device that Paceline does not serve itself (PACELINE_CUDA), or if
+    `parameters` is given for DistributedDataParallel, which sends none, and RuntimeError, as torch does, if the model
+    has a communication hook already.
     """
     if isinstance(model, FSDPModule):
         return FullyShardedCompression(model, codec, parameters, error_feedback)
@@ -103,9 +109,8 @@ def compress(
     if parameters != NONE:
         raise ValueError("DistributedDataParallel sends no parameters that could be encoded; leave out `parameters`")
     trained = _trained(model)
-    encodable(trained.values())
-    kept = trained if error_feedback else None
-    compression = Compression(model.process_group, codec, kept)
+    compression = Compression(model.process_group, codec, trained if error_feedback else None)
+    compression.check(trained.values())
     state = _State(model.process_group, compression, model.find_unused_parameters and error_feedback)
     model.register_comm_hook(state, _hook)
     return state.compression

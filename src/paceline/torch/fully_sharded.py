@@ -27,10 +27,8 @@ class FullyShardedCompression:
         gradients, values = encoding(codec), encoding(parameters)
         units = _units(model)
         for members in units.values():
-            encodable(members)
             for parameter in members:
-                if parameter.is_cpu:
-                    paceline_group(_sharding_group(parameter))
+                encodable([parameter], paceline_group(_sharding_group(parameter)).encodes_on)
         self._scatters = {name: _ReduceScatter(gradients, members, error_feedback) for name, members in units.items()}
         modules = dict(_as_module(model).named_modules())
         for name, scatter in self._scatters.items():
@@ -126,12 +124,14 @@ class _ReduceScatter(_Allocating):
         if gradients.dtype != torch.float32 or gradients.numel() != self.numel():
             return None
         if self.residual is None or self.residual.numel() != gradients.numel():
-            self.residual = torch.zeros(gradients.numel())
+            self.residual = torch.zeros(gradients.numel(), device=gradients.device)
+        elif self.residual.device != gradients.device:  # it was loaded
+            self.residual = self.residual.to(gradients.device)
         return self.residual
 
 
 def _encodes(codec: int, tensor: Tensor) -> bool:
-    return codec > 0 and tensor.is_cpu and tensor.dtype in DTYPES and _engine.encodes(codec, DTYPES[tensor.dtype])
+    return codec > 0 and tensor.dtype in DTYPES and _engine.encodes(codec, DTYPES[tensor.dtype])
 
 
 def _as_module(model: FSDPModule) -> nn.Module:

@@ -36,11 +36,12 @@ class Movements(Starting):
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
     def broadcast_encoded(self, tensor: Tensor, root: int, codec: int) -> dist.Work:
-        """Start to give every rank the root's dense CPU tensor, in place, encoded between machines.
+        """Start to give every rank the root's dense tensor, in place, encoded between machines.
 
-        codec: a number in the engine's CODECS that takes the dtype. All ranks, the root too, end with the same bits.
+        A tensor of a device, for which `encodes_on` must hold, is contiguous. codec: a number in the engine's CODECS
+        that takes the dtype. All ranks, the root too, end with the same bits.
         """
-        memory = plain(tensor)
+        memory = plain(tensor, stays=not tensor.is_cpu)
         copies = [(tensor, memory)] if memory is not tensor else []
         arguments = (*span(memory), code_of(tensor.dtype), root)
         return self._start("broadcast", arguments, None, [tensor], copies, [memory], (codec,))
@@ -63,10 +64,10 @@ class Movements(Starting):
     _allgather_base = all_gather_single
 
     def all_gather_encoded(self, output: Tensor, input: Tensor, codec: int) -> dist.Work:
-        """Start to put the ranks' contiguous CPU tensors into the contiguous `output`, encoded between machines.
+        """Start to put the ranks' contiguous tensors into the contiguous `output`, encoded between machines.
 
-        codec: a number in the engine's CODECS that takes the dtype; 0 for none. All ranks end with the same bits in
-        `output`, this rank's own part included.
+        They are on a device for which `encodes_on` holds. codec: a number in the engine's CODECS that takes the dtype;
+        0 for none. All ranks end with the same bits in `output`, this rank's own part included.
         """
         address, count = span(input)
         arguments = (address, output.data_ptr(), count, code_of(input.dtype))

@@ -48,15 +48,22 @@ class Reductions(Starting):
     def allreduce_encoded(
         self, tensor: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
     ) -> dist.Work:
-        """Start to combine a dense CPU tensor of any shape over all ranks, in place, encoded between machines.
+        """Start to combine a dense tensor of any shape over all ranks, in place, encoded between machines.
 
-        codec: a number in the engine's CODECS, for float32; 0 for none. residual: contiguous float32, as many elements.
+        A tensor of a device, for which `encodes_on` must hold, is contiguous. codec: a number in the engine's CODECS,
+        for float32; 0 for none. residual: contiguous float32 on the same device, as many elements.
         """
-        memory = plain(tensor)
-        copies = [(tensor, memory)] if memory is not tensor else []
-        keep = [memory] if residual is None else [memory, residual]
         more = codec, residual.data_ptr() if residual is not None else 0
+        memory = plain(tensor, stays=not tensor.is_cpu)
+        keep = [memory] if residual is None else [memory, residual]
+        if not tensor.is_cpu:
+            return self._hand("all_reduce", _reduce_arguments(tensor, reduce_op), None, [tensor], keep, more)
+        copies = [(tensor, memory)] if memory is not tensor else []
         return self._start("all_reduce", _in_place(memory, reduce_op), None, [tensor], copies, keep, more)
+
+    def encodes_on(self, device: torch.device) -> bool:
+        """Whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
+        return device.type in ("cpu", "meta") or not self._elsewhere(device)
 
     allreduce_sparse = allreduce
 
@@ -107,10 +114,10 @@ class Reductions(Starting):
     def reduce_scatter_encoded(
         self, output: Tensor, input: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
     ) -> dist.Work:
-        """Start to combine the contiguous CPU tensor `input` into the contiguous `output`, encoded between machines.
+        """Start to combine the contiguous tensor `input` into the contiguous `output`, encoded between machines.
 
-        codec: a number in the engine's CODECS, for float32; 0 for none. residual: contiguous float32, as many elements
-        as `input` has.
+        They are on a device for which `encodes_on` holds. codec: a number in the engine's CODECS, for float32; 0 for
+        none. residual: contiguous float32 there, as many elements as `input` has.
         """
         address, count, code, op, factor = _reduce_arguments(output, reduce_op)
         arguments = (reducible(input, reduce_op).data_ptr(), address, count, code, op, factor)

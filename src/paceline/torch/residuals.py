@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from paceline.torch import cuda
+
 
 class Residuals:
     """A flat float32 tensor for each bucket, in which every parameter has its part.
@@ -37,14 +39,16 @@ class Residuals:
         parameters: Sequence[Tensor],
         begins: Sequence[int],
         absent: Collection[int] = (),
+        like: Tensor | None = None,
     ) -> Tensor:
         """The residual, of shape (numel,), of the bucket with this number.
 
         parameters: those in the bucket. begins: the element of the bucket at which the gradient of each begins. absent:
         the places among them of those that have no gradient on this rank. What was lost of theirs waits for their next
-        one, because a sum of gradients that no rank has is thrown away.
+        one, because a sum of gradients that no rank has is thrown away. like: a tensor where the residual should lie;
+        None: in the CPU's memory.
         """
-        flat = self._flat(bucket, numel, parameters, begins)
+        flat = self._flat(bucket, numel, parameters, begins, like)
         for place, parameter in enumerate(parameters):
             name = self._names[id(parameter)]
             if place in absent:
@@ -55,12 +59,14 @@ class Residuals:
                 self._parts[name].add_(self._withheld.pop(name))
         return flat
 
-    def _flat(self, bucket: int, numel: int, parameters: Sequence[Tensor], begins: Sequence[int]) -> Tensor:
+    def _flat(
+        self, bucket: int, numel: int, parameters: Sequence[Tensor], begins: Sequence[int], like: Tensor | None
+    ) -> Tensor:
         names = tuple(self._names[id(parameter)] for parameter in parameters)
         before, flat = self._buckets.get(bucket, ((), torch.empty(0)))
         if before == names and flat.numel() == numel:
             return flat
-        flat = torch.zeros(numel)
+        flat = torch.zeros(numel) if like is None or like.is_cpu else cuda.empty((numel,), like).zero_()
         for name, begin in zip(names, begins, strict=True):
             part = flat[begin : begin + self._sizes[name]]
             if name in self._parts:

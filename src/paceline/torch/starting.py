@@ -59,10 +59,10 @@ class Starting(Accelerator):
         """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for.
 
         keep: the memory that the arguments speak of; if it is a device's, the call is handed to that, and there are no
-        copies. more: the arguments behind the engine's mode.
+        copies. more: the arguments behind the engine's mode, or behind the device's stream.
         """
         if keep and not keep[0].is_cpu:
-            return self._hand(call, arguments, options, results, keep)
+            return self._hand(call, arguments, options, results, keep, more)
         if self._blocks(options):
             getattr(self._group, call)(*arguments, BLOCKING, *more)
             copy_back(copies)
@@ -98,10 +98,11 @@ class Starting(Accelerator):
         options: object,
         results: Sequence[Tensor],
         memory: Sequence[Tensor],
+        more: tuple[object, ...] = (),
     ) -> dist.Work:
         """Hand the engine's `call` to the device of `memory`, whose current stream it comes after."""
         group, stream = self._on_device(memory), cuda.stream(memory[0].device)
-        work = DeviceWork(getattr(group, call)(*arguments, stream), results, memory, self._home)
+        work = DeviceWork(getattr(group, call)(*arguments, stream, *more), results, memory, self._home)
         if self._window is None and not checks.is_async(options):
             work.wait(checks.timeout_of(options) or _ZERO)
         return self._in_window(work)
