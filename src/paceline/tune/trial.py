@@ -52,7 +52,7 @@ class Effort:
         return self.seconds if number else fitted.FIRST_SHARE * self.seconds
 
 
-class _Steps:
+class Steps:
     """The steps that rank 0 has told of."""
 
     def __init__(self) -> None:
@@ -129,9 +129,9 @@ def _job(setting: Setting, program: Sequence[str], env: Mapping[str, str], outpu
     return LabJob(lab, program, env, port=next(_PORTS), threads=setting.threads, output=output)
 
 
-def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[_Steps, str]:
+def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[Steps, str]:
     """Watch the job until its steps are measured or it has ended; returns its steps, and why it has to be given up."""
-    steps = _Steps()
+    steps = Steps()
     patience = time.monotonic() + timeout
     while job.poll() is None and not job.failures:
         if steps.look(job):
@@ -175,7 +175,7 @@ def _failure(job: Job, output: Path) -> str:
     return f"{job.failed}{f': {lines[-1].strip()[:_LAST_WORDS]}' if lines else ''}"
 
 
-def _too_few(steps: _Steps) -> str:
+def _too_few(steps: Steps) -> str:
     if not steps.known:
         return "it ended, and none of its processes used Paceline for long enough to be asked"
     return f"it ended after {len(steps.begins)} steps, of which the first {fitted.WARM_UP_STEPS} at least are warm-up"

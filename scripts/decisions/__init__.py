@@ -1,0 +1,1 @@
+"""The subjects of `decision_sensitivity.py`."""
