@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ class DeviceTensor(Tensor):
 
 
 class Device:
-    """The stand-in, in place of what `paceline.torch.cuda` asks torch for."""
+    """The stand-in, in place of what `paceline.torch.cuda` asks torch for. limits: None for what groups measure."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: tuple[int, int] | None = (8 << 10, 512 << 10)) -> None:
         from paceline import _engine
         from paceline.runtime.process import runtime
         from paceline.torch import cuda
@@ -38,7 +39,7 @@ class Device:
         self._driver.double_allocate.restype = ctypes.c_uint64
         self._driver.double_allocate.argtypes = (ctypes.c_size_t, ctypes.c_int)
         self._driver.double_calls.restype = ctypes.c_uint64
-        runtime().devices = _engine.Devices(b"any image will do for the stand-in")
+        runtime().devices = _engine.Devices(b"any image will do for the stand-in", limits)
         self.waits: list[int] = []
 
         def host_memory(like: Tensor) -> Tensor:
@@ -58,6 +59,10 @@ class Device:
             return self.tensor(torch.zeros(shape, dtype=like.dtype))
 
         seam.stream = lambda device: 0
+        seam.captures = lambda: False
+        seam.aside = lambda device: nullcontext()
+        seam.finish = lambda device: self.finish()
+        seam.zeros = lambda count, device: self.tensor(torch.zeros(count))
         seam.copy = copy
         seam.empty = empty
         seam.host_memory = host_memory
@@ -83,6 +88,10 @@ class Device:
     def fail(self, function: str) -> None:
         """Let the next call of this function of the driver fail: there is no memory."""
         self._driver.double_fail(function.encode(), 2, 0)
+
+    def differs(self, number: int) -> None:
+        """From now on it is another device than that of a process with another number."""
+        self._driver.double_be(ctypes.c_ubyte(number))
 
     def finish(self) -> None:
         assert self._driver.cuStreamSynchronize(None) == 0

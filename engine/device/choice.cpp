@@ -2,8 +2,6 @@
 
 #include <array>
 
-#include "calibration/device.hpp"
-
 namespace paceline::device {
 
 const char* name_of(Path path) {
@@ -11,22 +9,21 @@ const char* name_of(Path path) {
   return names[static_cast<std::size_t>(path)];
 }
 
-Choice choose(const Call& call, std::size_t ranks, const std::string& unreachable) {
-  const auto up_to = [](std::size_t limit) { return "at most " + std::to_string(limit >> 10) + " KiB"; };
+Choice choose(const Call& call, std::size_t ranks, const Limits& limits, const std::string& unreachable) {
+  const auto of = [&](std::size_t limit) {
+    return std::to_string(limit >> 10) + " KiB" + (limits.measured ? ", as timed when the group began" : "");
+  };
   const std::size_t block = call.count * size_of(call.dtype);
   const std::size_t whole = call.has_block_for_each() ? block * ranks : block;
   const std::size_t brought = call.collective == Collective::reduce_scatter ? whole : block;
-  if (!call.uneven && whole <= calibration::kReducedOnHost)
-    return {Path::host, up_to(calibration::kReducedOnHost) + " go through the host"};
+  if (!call.uneven && whole <= limits.host) return {Path::host, "through the host go at most " + of(limits.host)};
   if (!unreachable.empty()) return {Path::staged, unreachable};
-  if (!call.uneven && brought <= calibration::kDeviceOneShot)
-    return {Path::one_shot, up_to(calibration::kDeviceOneShot) + " of a rank are copied to where all see them"};
+  if (!call.uneven && brought <= limits.one_shot)
+    return {Path::one_shot, "a rank copies to where all see them at most " + of(limits.one_shot)};
   if (call.collective == Collective::all_reduce)
-    return {Path::two_shot,
-            "every rank combines its part of more than " + std::to_string(calibration::kDeviceOneShot >> 10) + " KiB"};
+    return {Path::two_shot, "every rank combines its part of more than " + of(limits.one_shot)};
   if (call.uneven) return {Path::direct, "ranks may have different amounts, which they learn when they meet"};
-  return {Path::direct, "every rank takes what it needs from where the others have more than " +
-                            std::to_string(calibration::kDeviceOneShot >> 10) + " KiB"};
+  return {Path::direct, "every rank takes what it needs from where the others have more than " + of(limits.one_shot)};
 }
 
 }  // namespace paceline::device

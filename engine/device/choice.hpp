@@ -6,6 +6,7 @@
 #include <string>
 
 #include "device/call.hpp"
+#include "device/limits.hpp"
 
 namespace paceline::device {
 
@@ -26,6 +27,6 @@ struct Choice {
 
 // ranks: of the group. unreachable: why kernels cannot work in the memory of all ranks, which is the same text on all
 // of them; empty if they can. All ranks come to the same.
-Choice choose(const Call& call, std::size_t ranks, const std::string& unreachable);
+Choice choose(const Call& call, std::size_t ranks, const Limits& limits, const std::string& unreachable);
 
 }  // namespace paceline::device

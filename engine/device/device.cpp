@@ -4,8 +4,9 @@
 
 namespace paceline::device {
 
-Device::Device(std::shared_ptr<const Driver> driver, Ordinal ordinal, std::span<const std::byte> image)
-    : driver_(std::move(driver)), ordinal_(ordinal) {
+Device::Device(std::shared_ptr<const Driver> driver, Ordinal ordinal, std::span<const std::byte> image,
+               const std::optional<Limits>& limits)
+    : driver_(std::move(driver)), ordinal_(ordinal), limits_(limits) {
   driver_->check(driver_->device_uuid(&uuid_, ordinal), "cuDeviceGetUuid");
   int multiprocessors = 0;
   driver_->check(driver_->device_attribute(&multiprocessors, DeviceAttribute::multiprocessors, ordinal),
@@ -76,7 +77,7 @@ std::vector<std::string> Devices::names() {
 std::shared_ptr<Device> Devices::get(Ordinal ordinal) {
   const std::lock_guard lock(mutex_);
   auto& device = devices_[ordinal];
-  if (device == nullptr) device = std::make_shared<Device>(found_.driver, ordinal, image_);
+  if (device == nullptr) device = std::make_shared<Device>(found_.driver, ordinal, image_, limits_);
   return device;
 }
 

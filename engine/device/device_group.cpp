@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "device/check.hpp"
 #include "device/part.hpp"
 #include "device/parting.hpp"
+#include "device/trials.hpp"
 #include "progress/times.hpp"
 
 namespace paceline::device {
@@ -22,12 +24,51 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
       shown_(driver_) {
   const Current current(driver_, device_->context());
   neighbours_ = std::make_unique<Neighbours>(*engine_, *group_, *device_, pointers);
-  const std::size_t chunk =
-      neighbours_->unreachable().empty() ? calibration::kReducedOnHost : calibration::kStagedChunk;
+  const std::size_t chunk = neighbours_->unreachable().empty() ? calibration::kHostChunk : calibration::kStagedChunk;
   attempt("a group on a device", [&] {
     staging_ = std::make_unique<Staging>(*engine_, neighbours_->hosts(), driver_, neighbours_->control(), chunk);
     before_ = std::make_unique<Event>(driver_);
   });
+  try {
+    limits_ = find();
+  } catch (const Failure&) {
+    close();
+    throw;
+  }
+  last_ = {Path::host, "nothing was asked for yet"};
+}
+
+Limits DeviceGroup::find() {
+  if (device_->limits()) return *device_->limits();
+  if (!neighbours_->unreachable().empty() || size() == 1) return {};
+  attempt("a group on a device", [&] {
+    driver_.check(driver_.fill(neighbours_->trial(), 0, calibration::kDeviceTrials.back(), stream()),
+                  "cuMemsetD8Async");
+  });
+  return find_limits([&](Path path, std::size_t bytes) { return timed(path, bytes); },
+                     [&](const Timings& mine) {
+                       Timings longest = mine;
+                       for (const Timings& one : exchanged(*engine_, *group_, mine)) longest.keep_slower(one);
+                       return longest;
+                     });
+}
+
+// From the call until the stream is through, which the host sees in a word. It is not the caller's stream, since that
+// may have much else to do.
+double DeviceGroup::timed(Path path, std::size_t bytes) {
+  constexpr int kLook = 1024;  // the engine knows only of failures before that word tells
+  const Block whole{neighbours_->trial(), bytes / sizeof(float)};
+  const Call call{
+      .input = {whole}, .output = {whole}, .count = whole.count, .dtype = DType::float32, .stream = stream()};
+  const auto begin = Clock::now();
+  const auto pending = carry_out(call, {path, "this way is timed"});
+  for (int again = 1; !neighbours_->control().finished(calls_); ++again) {
+    if (again % kLook == 0 && pending->done()) break;
+    std::this_thread::yield();
+  }
+  const std::chrono::duration<double, std::nano> passed = Clock::now() - begin;
+  if (pending->done()) pending->wait(std::chrono::seconds(0));
+  return std::max(1.0, passed.count());
 }
 
 // The stream need not wait for calls that are not over. If it does not come to its end even so, what it uses must stay.
@@ -79,12 +120,16 @@ void DeviceGroup::make_room() {
 std::shared_ptr<Pending> DeviceGroup::start(const Call& call) {
   const std::lock_guard lock(mutex_);
   if (neighbours_ == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
+  return carry_out(call, choose(call, size(), limits_, neighbours_->unreachable()));
+}
+
+std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& choice) {
   const Current current(driver_, device_->context());
   make_room();
   const std::string what = std::string(kCollectiveNames[static_cast<std::size_t>(call.collective)]) + " on the device";
   // Arguments that will not do are the caller's mistake: no rank hears of them.
   attempt(what, [&] { check(call, *device_, pointers_); });
-  last_ = choose(call, size(), neighbours_->unreachable());
+  last_ = choice;
   std::shared_ptr<DeviceOperation> operation;
   attempt(what, [&] { operation = begin(call); });
   std::shared_ptr<Pending> pending;
@@ -120,6 +165,7 @@ std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call) {
   auto operation = std::make_shared<DeviceOperation>(*engine_, *device_, *neighbours_, *staging_, number);
   Notice& notice = operation->notice;
   operation->what = notice.what = call.fingerprint();
+  operation->choice = last_;
   for (const auto* blocks : {&call.input, &call.output})
     for (const Block& block : *blocks) notice.longest = std::max<std::uint64_t>(notice.longest, block.count);
   if (number > 0) {
@@ -293,7 +339,7 @@ void DeviceGroup::move(Address from, Address to, std::size_t count, const Call& 
 void DeviceGroup::launch(const Call& call, Parameters& parameters) {
   std::size_t longest = 0;
   for (const Block& block : call.output) longest = std::max(longest, block.count);
-  if (call.output.empty()) return;
+  if (longest == 0) return;
   if (call.combines()) {
     const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
     ReduceParameters expected{};

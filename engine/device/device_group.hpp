@@ -32,7 +32,8 @@ namespace paceline::device {
 // The ranks of the group make theirs, and call it, in the same order as all collectives.
 class DeviceGroup {
  public:
-  // Collective, and returns when all ranks have made theirs. Throws Failure as collectives do, and if a rank cannot
+  // Collective, and returns when all ranks have made theirs and, where their kernels reach each other's memory, have
+  // timed which way is fastest for how many bytes (trials.hpp). Throws Failure as collectives do, and if a rank cannot
   // have pinned memory; what else a device lacks only makes calls go through the host.
   DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> group, std::shared_ptr<Device> device,
               PointerCache& pointers);
@@ -53,6 +54,9 @@ class DeviceGroup {
 
   // How the last call went, and why.
   const Choice& last() const { return last_; }
+  const Limits& limits() const { return limits_; }
+  // Whether two ranks or more have the same device.
+  bool share_device() const { return neighbours_->share_device(); }
   std::size_t opened() const { return neighbours_->memory().size(); }
 
  private:
@@ -60,6 +64,9 @@ class DeviceGroup {
   std::size_t size() const { return static_cast<std::size_t>(group_->size()); }
   StreamHandle stream() const { return neighbours_->stream().get(); }
 
+  Limits find();
+  double timed(Path path, std::size_t bytes);
+  std::shared_ptr<Pending> carry_out(const Call& call, const Choice& choice);
   void make_room();
   std::shared_ptr<DeviceOperation> begin(const Call& call);
   std::unique_ptr<DeviceOperation::Direct> show(const Call& call, Notice& notice);
@@ -88,7 +95,8 @@ class DeviceGroup {
   std::uint32_t calls_ = 0;
   std::uint32_t one_shots_[2] = {};  // the last calls that have used each part of the scratch memory; 0 if none has
   unsigned turn_ = 0;
-  Choice last_{Path::host, "nothing was asked for yet"};
+  Limits limits_;
+  Choice last_;
 };
 
 }  // namespace paceline::device

@@ -26,6 +26,10 @@ void DeviceOperation::meet() {
   if (!over()) engine_.host().step_now(*this);
 }
 
+std::string DeviceOperation::description() const {
+  return describe(what, sequence) + " on the device by " + name_of(choice.path) + " (" + choice.why + ")";
+}
+
 bool DeviceOperation::step() {
   if (trouble_ || meeting_ == nullptr) return false;
   try {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/choice.hpp"
 #include "device/neighbours.hpp"
 #include "device/staging.hpp"
 
@@ -26,6 +27,7 @@ class DeviceOperation final : public Operation {
   // How the device does it: either one, or neither. All of this is set before the operation is added to the loop.
   std::unique_ptr<Direct> direct;
   std::unique_ptr<Staging::Chunks> chunks;
+  Choice choice;
   Notice notice;
 
   // The ranks exchange notices. The operation is in the loop already. Throws Failure.
@@ -34,7 +36,7 @@ class DeviceOperation final : public Operation {
 
   bool step() override;
   bool complete() const override { return phase_ == Phase::ended; }
-  std::string description() const override { return describe(what, sequence) + " on the device"; }
+  std::string description() const override;
   std::vector<int> missing() const override;
   std::vector<int> absent() const override;
   bool has_work() const override;

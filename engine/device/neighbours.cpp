@@ -12,7 +12,8 @@ namespace paceline::device {
 namespace {
 
 constexpr auto kParting = std::chrono::seconds(1);
-constexpr std::size_t kParametersAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
+constexpr std::size_t kTrialAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
+constexpr std::size_t kParametersAt = kTrialAt + calibration::kDeviceTrials.back();
 constexpr std::size_t kScratch = kParametersAt + sizeof(Parameters);
 
 std::uint64_t random_channel() {
@@ -52,6 +53,9 @@ Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCach
                          " cannot work on its device: " + std::string(all[from].failed.get()),
                      group_.members[from].description});
   make_hosts(all[0].channel);
+  for (std::size_t from = 1; from < all.size(); ++from)
+    share_device_ |= std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(from),
+                                 [&](const Introduction& one) { return one.device == all[from].device; });
   unreachable_ = obstacle(all);
   if (!unreachable_.empty()) return;
   device::Words wrong;
@@ -76,6 +80,8 @@ Neighbours::~Neighbours() {
   pointers_.forget(own);
   device_.driver().free(own);
 }
+
+Address Neighbours::trial() const { return scratch_[static_cast<std::size_t>(group_.rank)] + kTrialAt; }
 
 Address Neighbours::parameters() const { return scratch_[static_cast<std::size_t>(group_.rank)] + kParametersAt; }
 

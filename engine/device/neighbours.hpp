@@ -26,6 +26,8 @@ class Neighbours {
 
   // Why kernels cannot work in the memory of all ranks, on all ranks alike; empty if they can.
   const std::string& unreachable() const { return unreachable_; }
+  // Whether two ranks or more have the same device.
+  bool share_device() const { return share_device_; }
   // The group in which the host does its part of the work.
   Group& hosts() const { return *hosts_; }
   // All work of the group goes to one stream.
@@ -36,6 +38,8 @@ class Neighbours {
   Signals& signals() const { return *signals_; }
   // Memory of this rank or another one for what a one-shot call brings along.
   Address scratch(std::size_t rank) const { return scratch_[rank]; }
+  // Memory of this rank that the others map, of as many bytes as the largest trial.
+  Address trial() const;
   // Where parameters lie that the host completes after a kernel was handed over.
   Address parameters() const;
   PeerMemory& memory() { return memory_; }
@@ -65,6 +69,7 @@ class Neighbours {
   std::vector<Address> scratch_;  // by rank
   bool scratch_kept_ = false;     // a peer may still use it: it is given back with the process
   std::string unreachable_;
+  bool share_device_ = false;
 };
 
 }  // namespace paceline::device

@@ -1,6 +1,4 @@
 // Shows the devices of this process, and collectives on their memory, to Python.
-#include "calibration/device.hpp"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -80,12 +78,15 @@ PyDeviceOperation handed(PyDeviceGroup& self, Address stream, Call&& call) {
 }  // namespace
 
 void bind_device(nb::module_& m) {
-  auto devices = nb::class_<PyDevices>(m, "Devices");
-  devices
+  nb::class_<PyDevices>(m, "Devices")
       .def(
           "__init__",
-          [](PyDevices* self, nb::bytes image) { new (self) PyDevices(std::string(image.c_str(), image.size())); },
-          "image"_a = nb::bytes("", 0))
+          [](PyDevices* self, nb::bytes image, std::optional<std::pair<std::size_t, std::size_t>> limits) {
+            std::optional<device::Limits> given;
+            if (limits) given = device::Limits{.host = limits->first, .one_shot = limits->second};
+            new (self) PyDevices(std::string(image.c_str(), image.size()), given);
+          },
+          "image"_a = nb::bytes("", 0), "limits"_a = nb::none())
       .def(
           "absent", [](PyDevices& self) { return self->absent(); }, Release())
       .def(
@@ -94,8 +95,6 @@ void bind_device(nb::module_& m) {
       .def(
           "no_kernels", [](PyDevices& self, int ordinal) { return self->get(ordinal)->no_kernels(); }, "ordinal"_a,
           Release());
-
-  devices.def_static("limits", [] { return std::pair(calibration::kReducedOnHost, calibration::kDeviceOneShot); });
 
   nb::class_<PyDeviceGroup>(m, "DeviceGroup")
       .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a, "ordinal"_a = 0)
@@ -153,6 +152,12 @@ void bind_device(nb::module_& m) {
              });
            })
       .def_prop_ro("last", [](const PyDeviceGroup& self) { return told(open(self).last()); })
+      .def_prop_ro("share_device", [](const PyDeviceGroup& self) { return open(self).share_device(); })
+      .def_prop_ro("limits",
+                   [](const PyDeviceGroup& self) {
+                     const device::Limits& limits = open(self).limits();
+                     return std::tuple(limits.host, limits.one_shot, limits.measured);
+                   })
       .def("close", [](PyDeviceGroup& self) { self.on_device.reset(); }, Release());
 
   nb::class_<PyDeviceOperation>(m, "DeviceOperation")

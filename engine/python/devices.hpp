@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,8 @@ namespace paceline {
 class PyDevices {
  public:
   // image: empty for the one in the engine.
-  explicit PyDevices(std::string image) {
-    auto owned = std::make_shared<Owned>(std::move(image));
+  PyDevices(std::string image, const std::optional<device::Limits>& limits) {
+    auto owned = std::make_shared<Owned>(std::move(image), limits);
     devices_ = std::shared_ptr<device::Devices>(owned, &owned->devices);
   }
 
@@ -48,9 +49,11 @@ class PyDevices {
 
  private:
   struct Owned {
-    explicit Owned(std::string given) : image(std::move(given)) {}
+    Owned(std::string given, const std::optional<device::Limits>& limits)
+        : image(std::move(given)),
+          devices(image.empty() ? device::fatbin() : std::as_bytes(std::span(image)), limits) {}
     std::string image;
-    device::Devices devices{image.empty() ? device::fatbin() : std::as_bytes(std::span(image))};
+    device::Devices devices;
   };
   struct Open {
     std::weak_ptr<void> what;

@@ -112,10 +112,11 @@ class Operation:
 class Devices:
     """The CUDA devices of this process; the driver is opened when they are first asked for.
 
-    image: the kernels; the engine's own if it is empty.
+    image: the kernels; the engine's own if it is empty. limits: bytes up to which all groups send arrays through the
+    host, and in one shot, which is at most 512 KiB; None: each group measures them.
     """
 
-    def __init__(self, image: bytes = b"") -> None: ...
+    def __init__(self, image: bytes = b"", limits: tuple[int, int] | None = None) -> None: ...
     def absent(self) -> str:
         """Why there is no driver or no device; empty if there is one. The rest needs one."""
 
@@ -125,10 +126,6 @@ class Devices:
 
     def no_kernels(self, ordinal: int) -> str:
         """Why kernels cannot be started on a device; empty if they can."""
-
-    @staticmethod
-    def limits() -> tuple[int, int]:
-        """The most bytes that go through the host at once, and in one shot."""
 
 class DeviceGroup:
     """Collectives of a group on the device that has the memory at `address`, or that has this ordinal if that is 0.
@@ -140,6 +137,14 @@ class DeviceGroup:
     @property
     def last(self) -> tuple[str, str]:
         """The path of the last operation."""
+
+    @property
+    def limits(self) -> tuple[int, int, bool]:
+        """Bytes up to which arrays go through the host, and in one shot; whether the ranks have measured that."""
+
+    @property
+    def share_device(self) -> bool:
+        """Whether two ranks or more have the same device."""
 
     def all_reduce(
         self,

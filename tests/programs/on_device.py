@@ -108,7 +108,7 @@ if "apart" in sys.argv[1:]:
     os.environ["PACELINE_MACHINE"] = os.environ["RANK"]
 with paceline.init() as group:
     if "kernels" in sys.argv[1:]:
-        group.runtime.devices = _engine.Devices(b"any image will do for the stand-in")
+        group.runtime.devices = _engine.Devices(b"any image will do for the stand-in", (8 << 10, 512 << 10))
     ranks = np.arange(group.size)
     paths = []
     for count in (3, 10_000, 300_000):

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from cuda_stand_in import Device, DeviceTensor
+from cuda_stand_in import CUDA, Device, DeviceTensor
 from harness import Ranks
 from torch import Tensor
 
-from paceline.torch.accelerator import by_engine
+from paceline.calibration.torch import CONTEST_SIZES
+from paceline.torch.contest import Verdict
+from paceline.torch.work import CompletedWork
 
 ENGINE = {"PACELINE_CUDA": "engine"}
 
@@ -166,8 +168,151 @@ def test_ranks_that_disagree_are_named(ranks: Ranks) -> None:
         assert "rank 1" in said and "float32[10001] SUM" in said
 
 
-def test_who_serves_cuda_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+class Other:
+    """What stands for NCCL's group: it sums on the host, and keeps what it was asked for."""
+
+    def __init__(self, device: Device) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self._device = device
+        self._gloo = dist.new_group(backend="gloo")
+
+    def allreduce(self, tensors: list[Tensor], opts: object = None) -> Any:
+        (tensor,) = tensors
+        values = self._device.host(tensor)
+        dist.all_reduce(values, group=self._gloo)
+        tensor.as_subclass(Tensor).copy_(values)
+        self.calls.append(("allreduce", values.nbytes))
+        return CompletedWork([tensor])
+
+    def alltoall_base(self, output: Tensor, input: Tensor, *_: object) -> Any:
+        self.calls.append(("alltoall_base", input.nbytes))
+        return CompletedWork([output])
+
+    def send(self, tensors: list[Tensor], peer: int, tag: int) -> Any:
+        self.calls.append(("send", tensors[0].nbytes))
+        return CompletedWork(tensors)
+
+    def shutdown(self) -> None:
+        """There is nothing to do."""
+
+
+def beside(device: Device) -> Other:
+    """Let torch have NCCL, with this in its place."""
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    from paceline.torch import accelerator
+
+    seam: Any = accelerator
+    seam.dist.is_nccl_available = lambda: True
+    group: Any = _get_default_group()
+    group._inner = Other(device)
+    other: Other = group._inner
+    return other
+
+
+def summed(device: Device, rank: int, size: int, count: int) -> None:
+    tensor = device.tensor(torch.arange(count, dtype=torch.float32) % 100 + rank)
+    dist.all_reduce(tensor)
+    expected = size * (torch.arange(count, dtype=torch.float32) % 100) + size * (size - 1) // 2
+    assert torch.equal(device.host(tensor), expected)
+
+
+def timed(rank: int, size: int) -> tuple[object, set[tuple[str, int]]]:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    device = Device()
+    device.differs(rank + 1)
+    other = beside(device)
+    summed(device, rank, size, 3)
+    other.calls.clear()
+    for nbytes in CONTEST_SIZES[:3]:
+        summed(device, rank, size, nbytes // 4)
+    group: Any = _get_default_group()
+    return group._verdict, {*other.calls}
+
+
+def test_the_faster_one_serves_a_size(ranks: Ranks) -> None:
+    """Times say nothing here: whatever comes out is the same on all ranks, and sums are right."""
+    (verdict, calls), *others = ranks(timed, 2, fresh=True)
+    assert all(one == (verdict, calls) for one in others)
+    assert calls == {("allreduce", size) for size in CONTEST_SIZES[:3] if not verdict.for_challenger(size)}
+
+
+def divided(rank: int, size: int) -> list[tuple[str, int]]:
+    from paceline.torch import accelerator, cuda
+
+    seam: Any = accelerator
+    seam.contest = lambda *_: Verdict((True, False, True, False), "so says the test")
+    device = Device()
+    device.differs(rank + 1)
+    other = beside(device)
+    for nbytes in CONTEST_SIZES[:3]:
+        summed(device, rank, size, nbytes // 4)
+    small = device.tensor(torch.zeros(size))
+    dist.all_to_all_single(device.tensor(torch.zeros(size)), small)  # ranks could have different amounts
+    dist.send(small, (rank + 1) % size)
+    recording: Any = cuda
+    recording.captures = lambda: True
+    summed(device, rank, size, 5)
+    return other.calls
+
+
+def test_nccl_keeps_what_it_does_faster_and_what_the_engine_cannot(ranks: Ranks) -> None:
+    for calls in ranks(divided, 2, fresh=True):
+        assert calls == [("allreduce", CONTEST_SIZES[1]), ("alltoall_base", 8), ("send", 8), ("allreduce", 20)]
+
+
+def shared(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    device = Device()
+    other = beside(device)
+    for count in (3, 100_000):
+        summed(device, rank, size, count)
+    dist.all_to_all_single(device.tensor(torch.zeros(size)), device.tensor(torch.zeros(size)))
+    group: Any = _get_default_group()
+    return group._verdict.reason, other.calls
+
+
+def test_ranks_that_share_a_device_need_no_nccl(ranks: Ranks) -> None:
+    for reason, calls in ranks(shared, 2, fresh=True):
+        assert "ranks share a device" in reason and not calls
+
+
+def broken(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    device = Device()
+    other = beside(device)
+    if rank == 1:
+        device.fail("cuMemHostRegister")
+    summed(device, rank, size, 3)
+    dist.all_reduce(torch.zeros(3))  # the group goes on
+    group: Any = _get_default_group()
+    return group._verdict.reason, other.calls
+
+
+def test_a_device_that_the_engine_cannot_work_on_is_left_to_nccl(ranks: Ranks) -> None:
+    for reason, calls in ranks(broken, 2, fresh=True):
+        assert "rank 1 (" in reason and "cannot work on its device: cuMemHostRegister failed" in reason
+        assert calls == [("allreduce", 12)]
+
+
+def chosen(rank: int, size: int) -> None:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    from paceline.torch import accelerator
+
+    seam: Any = accelerator
+    group: Any = _get_default_group()
+    wish = group._home.settings.cuda
     for nccl in (True, False):
-        monkeypatch.setattr(dist, "is_nccl_available", lambda nccl=nccl: nccl)
-        assert by_engine("engine") and not by_engine("nccl")
-        assert by_engine("auto") is not nccl
+        seam.dist.is_nccl_available = lambda nccl=nccl: nccl
+        settled = {"engine": False, "nccl": True, "auto": None if nccl else False}[wish]
+        assert group._settled(CUDA) is settled
+        assert group._settled(torch.device("xpu", 0)) is True
+
+
+@pytest.mark.parametrize("wish", ["engine", "nccl", "auto"])
+def test_who_serves_cuda_tensors(ranks: Ranks, wish: str) -> None:
+    ranks(chosen, 1, environment={"PACELINE_CUDA": wish}, fresh=True)

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,8 +45,8 @@ class Told {
 class DeviceRank {
  public:
   DeviceRank(int rank, std::vector<std::shared_ptr<Group>> groups, std::shared_ptr<Engine> engine,
-             std::span<const std::byte> image, const Told& told)
-      : rank_(rank), engine_(std::move(engine)), groups_(std::move(groups)), devices_(image), told_(told) {
+             std::span<const std::byte> image, const std::optional<device::Limits>& limits, const Told& told)
+      : rank_(rank), engine_(std::move(engine)), groups_(std::move(groups)), devices_(image, limits), told_(told) {
     CHECK(devices_.absent().empty());
   }
 
@@ -85,6 +86,7 @@ struct Job {
   double timeout = 60;  // seconds
   bool kernels = true;
   std::vector<int> machines = {};  // of every rank: others are reached by sockets alone; none: all are on one
+  std::optional<device::Limits> limits = device::Limits{};  // none: as measured
 };
 
 namespace job {
@@ -173,7 +175,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     });
     {
       DeviceRank self(static_cast<int>(rank), {std::move(group)}, engine,
-                      job.kernels ? kernels() : std::span<const std::byte>(), told);
+                      job.kernels ? kernels() : std::span<const std::byte>(), job.limits, told);
       const device::Current current(self.driver(), self.devices().get(0)->context());
       body(self);
     }

@@ -57,6 +57,31 @@ TEST(every_function_of_a_call) {
   }
 }
 
+TEST(a_function_that_fails_while_ranks_measure) {
+  for (const char* function : {"cuLaunchKernel", "cuMemcpyHtoDAsync", "cuMemsetD8Async"}) {
+    run({.size = 2, .limits = {}}, [function](DeviceRank& self) {
+      const int before = double_held();
+      if (self.rank() == 1) fail(function, Result::out_of_memory, std::string(function) == "cuMemsetD8Async" ? 0 : 3);
+      const Error error = failure_of([&] { self.on_device(); });
+      CHECK(error.kind == ErrorKind::aborted && contains(error.message, "rank 1"));
+      CHECK(contains(error.message, std::string(function) + " failed with CUDA_ERROR_OUT_OF_MEMORY"));
+      CHECK(double_held() <= before + 1);  // scratch memory stays where another rank leaves late
+    });
+  }
+}
+
+TEST(a_rank_that_is_killed_while_ranks_measure) {
+  run({.size = 3, .leaves = 2, .limits = {}}, [](DeviceRank& self) {
+    if (self.rank() == 2)
+      std::thread([] {
+        while (double_calls("cuLaunchKernel") < 3) std::this_thread::yield();
+        ::raise(SIGKILL);
+      }).detach();
+    const Error error = failure_of([&] { self.on_device(); });
+    CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 2"));
+  });
+}
+
 TEST(a_peers_memory_that_cannot_be_opened) {
   run({.size = 2}, [](DeviceRank& self) {
     self.on_device();

@@ -37,3 +37,17 @@ SPARED = 0.05
 """A share of the available memory that hybrid leaves free where nobody said how much it may use.
 
 Found: by hand; predictions were at most 4 % below what control groups held. Off by 2: not measured."""
+CONTEST_SIZES = (4 << 10, 64 << 10, 1 << 20, 16 << 20)
+"""Bytes of the all-reduces that a group times by the engine and by NCCL, where both could serve CUDA tensors.
+
+Found: by hand, from what a latency rules to what bandwidth rules. Off by 2: not measured."""
+CONTEST_SECONDS, CONTEST_ROUNDS = 0.05, 16
+"""A group begins no new round of them after so many seconds or rounds.
+
+Found: by hand; NCCL takes longer to begin. Off by 2: not measured; of fewer rounds the fastest is further from the
+truth."""
+CONTEST_LEAD = 1.1
+"""The engine gets a size if NCCL takes more than so many times as long.
+
+Found: by hand: NCCL has run on hardware, and the engine's device path has not. Off by 2: NCCL serves sizes that the
+engine would serve in half the time."""

@@ -15,9 +15,8 @@ def devices(here: Environment) -> Finding:
     missing = found.no_kernels(0)
     if missing:
         return Finding("devices", value, f"collectives of their memory go through the host: {missing}")
-    small, one_shot = found.limits()
     reason = (
-        f"ranks that share a device send up to {small >> 10} KiB through the host, up to {one_shot >> 10} KiB to "
-        "memory that all see, and more from where each has it; other ranks send all through the host"
+        "ranks that share a device time it when they first meet, and send little through the host, more to memory that "
+        "all see, and most from where each has it; other ranks send all through the host"
     )
     return Finding("devices", value, reason)

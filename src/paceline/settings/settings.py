@@ -93,8 +93,9 @@ class Settings:
     `auto` (as `bf16` where that saves time), `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default:
     `off`."""
     cuda: str = "auto"
-    """PACELINE_CUDA: who serves CUDA tensors of torch: `engine`, `nccl`, or `auto`: NCCL where torch has it. Calls of
-    Horovod's API, which has no NCCL here, go through the host with `nccl`, else on the device. Default: `auto`."""
+    """PACELINE_CUDA: who serves CUDA tensors of torch: `engine`, `nccl`, or `auto`: the engine without NCCL and where
+    ranks share a device, else NCCL, but for sizes at which ranks time the engine to be faster. Calls of Horovod's API,
+    which has no NCCL here, go through the host with `nccl`, else on the device. Default: `auto`."""
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""

@@ -1,7 +1,12 @@
-"""Who serves CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes."""
+"""Who serves CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes.
+
+Where both can, ranks time both in the first collective of CUDA tensors, and keep NCCL where it is not clearly slower.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -10,9 +15,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline import _engine
+from paceline.calibration.torch import CONTEST_SIZES
+from paceline.errors import Aborted
 from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
+from paceline.torch import cuda
+from paceline.torch.contest import Verdict, contest, everything, nothing
+from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
+from paceline.torch.tables import DTYPES
+
+_log = logging.getLogger("paceline")
+_SUM, _MAX = _engine.OPS["SUM"], _engine.OPS["MAX"]
 
 
 @opaque
@@ -27,10 +41,85 @@ class Accelerator:
     _group: _engine.Group
     _inner: dist.ProcessGroup | None = None
     _device: _engine.DeviceGroup | None = None
+    _verdict: Verdict | None = None
 
-    def _elsewhere(self, device: torch.device) -> bool:
-        """Whether the engine does not move tensors of this device, which is not the CPU."""
-        return device.type != "cuda" or not by_engine(self._home.settings.cuda)
+    def _twin(self, purpose: str) -> _engine.Group:
+        """Another group of the same ranks, the same one for each purpose."""
+        raise NotImplementedError
+
+    def _elsewhere(self, device: torch.device, even: Tensor | None = None) -> bool:
+        """Whether the engine does not serve a collective of tensors of this device, which is not the CPU.
+
+        even: one of its tensors that has the same shape and dtype on all ranks, if there is one. Collective for the
+        first time, where both the engine and NCCL could serve it.
+        """
+        settled = self._settled(device)
+        if settled is not None:
+            return settled
+        special = callbacks.depth > 0 or cuda.captures()
+        if self._verdict is None and not special:
+            self._verdict = self._compare(device)
+            if self._rank == 0:
+                _log.info("who serves CUDA tensors, the engine or NCCL: %s", self._verdict.reason)
+        if even is None or special or not _plain(even):
+            return not self._all_by_engine()
+        return self._verdict is None or not self._verdict.for_challenger(even.nbytes)
+
+    def _message_elsewhere(self, device: torch.device) -> bool:
+        """Whether the engine does not move messages of tensors of this device, which is not the CPU."""
+        settled = self._settled(device)
+        return settled if settled is not None else not self._all_by_engine()
+
+    def _all_by_engine(self) -> bool:
+        return self._verdict is not None and all(self._verdict.wins)
+
+    def _settled(self, device: torch.device) -> bool | None:
+        """Whether the engine does not serve this device, whatever is called; None if it depends on that."""
+        wish = self._home.settings.cuda
+        if device.type != "cuda" or wish == "nccl":
+            return True
+        return None if wish == "auto" and dist.is_nccl_available() else False
+
+    def _compare(self, device: torch.device) -> Verdict:
+        if self._size == 1:
+            return nothing("there is one rank")
+        try:
+            # If this fails, the group itself goes on.
+            group = self._twin("devices")
+            self._device = _engine.DeviceGroup(self._home.devices, group, 0, device.index or 0)
+            if self._device.share_device:
+                return everything("ranks share a device, which NCCL refuses")
+            return self._timed(self._device, group, device)
+        except Aborted as error:
+            return nothing(str(error))
+
+    def _timed(self, engine: _engine.DeviceGroup, group: _engine.Group, device: torch.device) -> Verdict:
+        nccl = self._accelerator_group(device)
+        zeros = cuda.zeros(CONTEST_SIZES[-1] // 4, device)
+
+        def by_engine(size: int) -> float:
+            begin = time.perf_counter()
+            stream = cuda.stream(device)
+            numbers = zeros.data_ptr(), size // 4, DTYPES[zeros.dtype], _SUM, 1.0
+            engine.all_reduce(*numbers, stream).order_before(stream)
+            cuda.finish(device)
+            return time.perf_counter() - begin
+
+        def by_nccl(size: int) -> float:
+            begin = time.perf_counter()
+            nccl.allreduce([zeros[: size // 4]]).wait()
+            cuda.finish(device)
+            return time.perf_counter() - begin
+
+        def slowest(times: list[float]) -> list[float]:
+            values = torch.tensor(times, dtype=torch.float64)
+            address = values.data_ptr()
+            group.all_reduce(address, address, len(times), DTYPES[values.dtype], _MAX, 1.0, _engine.BLOCKING)
+            found: list[float] = values.tolist()
+            return found
+
+        with cuda.aside(device):
+            return contest(by_engine, by_nccl, slowest)
 
     def _on_device(self, tensors: Sequence[Tensor]) -> _engine.DeviceGroup:
         """The group on the device that has these tensors, which may be empty. Collective for the first time."""
@@ -58,12 +147,9 @@ class Accelerator:
         return self._inner
 
 
-def by_engine(wish: str) -> bool:
-    """Whether the engine serves CUDA tensors. wish: PACELINE_CUDA.
-
-    `auto` means NCCL where torch has it: which of the two is faster has not been measured.
-    """
-    return wish == "engine" or (wish == "auto" and not dist.is_nccl_available())
+def _plain(tensor: Tensor) -> bool:
+    """Whether the engine can use it on its device, as it is."""
+    return tensor.layout == torch.strided and tensor.dtype in DTYPES and tensor.is_contiguous()
 
 
 def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> dist.ProcessGroup:

@@ -69,7 +69,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             meeting=limits.meeting,
             place=_place(store),
         )
-        self._second: _engine.Group | None = None
+        self._twins: dict[str, _engine.Group] = {}
         self._returning = Returning()
         self._backward = BackwardWaits(home.annotations.outside)
         follow_optimizers()
@@ -90,10 +90,9 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             with ExitStack() as last:
                 if self._inner is not None:
                     last.callback(self._inner.shutdown)
-                for group in (self._second, self._group):
-                    if group is not None:
-                        last.callback(self._home.forget, group.channel)
-                        last.callback(group.close)
+                for group in (*self._twins.values(), self._group):
+                    last.callback(self._home.forget, group.channel)
+                    last.callback(group.close)
                 if self._device is not None:
                     last.callback(self._device.close)
 
@@ -114,9 +113,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     def abort(self) -> None:
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""
-        for group in (self._group, self._second):
-            if group is not None:
-                group.abort(f"rank {self._rank} called abort")
+        for group in (self._group, *self._twins.values()):
+            group.abort(f"rank {self._rank} called abort")
         if self._inner is not None:
             self._inner.abort()
 
@@ -161,13 +159,13 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     def perform_nocolor_split(self, device: object = None) -> None:
         """Do nothing, because only the members of a new group take part in making it."""
 
-    def _callback_group(self) -> _engine.Group:
-        if self._second is None:
-            digest = hashlib.sha256(f"callbacks of {self._group.channel}".encode()).digest()
+    def _twin(self, purpose: str) -> _engine.Group:
+        if purpose not in self._twins:
+            digest = hashlib.sha256(f"{purpose} of {self._group.channel}".encode()).digest()
             channel = int.from_bytes(digest[:8], "big") >> 1
             members = range(self._size)
-            self._second = self._home.subgroup(self._group.channel, members, channel, self._limits.operation)
-        return self._second
+            self._twins[purpose] = self._home.subgroup(self._group.channel, members, channel, self._limits.operation)
+        return self._twins[purpose]
 
     # -- names and numbers ------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -12,6 +13,23 @@ from torch.futures import Future
 def stream(device: torch.device) -> int:
     """CUDA's number of the stream that is current in this thread."""
     return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+@contextmanager
+def aside(device: torch.device) -> Iterator[None]:
+    """What this thread hands to the device goes to a stream of its own meanwhile."""
+    with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]  # torch gives it no types
+        yield
+
+
+def captures() -> bool:
+    """Whether the current stream records a CUDA graph, which only NCCL's collectives can be part of."""
+    return torch.cuda.is_current_stream_capturing()
+
+
+def finish(device: torch.device) -> None:
+    """Wait for the current stream."""
+    torch.cuda.current_stream(device).synchronize()
 
 
 def host_memory(like: Tensor) -> Tensor:
@@ -28,6 +46,11 @@ def copy(tensor: Tensor) -> Tensor:
 def empty(shape: Sequence[int], like: Tensor) -> Tensor:
     """Contiguous memory of `like`'s dtype and device."""
     return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+
+def zeros(count: int, device: torch.device) -> Tensor:
+    """So many float32 on the device."""
+    return torch.zeros(count, device=device)
 
 
 def future(device: torch.device, results: list[Tensor], order: Callable[[int], None]) -> Future[list[Tensor]]:

@@ -25,7 +25,7 @@ class Movements(Starting):
     def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Give every rank the root's tensor, in place."""
         tensor = checks.single(tensors, "broadcast")
-        if not tensor.is_cpu and self._elsewhere(tensor.device):
+        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
             return self._on_accelerator("broadcast", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
         if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
@@ -50,7 +50,7 @@ class Movements(Starting):
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):
             return DONE
-        if not output.is_cpu and self._elsewhere(output.device):
+        if not output.is_cpu and self._elsewhere(output.device, output):
             return self._on_accelerator("_allgather_base", output, output, input, opts)
         checks.alike([output, input], "all_gather")
         checks.numel(output, input.numel() * self._size, "the output of all_gather")
@@ -217,7 +217,7 @@ class Movements(Starting):
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         """Send a tensor to rank `peer`, which must receive the same dtype and count with the same tag."""
         tensor = checks.single(tensors, "send")
-        if not tensor.is_cpu and self._elsewhere(tensor.device):
+        if not tensor.is_cpu and self._message_elsewhere(tensor.device):
             return self._on_accelerator("send", tensor, tensors, peer, tag)
         to = checks.root_of(peer, self._size)
         if not callbacks.depth and (sent := self._group.send_tensor(tensor, to, tag, False)) is not False:
@@ -236,7 +236,7 @@ class Movements(Starting):
 
     def _receive(self, tensors: Tensors, peer: int, tag: int) -> dist.Work:
         tensor = checks.single(tensors, "recv")
-        if not tensor.is_cpu and self._elsewhere(tensor.device):
+        if not tensor.is_cpu and self._message_elsewhere(tensor.device):
             return self._on_accelerator("recv", tensor, tensors, peer, tag)
         if not callbacks.depth and (found := self._group.recv_tensor(tensor, peer, tag, False)) is not None:
             work = ReceivedWork(tensor, found) if isinstance(found, int) else self._message(found, tensor)

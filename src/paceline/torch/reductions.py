@@ -31,7 +31,7 @@ class Reductions(Starting):
             op, factor = reduction(opts.reduceOp)
             if self._group.all_reduce_tensor(tensor, op, factor):
                 return DONE
-        if not tensor.is_cpu and self._elsewhere(tensor.device):
+        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
             return self._on_accelerator("allreduce", tensor, tensors, opts)
         reduce_op = checks.reduce_op(opts)
         if self._stay([tensor]):
@@ -63,7 +63,7 @@ class Reductions(Starting):
 
     def encodes_on(self, device: torch.device) -> bool:
         """Whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
-        return device.type in ("cpu", "meta") or not self._elsewhere(device)
+        return device.type in ("cpu", "meta") or self._settled(device) is False
 
     allreduce_sparse = allreduce
 
@@ -80,7 +80,7 @@ class Reductions(Starting):
     ) -> dist.Work:
         """Combine a tensor over all ranks into the root's, in place; other ranks' tensors stay as they are."""
         tensor = checks.single(tensors, "reduce")
-        if not tensor.is_cpu and self._elsewhere(tensor.device):
+        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
             return self._on_accelerator("reduce", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
         reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
@@ -97,7 +97,7 @@ class Reductions(Starting):
             op, factor = reduction(opts.reduceOp)
             if self._group.reduce_scatter_tensor(output, input, op, factor):
                 return DONE
-        if not output.is_cpu and self._elsewhere(output.device):
+        if not output.is_cpu and self._elsewhere(output.device, input):
             return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
         checks.alike([output, input], "reduce_scatter")
         checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")

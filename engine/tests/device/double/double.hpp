@@ -30,6 +30,9 @@ namespace paceline::device::fake {
 // begins with this.
 Result called(const char* function);
 
+// By which processes see whether they have the same device.
+std::atomic<unsigned char>& own_number();
+
 // Memory of the device, which other processes can open.
 struct Shared {
   int fd = -1;

@@ -63,7 +63,7 @@ Result cuDeviceGetName(char* name, int length, Ordinal) {
 
 Result cuDeviceGetUuid_v2(Uuid* uuid, Ordinal) {
   *uuid = {};
-  uuid->bytes[0] = std::byte{1};
+  uuid->bytes[0] = static_cast<std::byte>(own_number().load());
   return called("cuDeviceGetUuid");
 }
 

@@ -34,6 +34,11 @@ Result called(const char* function) {
 
 Result make(std::size_t bytes, Kind kind, Address* address);
 
+std::atomic<unsigned char>& own_number() {
+  static std::atomic<unsigned char> number{1};
+  return number;
+}
+
 }  // namespace paceline::device::fake
 
 using namespace paceline::device;
@@ -61,6 +66,8 @@ int double_held() {
   const std::lock_guard lock(all.mutex);
   return static_cast<int>(all.allocations.size() + all.opened.size()) + all.events + all.streams;
 }
+
+void double_be(unsigned char number) { own_number() = number; }
 
 void double_hold(void* stream) {
   {

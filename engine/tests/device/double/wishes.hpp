@@ -13,6 +13,8 @@ std::uint64_t double_calls(const char* function);
 std::uint64_t double_allocate(std::size_t bytes, int kind);
 // How many allocations, mappings, events and streams there are in this process.
 int double_held();
+// This process has the device of this number, and not that of number 1 as others have.
+void double_be(unsigned char number);
 // Work that goes to the stream from now on waits until `double_release` is called, as if a kernel ran for long.
 void double_hold(void* stream);
 void double_release();

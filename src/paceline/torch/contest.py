@@ -1,0 +1,67 @@
+"""Which of two ways collectives of a size go: both are timed once, and all ranks come to the same."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from paceline.calibration.torch import CONTEST_LEAD, CONTEST_ROUNDS, CONTEST_SECONDS, CONTEST_SIZES
+
+Timed = Callable[[int], float]
+"""Carries out a collective of so many bytes, and returns its seconds."""
+
+_BETWEEN = [math.isqrt(smaller * larger) for smaller, larger in pairwise(CONTEST_SIZES)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which collectives the challenger gets, and why. wins: by size, as in CONTEST_SIZES."""
+
+    wins: tuple[bool, ...]
+    reason: str
+
+    def for_challenger(self, size: int) -> bool:
+        """Whether it gets a collective of so many bytes: as it did best at the nearest size, by their ratio."""
+        return self.wins[bisect_left(_BETWEEN, size)]
+
+
+def everything(reason: str) -> Verdict:
+    """The challenger gets all."""
+    return Verdict((True,) * len(CONTEST_SIZES), reason)
+
+
+def nothing(reason: str) -> Verdict:
+    """The challenger gets none."""
+    return Verdict((False,) * len(CONTEST_SIZES), reason)
+
+
+def contest(challenger: Timed, holder: Timed, slowest: Callable[[list[float]], Sequence[float]]) -> Verdict:
+    """Time both, in rounds of which the first does not count, and let the challenger have what it does clearly faster.
+
+    A size counts with the time of its slowest rank, in the fastest round. slowest: the longest of all ranks for each of
+    these times. All three are collective; what they raise is raised.
+    """
+
+    def again() -> Sequence[float]:
+        return slowest([way(size) for way in (challenger, holder) for size in CONTEST_SIZES])
+
+    again()
+    best = again()
+    spent = sum(best)
+    for _ in range(1, CONTEST_ROUNDS):
+        if spent >= CONTEST_SECONDS:
+            break
+        times = again()
+        spent += sum(times)
+        best = [min(pair) for pair in zip(best, times, strict=True)]
+    half = len(CONTEST_SIZES)
+    times_of_both = list(zip(best[:half], best[half:], strict=True))
+    wins = tuple(ours * CONTEST_LEAD < theirs for ours, theirs in times_of_both)
+    said = (
+        f"{size >> 10} KiB {ours * 1e6:.0f} us against {theirs * 1e6:.0f} us"
+        for size, (ours, theirs) in zip(CONTEST_SIZES, times_of_both, strict=True)
+    )
+    return Verdict(wins, ", ".join(said))
