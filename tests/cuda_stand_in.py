@@ -41,6 +41,8 @@ class Device:
         self._driver.double_calls.restype = ctypes.c_uint64
         runtime().devices = _engine.Devices(b"any image will do for the stand-in", limits)
         self.waits: list[int] = []
+        self.refuses = False
+        """Whether there is no memory for what comes of a collective."""
 
         def host_memory(like: Tensor) -> Tensor:
             self.finish()
@@ -55,7 +57,9 @@ class Device:
         def copy(tensor: Tensor) -> Tensor:
             return self.tensor(self.host(tensor).contiguous())
 
-        def empty(shape: Sequence[int], like: Tensor) -> Tensor:
+        def empty(shape: Sequence[int], like: Tensor, on: int | None = None) -> Tensor:
+            if on is not None and self.refuses:
+                raise torch.OutOfMemoryError("CUDA out of memory")
             return self.tensor(torch.zeros(shape, dtype=like.dtype))
 
         seam.stream = lambda device: 0
@@ -65,6 +69,7 @@ class Device:
         seam.zeros = lambda count, device: self.tensor(torch.zeros(count))
         seam.copy = copy
         seam.empty = empty
+        seam.used_here = lambda tensor: tensor
         seam.host_memory = host_memory
         seam.future = future
 

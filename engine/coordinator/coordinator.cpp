@@ -157,6 +157,7 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
   pending->target = arguments.target;
   pending->residual = arguments.residual;
   pending->counts = arguments.counts;
+  pending->allocate = arguments.allocate;
   pending->callback = std::move(callback);
   pending->after = moment_of(arguments);
   const auto now = Clock::now();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "device/moment.hpp"
@@ -28,7 +30,8 @@ void DeviceCalls::admit(const std::shared_ptr<device::Moment>& after, const std:
   }
 }
 
-std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own) {
+std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own,
+                                                   std::vector<std::size_t> counts) {
   if (group_ == nullptr) {
     std::vector<int> peers;
     peers.reserve(like_->members.size());
@@ -40,7 +43,9 @@ std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shar
     group_->coded_from = like_->coded_from;
     thread_ = std::thread([this] { serve(); });
   }
-  auto call = std::make_shared<DeviceCall>(DeviceCall{std::move(request), std::move(own), device_});
+  const std::weak_ptr<const Allocate> allocate = own == nullptr ? nullptr : own->allocate;
+  auto call = std::make_shared<DeviceCall>(
+      DeviceCall{std::move(request), std::move(own), device_, std::move(counts), allocate});
   queue_.push_back(call);
   came_.notify_one();
   return call;
@@ -60,12 +65,12 @@ void DeviceCalls::leave() {
 void DeviceCalls::close() {
   const std::lock_guard only(closing_);
   if (thread_.joinable()) thread_.join();
-  last_zeros_.reset();
+  last_spare_.reset();
   on_device_.reset();
   if (entry_ == nullptr) return;
   device::try_to([&] {
     const device::Current current(device_->driver(), device_->context());
-    for (const Zeros& each : std::exchange(zeros_, {})) {
+    for (const Spare& each : std::exchange(spares_, {})) {
       devices_->pointers().forget(each.address);
       device_->driver().free(each.address);
     }
@@ -113,7 +118,7 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
     on_device_ = std::make_unique<device::DeviceGroup>(engine_, group_, device_, devices_->pointers());
   }
   const Fingerprint& what = call.request->what;
-  if (call.own == nullptr) return {give_zeros(what)->operation()};
+  if (call.own == nullptr) return {stand_in(call)->operation()};
   const PendingRequest& own = *call.own;
   own.after->order_before(entry_->get());
   device::DeviceGroup& group = *on_device_;
@@ -141,27 +146,80 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
       }
       break;
     }
+    case Collective::all_gather: add(gather(call)); break;
+    case Collective::all_to_all: add(send_to_all(call)); break;
     default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective on a device");
   }
   return operations;
 }
 
-// An all-reduce, the only one of these that allows_joined. Its result is of no use here.
-device::Handed DeviceCalls::give_zeros(const Fingerprint& what) {
+device::Handed DeviceCalls::gather(const DeviceCall& call) {
+  const Fingerprint& what = call.request->what;
+  const auto source = device::address(call.own->data);
+  const device::Address to = output(call);
+  const auto& counts = call.counts;
+  if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); }))
+    return device::all_gather(*on_device_, source, to, counts.front(), what.dtype, entry_->get());
+  const device::Block own{source, counts[static_cast<std::size_t>(like_->rank)]};
+  return device::exchange(*on_device_, what.collective, std::vector(counts.size(), own),
+                          device::in_a_row(to, counts, what.dtype), what.dtype, -1, entry_->get());
+}
+
+device::Handed DeviceCalls::send_to_all(const DeviceCall& call) {
+  const DType dtype = call.request->what.dtype;
+  return device::exchange(*on_device_, call.request->what.collective,
+                          device::in_a_row(device::address(call.own->data), call.own->counts, dtype),
+                          device::in_a_row(output(call), call.counts, dtype), dtype, -1, entry_->get());
+}
+
+// Where what comes belongs. The call is handed over to come after what the entry's stream has to do, and so after
+// whoever used the memory before.
+device::Address DeviceCalls::output(const DeviceCall& call) {
+  if (std::ranges::all_of(call.counts, [](std::size_t count) { return count == 0; })) return 0;
+  const auto allocate = call.allocate.lock();
+  if (allocate == nullptr) throw Failure(ErrorKind::aborted, "the request is over");
+  try {
+    return (*allocate)(call.counts, entry_->get());
+  } catch (const std::exception& failure) {
+    throw Failure(Error{ErrorKind::aborted,
+                        like_->name_of(like_->rank) + " has no memory for the outcome of " + call.own->description() +
+                            ": " + failure.what(),
+                        like_->members[static_cast<std::size_t>(like_->rank)].description});
+  }
+}
+
+// What a rank does that has joined: an all_reduce gets zeros from it, an all_gather nothing. What comes is of no use.
+device::Handed DeviceCalls::stand_in(const DeviceCall& call) {
+  const Fingerprint& what = call.request->what;
   const device::Driver& driver = device_->driver();
   const device::Current current(driver, device_->context());
-  const std::size_t bytes = what.count * size_of(what.dtype);
-  if (zeros_.empty() || zeros_.back().bytes < bytes) {
-    Zeros more{0, std::bit_ceil(std::max(bytes, std::size_t{1}))};
+  if (last_spare_ != nullptr) last_spare_->order_before(entry_->get());
+  if (what.collective == Collective::all_gather) {
+    const std::size_t total = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t{0});
+    const auto blocks = device::in_a_row(spare(total * size_of(what.dtype)), call.counts, what.dtype);
+    const std::vector<device::Block> nothing(call.counts.size());
+    last_spare_ = total == 0
+                      ? device::all_gather(*on_device_, 0, 0, 0, what.dtype, entry_->get())
+                      : device::exchange(*on_device_, what.collective, nothing, blocks, what.dtype, -1, entry_->get());
+  } else {
+    const std::size_t bytes = what.count * size_of(what.dtype);
+    const device::Address zeros = spare(bytes);
+    driver.check(driver.fill(zeros, 0, bytes, entry_->get()), "cuMemsetD8Async");
+    last_spare_ = device::all_reduce(*on_device_, zeros, what.count, what.dtype, what.op, 1, entry_->get());
+  }
+  return last_spare_;
+}
+
+// Returns memory of the device of so many bytes. The device's context is current.
+device::Address DeviceCalls::spare(std::size_t bytes) {
+  if (spares_.empty() || spares_.back().bytes < bytes) {
+    const device::Driver& driver = device_->driver();
+    Spare more{0, std::bit_ceil(std::max(bytes, std::size_t{1}))};
     driver.check(driver.allocate(&more.address, more.bytes), "cuMemAlloc");
-    zeros_.push_back(more);
+    spares_.push_back(more);
     devices_->pointers().add_own(devices_->pointers().find(more.address));
   }
-  const Zeros& zeros = zeros_.back();
-  if (last_zeros_ != nullptr) last_zeros_->order_before(entry_->get());
-  driver.check(driver.fill(zeros.address, 0, bytes, entry_->get()), "cuMemsetD8Async");
-  last_zeros_ = device::all_reduce(*on_device_, zeros.address, what.count, what.dtype, what.op, 1, entry_->get());
-  return last_zeros_;
+  return spares_.back().address;
 }
 
 }  // namespace paceline

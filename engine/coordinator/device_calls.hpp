@@ -23,6 +23,8 @@ struct DeviceCall {
   RequestPtr request;
   std::shared_ptr<const PendingRequest> own;  // null if this rank has joined, and gives zeros
   std::shared_ptr<device::Device> device;     // null if this rank has handed in nothing on one so far
+  std::vector<std::size_t> counts;            // by rank: the elements that come here, where ranks may differ
+  std::weak_ptr<const Allocate> allocate;     // gone once the request has failed
   std::vector<Handle> operations = {};        // that carry it out
   bool started = false;
   Error error = {};  // why it could not start
@@ -41,7 +43,8 @@ class DeviceCalls {
   // The caller of these holds the engine's lock.
   // All requests are of one device. Throws Failure (invalid) for another one than that of the first request.
   void admit(const std::shared_ptr<device::Moment>& after, const std::shared_ptr<device::Devices>& devices);
-  std::shared_ptr<DeviceCall> hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own);
+  std::shared_ptr<DeviceCall> hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own,
+                                        std::vector<std::size_t> counts = {});
   // That of the group; null if there is none.
   const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
   void fail_group(const Error& error);
@@ -55,7 +58,11 @@ class DeviceCalls {
  private:
   void serve();
   std::vector<Handle> start(const DeviceCall& call);
-  device::Handed give_zeros(const Fingerprint& what);
+  device::Handed gather(const DeviceCall& call);
+  device::Handed send_to_all(const DeviceCall& call);
+  device::Address output(const DeviceCall& call);
+  device::Handed stand_in(const DeviceCall& call);
+  device::Address spare(std::size_t bytes);
 
   const std::shared_ptr<Engine> engine_;
   LoopHost& loop_;  // the same engine
@@ -74,13 +81,13 @@ class DeviceCalls {
   std::thread thread_;
   std::unique_ptr<device::Stream> entry_;  // comes after what callers' streams had to do
   std::unique_ptr<device::DeviceGroup> on_device_;
-  // What this rank gives once it has joined, and the last call that uses it. Earlier ones stay in use until the end.
-  struct Zeros {
+  // What this rank uses once it has joined, and the last call that does. Earlier ones stay in use until the end.
+  struct Spare {
     device::Address address;
     std::size_t bytes;
   };
-  std::vector<Zeros> zeros_;
-  device::Handed last_zeros_;
+  std::vector<Spare> spares_;
+  device::Handed last_spare_;
 };
 
 }  // namespace paceline

@@ -1,6 +1,7 @@
 // The requests of a batch whose memory is a device's. Each goes alone, where it lies, and all are under way at once.
 #include <algorithm>
 
+#include "coordinator/amounts.hpp"
 #include "coordinator/batch_work.hpp"
 #include "coordinator/device_calls.hpp"
 
@@ -9,35 +10,67 @@ namespace {
 
 class OnDevice final : public BatchWork {
  public:
-  using BatchWork::BatchWork;
+  OnDevice(const BatchContext& context, std::vector<Carried> batch)
+      : BatchWork(context, std::move(batch)),
+        phase_(Amounts::differ(*carried_.front().request) ? Phase::telling : Phase::handing_over) {}
 
   bool step() override {
-    if (over_) return false;
-    if (calls_.empty()) {
-      for (const Carried& carried : carried_)
-        calls_.push_back(context_.device_calls.hand_over(carried.request, carried.own));
-      return true;
+    switch (phase_) {
+      case Phase::telling:
+        moving_.push_back(amounts_.exchange(context_, carried_.front()));
+        phase_ = Phase::learning;
+        return true;
+      case Phase::learning:
+        if (!moved()) return false;
+        counts_ = amounts_.received();
+        phase_ = Phase::handing_over;
+        [[fallthrough]];
+      case Phase::handing_over:
+        for (const Carried& carried : carried_)
+          calls_.push_back(context_.device_calls.hand_over(carried.request, carried.own, counts_));
+        phase_ = Phase::starting;
+        return true;
+      case Phase::starting:
+        for (const auto& call : calls_)
+          if (call->error) throw Failure(call->error);
+        if (!all_started()) return false;
+        for (const auto& call : calls_) moving_.insert(moving_.end(), call->operations.begin(), call->operations.end());
+        phase_ = Phase::moving;
+        [[fallthrough]];
+      case Phase::moving:
+        if (!moved()) return false;
+        finish();
+        phase_ = Phase::over;
+        return true;
+      case Phase::over: return false;
     }
-    for (const auto& call : calls_)
-      if (call->error) throw Failure(call->error);
-    if (!all_started()) return false;
-    if (moving_.empty())
-      for (const auto& call : calls_) moving_.insert(moving_.end(), call->operations.begin(), call->operations.end());
-    if (!moved()) return false;
-    for (const Carried& carried : carried_)
-      if (carried.own) context_.finished(*carried.own);
-    return over_ = true;
+    return false;
   }
-  bool over() const override { return over_; }
-  bool has_work() const override { return !over_ && moving_.empty() && (calls_.empty() || all_started()); }
+  bool over() const override { return phase_ == Phase::over; }
+  bool has_work() const override {
+    return phase_ == Phase::telling || phase_ == Phase::handing_over || (phase_ == Phase::starting && all_started());
+  }
 
  private:
+  // Where ranks may bring different amounts to a request, which is then alone, they tell each other before.
+  enum class Phase : std::uint8_t { telling, learning, handing_over, starting, moving, over };
+
   bool all_started() const {
     return std::ranges::all_of(calls_, [](const auto& call) { return call->started; });
   }
 
+  void finish() {
+    for (const Carried& carried : carried_) {
+      if (carried.own == nullptr) continue;
+      if (!counts_.empty()) carried.own->counts = counts_;
+      context_.finished(*carried.own);
+    }
+  }
+
+  Phase phase_;
+  Amounts amounts_;
+  std::vector<std::size_t> counts_;  // by rank: the elements that come here, where ranks may differ
   std::vector<std::shared_ptr<DeviceCall>> calls_;
-  bool over_ = false;
 };
 
 }  // namespace

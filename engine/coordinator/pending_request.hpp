@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/moment.hpp"
+#include "coordinator/request_arguments.hpp"
 #include "execute/operation.hpp"
 #include "memory/arena.hpp"
 #include "policy/request.hpp"
@@ -45,8 +45,9 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   std::byte* residual = nullptr;    // what encoding has lost of an all_reduce's data so far; null: it is lost
   std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
-  std::shared_ptr<device::Moment> after;  // on a device: what the caller's stream had to do when it was handed in
-  Callback callback;                      // is called once it is over
+  std::shared_ptr<device::Moment> after;     // on a device: what the caller's stream had to do when it was handed in
+  std::shared_ptr<const Allocate> allocate;  // on a device: see RequestArguments
+  Callback callback;                         // is called once it is over
   int last_to_join = -1;
   Record record;
   bool issued = false;

@@ -25,8 +25,9 @@ void RequestArguments::check(int rank, int ranks) const {
   if (residual != nullptr && (what.codec == Codec::none || what.collective != Collective::all_reduce))
     bad("only an all_reduce with a codec has a residual");
   if (on_device) {
-    if (!reduces && what.collective != Collective::broadcast)
-      bad("a coordinator does not carry out this collective on a device");
+    if (what.collective == Collective::barrier) bad("a barrier has no memory on a device");
+    const bool ragged = what.collective == Collective::all_gather || what.collective == Collective::all_to_all;
+    if (ragged && allocate == nullptr) bad("on a device somebody must allocate its output");
     if (prescale != 1 || postscale != 1 || what.codec != Codec::none)
       bad("what lies on a device is neither scaled nor encoded by a request");
   }

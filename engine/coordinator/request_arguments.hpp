@@ -1,15 +1,22 @@
 // What a caller says of a request that it hands in.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "device/call.hpp"
 #include "device/moment.hpp"
 #include "policy/request.hpp"
 
 namespace paceline {
+
+// Returns the address of memory of a device for what comes of a request, so many elements from each rank. It is called
+// in a thread of its own without the engine's lock, and the memory is in use on the stream that it is given. Throws
+// what it likes.
+using Allocate = std::function<device::Address(const std::vector<std::size_t>& counts, device::StreamHandle stream)>;
 
 // The memory stays in place until the request is over.
 struct RequestArguments {
@@ -32,6 +39,8 @@ struct RequestArguments {
     device::StreamHandle stream;
   };
   std::optional<OnDevice> on_device = {};
+  // On a device, of an all_gather or all_to_all. The engine lets go of it without its lock.
+  std::shared_ptr<const Allocate> allocate = {};
   bool alone = false;  // it is refused while another request of this name is under way
 
   // Throws Failure (invalid) if they make no sense on this rank of so many.

@@ -71,6 +71,7 @@ void Requests::settle(PendingRequest& pending, const Error& error) {
   remove(pending);
   loop_.wake_callers();
   if (pending.notify) loop_.report(pending.id);
+  if (pending.allocate) loop_.call([no_more = std::exchange(pending.allocate, nullptr)] {});
   if (pending.callback)
     loop_.call([own = pending.shared_from_this(), callback = std::exchange(pending.callback, {})] { callback(*own); });
   if (pending.join) return;

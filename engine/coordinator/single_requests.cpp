@@ -3,15 +3,12 @@
 #include <cstring>
 #include <numeric>
 
+#include "coordinator/amounts.hpp"
 #include "coordinator/batch_work.hpp"
 #include "kernel/reduce.hpp"
 
 namespace paceline {
 namespace {
-
-using Counts = std::vector<std::uint64_t>;
-
-std::byte* bytes_of(Counts& counts) { return reinterpret_cast<std::byte*>(counts.data()); }
 
 // One request, carried out by one collective after the other, or by several at once.
 class Single : public BatchWork {
@@ -92,27 +89,14 @@ class Exchange final : public Single {
   }
 
  private:
-  // Whether every rank gets another part of what this rank brings.
-  bool has_parts() const { return request().what.collective == Collective::all_to_all; }
-
-  void tell() {
-    if (has_parts()) {
-      mine_.assign(own().counts.begin(), own().counts.end());
-    } else {
-      mine_ = {has_own() ? own().request->bytes / width() : 0};
-    }
-    all_.resize(ranks() * mine_.size());
-    moving_.push_back(all_gather(context_.engine, context_.group, bytes_of(mine_), bytes_of(all_), mine_.size(),
-                                 DType::int64, Mode::inside));
-  }
+  void tell() { moving_.push_back(amounts_.exchange(context_, carried_.front())); }
 
   void trade() {
+    auto counts = amounts_.received();
     std::byte* const data = has_own() ? own().data : nullptr;
-    const auto sends = has_parts() ? in_a_row(data, own().counts, width())
-                                   : std::vector<Buffer>(ranks(), {data, static_cast<std::size_t>(mine_.front())});
-    std::vector<std::size_t> counts(ranks());
-    for (std::size_t rank = 0; rank < ranks(); ++rank)
-      counts[rank] = all_[rank * mine_.size() + (has_parts() ? me() : 0)];
+    const auto sends = request().what.collective == Collective::all_to_all
+                           ? in_a_row(data, own().counts, width())
+                           : std::vector<Buffer>(ranks(), {data, counts[me()]});
     // A rank that has joined takes part, and forgets what it gets.
     output_ = context_.fusion.output(sum(counts) * width());
     moving_.push_back(exchange(context_.engine, context_.group, request().what.collective, sends,
@@ -122,8 +106,7 @@ class Exchange final : public Single {
     own().counts = std::move(counts);
   }
 
-  Counts mine_;  // the elements of this rank, or of each of its parts
-  Counts all_;   // those of all ranks
+  Amounts amounts_;
   std::shared_ptr<ArenaMemory> output_;
 };
 

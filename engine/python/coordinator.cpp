@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "python/bindings.hpp"
 #include "python/devices.hpp"
@@ -18,6 +19,43 @@ namespace paceline {
 using namespace nb::literals;
 
 namespace {
+
+// What allocates memory for a request, as Python has given it.
+class PyAllocate {
+ public:
+  explicit PyAllocate(nb::object function) : function_(std::move(function)) {}
+  PyAllocate(const PyAllocate&) = delete;
+  PyAllocate& operator=(const PyAllocate&) = delete;
+  // The engine lets go of it in threads of its own.
+  ~PyAllocate() {
+    if (Py_IsInitialized() == 0) {
+      function_.release();
+      return;
+    }
+    const nb::gil_scoped_acquire gil;
+    function_.reset();
+  }
+
+  // Throws std::runtime_error with what Python says.
+  device::Address operator()(const std::vector<std::size_t>& counts, device::StreamHandle stream) const {
+    const nb::gil_scoped_acquire gil;
+    try {
+      return nb::cast<device::Address>(function_(counts, reinterpret_cast<Address>(stream)));
+    } catch (nb::python_error& error) {
+      throw std::runtime_error(nb::str(error.value()).c_str());
+    }
+  }
+
+ private:
+  nb::object function_;
+};
+
+std::shared_ptr<const Allocate> allocate_by(nb::object function) {
+  if (function.is_none()) return nullptr;
+  return std::make_shared<const Allocate>(
+      [by = std::make_shared<const PyAllocate>(std::move(function))](
+          const std::vector<std::size_t>& counts, device::StreamHandle stream) { return (*by)(counts, stream); });
+}
 
 struct PyRequest {
   std::shared_ptr<Engine> engine;
@@ -55,7 +93,8 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
                  int op, int root, std::string_view shape, double prescale, double postscale, int priority,
                  std::pair<std::uint64_t, std::uint32_t> bundle, int codec, Address residual, Address target,
-                 std::vector<std::size_t> counts, PyDevices* devices, device::Ordinal ordinal, Address stream) {
+                 std::vector<std::size_t> counts, PyDevices* devices, device::Ordinal ordinal, Address stream,
+                 nb::object allocate) {
   const auto kind = static_cast<Collective>(collective);
   const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
   RequestArguments arguments{
@@ -69,6 +108,7 @@ PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Add
   arguments.bundle = {bundle.first, bundle.second};
   if (devices != nullptr) {
     arguments.on_device = {devices->shared(), ordinal, reinterpret_cast<device::StreamHandle>(stream)};
+    arguments.allocate = allocate_by(std::move(allocate));
     devices->close_with_engine(self.coordinator);
   }
   return hand_in(self, [&] { return self.coordinator->submit(arguments); });
@@ -148,7 +188,8 @@ void bind_coordinator(nb::module_& m) {
       .def("submit", &submit, "collective"_a, "name"_a, "data"_a, "count"_a, "dtype"_a, "op"_a, "root"_a, "shape"_a,
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
            "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "codec"_a = 0, "residual"_a = 0, "target"_a = 0,
-           "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0)
+           "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0,
+           "allocate"_a = nb::none())
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",

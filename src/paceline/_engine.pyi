@@ -423,8 +423,12 @@ class Coordinator:
         devices: Devices | None = None,
         ordinal: int = 0,
         stream: int = 0,
+        allocate: Callable[[list[int], int], int] | None = None,
     ) -> Request:
-        """devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's."""
+        """devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's.
+
+        allocate: of an all_gather or all_to_all on a device; see `OnDevice`.
+        """
 
     def join(self) -> Request: ...
     def set_order(self, buffers: Sequence[Sequence[str]], /) -> None: ...

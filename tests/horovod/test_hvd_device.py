@@ -115,6 +115,62 @@ def test_broadcast_and_reducescatter(ranks: Ranks) -> None:
     ranks(moved, 3, fresh=True)
 
 
+def gathered(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    rows: list[tuple[list[int], tuple[int, ...]]] = [([1, 2, 3], (4,)), ([2, 2, 2], ()), ([0, 0, 0], (5,))]
+    rows += [([0, 3000, 1], (20,)), ([2, 0, 1], (0, 3)), ([40_000, 40_000, 40_000], ())]
+    for dtype, (counts, shape) in itertools.product((torch.bool, torch.bfloat16, torch.int64, torch.float32), rows):
+        everyone = [number(other, (counts[other], *shape), dtype) for other in range(size)]
+        there = device.tensor(everyone[rank])
+        before = requests(device)
+        given = hvd.allgather(there, "rows")
+        assert requests(device) > before
+        assert given.dtype == dtype and given.device == there.device
+        assert torch.equal(device.host(given), torch.cat(everyone)), (dtype, counts, shape)
+        assert torch.equal(device.host(there), everyone[rank])
+        # What rank i sends to rank j is a part of the rows of rank i, and some are left.
+        splits = [[counts[sender] * (sender + other) // 10 for other in range(size)] for sender in range(size)]
+        parts = [everyone[sender].split([*s, counts[sender] - sum(s)])[rank] for sender, s in enumerate(splits)]
+        received, numbers = hvd.alltoall(there, splits[rank], "parts")
+        assert numbers.tolist() == [part.shape[0] for part in parts]
+        assert received.device == there.device
+        assert torch.equal(device.host(received), torch.cat(parts)), (dtype, counts, shape)
+    mine = [number(rank, (rank + 1, 3), torch.float32), number(rank, (5 * rank,), torch.int32)]
+    both = hvd.grouped_allgather([device.tensor(tensor) for tensor in mine])
+    for column, tensor in enumerate(both):
+        everyone = [
+            (number(other, (other + 1, 3), torch.float32), number(other, (5 * other,), torch.int32))[column]
+            for other in range(size)
+        ]
+        assert torch.equal(device.host(tensor), torch.cat(everyone))
+
+
+def test_allgather_and_alltoall(ranks: Ranks) -> None:
+    ranks(gathered, 3, fresh=True)
+
+
+def no_room(rank: int, size: int) -> str:
+    import paceline.horovod.torch as hvd
+
+    device = Device()
+    there = device.tensor(number(rank, (3000,), torch.float32))
+    hvd.allgather(there, "rows")
+    device.refuses = rank == 1
+    with pytest.raises(hvd.HorovodInternalError) as caught:
+        hvd.allgather(there, "rows")
+    return str(caught.value)
+
+
+def test_an_outcome_that_a_rank_has_no_memory_for(ranks: Ranks) -> None:
+    for said in ranks(no_room, 2, fresh=True):
+        assert "failed: rank 1" in said
+        assert said.endswith(
+            'for the outcome of all_gather "allgather.rows" float32[*] on a device: CUDA out of memory'
+        )
+
+
 def in_sets(rank: int, size: int) -> None:
     import paceline.horovod.torch as hvd
 
@@ -150,6 +206,7 @@ def refused(rank: int, size: int) -> list[str]:
     hvd.allreduce(device.tensor(host), name="goes on")
     if rank == 0:  # the other one has joined
         assert torch.equal(device.host(hvd.allreduce(device.tensor(host + 4), name="alone")), host + 2)
+        assert torch.equal(device.host(hvd.allgather(device.tensor(host + 4), name="alone")), host + 4)
         fails(lambda: hvd.broadcast(device.tensor(host), 0, name="alone"))
     hvd.join()
     hvd.allreduce(device.tensor(host), name="again")

@@ -41,6 +41,7 @@ class _Place(TypedDict, total=False):
     devices: _engine.Devices
     ordinal: int
     stream: int
+    allocate: Callable[[list[int], int], int] | None
 
 
 class Coordinator:
@@ -185,12 +186,16 @@ class Coordinator:
             residual,
         )
 
-    def all_gather(self, name: str, source: Span, *, shape: Sequence[int] = ()) -> Request:
+    def all_gather(
+        self, name: str, source: Span, *, shape: Sequence[int] = (), on_device: OnDevice | None = None
+    ) -> Request:
         """Put the ranks' `source`s one after the other; ranks may differ in their first dimension.
 
-        Afterwards `output` is a buffer of all, `counts` the elements of each rank. A rank that has joined gives none.
+        Afterwards `output` is a buffer of all, or None on a device, and `counts` the elements of each rank. A rank that
+        has joined gives none.
         """
-        return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)))
+        place = self._place(on_device)
+        return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)), **place)
 
     def broadcast(
         self,
@@ -220,12 +225,30 @@ class Coordinator:
         large = data.count * _engine.SIZES[data.dtype] >= least
         return LOSSLESS if codec and large and _engine.encodes(codec, data.dtype) else None
 
-    def all_to_all(self, name: str, source: Span, counts: Sequence[int], *, shape: Sequence[int] = ()) -> Request:
+    def all_to_all(
+        self,
+        name: str,
+        source: Span,
+        counts: Sequence[int],
+        *,
+        shape: Sequence[int] = (),
+        on_device: OnDevice | None = None,
+    ) -> Request:
         """Send the first `counts[0]` elements of `source` to rank 0, the next `counts[1]` to rank 1, and so on.
 
-        Afterwards `output` is a buffer of what all ranks sent to this one, and `counts` the elements from each.
+        Afterwards `output` is a buffer of what all ranks sent to this one, or None on a device, and `counts` the
+        elements from each.
         """
-        return self._native.submit(_ALL_TO_ALL, name, *source, _SUM, -1, _ragged(tuple(shape)), counts=list(counts))
+        return self._native.submit(
+            _ALL_TO_ALL,
+            name,
+            *source,
+            _SUM,
+            -1,
+            _ragged(tuple(shape)),
+            counts=list(counts),
+            **self._place(on_device),
+        )
 
     def reduce_scatter(
         self,
@@ -333,7 +356,12 @@ class Coordinator:
     def _place(self, on_device: OnDevice | None) -> _Place:
         if on_device is None:
             return {}
-        return {"devices": self._runtime.devices, "ordinal": on_device.ordinal, "stream": on_device.stream}
+        return {
+            "devices": self._runtime.devices,
+            "ordinal": on_device.ordinal,
+            "stream": on_device.stream,
+            "allocate": on_device.allocate,
+        }
 
     def _follow(self, data: _engine.Group, timeout: float) -> CoordinatorStops | None:
         """Let plans follow the network, except with `graph`, whose batches may go over several groups."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from paceline.group.buffers import Array, as_array, read
 
 
 class OnDevice(NamedTuple):
-    """Where memory lies that is a CUDA device's: which one, and the stream on which it is in use, by CUDA's numbers."""
+    """Where memory lies that is a CUDA device's: which one, and the stream on which it is in use, by CUDA's numbers.
+
+    allocate: of `all_gather` and `all_to_all`, whose output has a size that is known late: takes the number of elements
+    from each rank, never 0 in all, and a stream, and returns the address of memory for them. It is called in a thread
+    of the engine's, perhaps after the request has failed elsewhere; the memory is written after all that the stream has
+    to do. What it raises ends all requests, on all ranks.
+    """
 
     ordinal: int
     stream: int
+    allocate: Callable[[list[int], int], int] | None = None
 
 
 class Span(NamedTuple):

@@ -43,9 +43,19 @@ def copy(tensor: Tensor) -> Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def empty(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Contiguous memory of `like`'s dtype and device."""
-    return torch.empty(shape, dtype=like.dtype, device=like.device)
+def empty(shape: Sequence[int], like: Tensor, on: int | None = None) -> Tensor:
+    """Contiguous memory of `like`'s dtype and device, for use on the stream with this number of CUDA's, else on the
+    current one."""
+    if on is None:
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+    with torch.cuda.stream(torch.cuda.ExternalStream(on, like.device)):  # type: ignore[no-untyped-call]
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+
+def used_here(tensor: Tensor) -> Tensor:
+    """Note that a tensor that was allocated on another stream is in use on the current one, and return it."""
+    tensor.record_stream(torch.cuda.current_stream(tensor.device))
+    return tensor
 
 
 def zeros(count: int, device: torch.device) -> Tensor:

@@ -12,7 +12,7 @@ from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allreduce_requests import start as start_allreduce
-from paceline.horovod.torch.tensors import from_rows, rows_in_host, rows_of, span_of
+from paceline.horovod.torch.tensors import RowsOnDevice, from_rows, rows_in_memory, rows_of, span_of, stays
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
@@ -80,15 +80,20 @@ def _start(
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allgather")
     names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
-    memories = [rows_in_host(tensor) for tensor in tensors]
+    coordinator = channel.coordinator
+    outputs = [RowsOnDevice(tensor) if stays(coordinator, tensor) else None for tensor in tensors]
+    memories = [rows_in_memory(tensor, output is not None) for tensor, output in zip(tensors, outputs, strict=True)]
 
-    def request(each: str, memory: Tensor, tensor: Tensor) -> Request:
-        return channel.coordinator.all_gather(each, span_of(memory), shape=tuple(tensor.shape))
+    def request(each: str, memory: Tensor, tensor: Tensor, output: RowsOnDevice | None) -> Request:
+        place = None if output is None else output.place()
+        return coordinator.all_gather(each, span_of(memory), shape=tuple(tensor.shape), on_device=place)
 
-    requests = channel.start(names, lambda: map(request, names, memories, tensors))
+    requests = channel.start(names, lambda: map(request, names, memories, tensors, outputs))
 
     def finish() -> object:
-        pairs = zip(requests, tensors, strict=True)
-        return result([from_rows(request.output, request.counts, tensor) for request, tensor in pairs])
+        triples = zip(requests, outputs, tensors, strict=True)
+        return result(
+            [from_rows(output or request.output, request.counts, tensor) for request, output, tensor in triples]
+        )
 
     return here.handles.add(Pending(channel, names, requests, finish, memories))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,11 @@ from paceline.horovod import job
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.shares import check_splits
-from paceline.horovod.torch.tensors import from_rows, row_width, rows_in_host, rows_of, span_of
+from paceline.horovod.torch.tensors import RowsOnDevice, from_rows, row_width, rows_in_memory, rows_of, span_of, stays
 from paceline.horovod.torch.waiting import synchronize
+
+if TYPE_CHECKING:
+    from paceline.coordinate import Request
 
 Splits = Tensor | Sequence[int] | None
 
@@ -33,21 +36,21 @@ def alltoall_async(
     channel = here.channel(process_set.process_set_id, "Alltoall")
     shares = _shares(splits, rows, channel.size)
     names = [channel.name("alltoall", name)]
-    memory = rows_in_host(tensor)[: sum(shares)]
-    width = row_width(tensor)
-    requests = channel.start(
-        names,
-        lambda: [
-            channel.coordinator.all_to_all(
-                names[0], span_of(memory), [share * width for share in shares], shape=tuple(tensor.shape)
-            )
-        ],
-    )
+    output = RowsOnDevice(tensor) if stays(channel.coordinator, tensor) else None
+    memory = rows_in_memory(tensor, output is not None)
+    counts = [share * row_width(tensor) for share in shares]
+
+    def request() -> Request:
+        given = span_of(memory)._replace(count=sum(counts))
+        place = None if output is None else output.place()
+        return channel.coordinator.all_to_all(names[0], given, counts, shape=tuple(tensor.shape), on_device=place)
+
+    requests = channel.start(names, lambda: [request()])
 
     def finish() -> tuple[Tensor, Tensor]:
-        received, counts = from_rows(requests[0].output, requests[0].counts, tensor)
+        received, rows = from_rows(output or requests[0].output, requests[0].counts, tensor)
         like = splits if isinstance(splits, Tensor) else torch.empty(0, dtype=torch.int32)
-        return received, torch.tensor(counts, dtype=like.dtype, device=like.device)
+        return received, torch.tensor(rows, dtype=like.dtype, device=like.device)
 
     return here.handles.add(Pending(channel, names, requests, finish, memory))
 

@@ -50,11 +50,6 @@ def in_host(tensor: Tensor) -> Tensor:
     return copy_in_host(plain)
 
 
-def rows_in_host(tensor: Tensor) -> Tensor:
-    """Return what `in_host` returns; rows without elements get one element each, so that they can be counted."""
-    return in_host(tensor) if tensor.shape[1:].numel() else torch.zeros(tensor.shape[0], dtype=tensor.dtype)
-
-
 def copy_in_host(tensor: Tensor) -> Tensor:
     """Return a contiguous copy in host memory."""
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
@@ -71,6 +66,13 @@ def memory_of(tensor: Tensor, on_device: bool) -> Tensor:
     if not on_device:
         return in_host(tensor)
     return tensor if usable(tensor) else cuda.copy(tensor)
+
+
+def rows_in_memory(tensor: Tensor, on_device: bool) -> Tensor:
+    """Return what `memory_of` returns; rows without elements get one element each, so that they can be counted."""
+    if tensor.shape[1:].numel():
+        return memory_of(tensor, on_device)
+    return cuda.empty(tensor.shape[:1], tensor) if on_device else torch.zeros(tensor.shape[0], dtype=tensor.dtype)
 
 
 def copy_of(tensor: Tensor, on_device: bool) -> Tensor:
@@ -119,12 +121,33 @@ def unit(tensor: Tensor) -> int:
 
 
 def row_width(tensor: Tensor) -> int:
-    """Return the number of elements of the span of `rows_in_host` that make up one row; it is at least one."""
+    """Return the number of elements of the span of `rows_in_memory` that make up one row; it is at least one."""
     return max(tensor.shape[1:].numel(), 1) * unit(tensor)
 
 
-def from_rows(output: ArenaBuffer | None, counts: Sequence[int], like: Tensor) -> tuple[Tensor, list[int]]:
-    """Return the rows that a collective of `rows_in_host` received, and the number of rows from each rank.
+class RowsOnDevice:
+    """Allocates rows with the dtype, device and row shape of `like` for a collective of `rows_in_memory`."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.rows: Tensor
+        """Is there once it is known that ranks give some."""
+        self._like = like
+
+    def place(self) -> OnDevice:
+        """Where a request that is handed in now finds its memory, and who allocates the output."""
+        device = self._like.device
+        return OnDevice(device.index or 0, cuda.stream(device), self._allocate)
+
+    def _allocate(self, counts: Sequence[int], stream: int) -> int:
+        shape = (sum(counts) // row_width(self._like), *self._like.shape[1:])
+        self.rows = cuda.empty(shape if torch.Size(shape).numel() else shape[:1], self._like, stream)
+        return self.rows.data_ptr()
+
+
+def from_rows(
+    output: ArenaBuffer | RowsOnDevice | None, counts: Sequence[int], like: Tensor
+) -> tuple[Tensor, list[int]]:
+    """Return the rows that a collective of `rows_in_memory` received, and the number of rows from each rank.
 
     output: the received memory. counts: the number of elements of the span from each rank. like: a tensor whose dtype,
     device and row shape the rows get.
@@ -132,6 +155,8 @@ def from_rows(output: ArenaBuffer | None, counts: Sequence[int], like: Tensor) -
     width = row_width(like)
     rows = [count // width for count in counts]
     shape = torch.Size((sum(rows), *like.shape[1:]))
+    if isinstance(output, RowsOnDevice):
+        return cuda.used_here(output.rows) if shape.numel() else cuda.empty(shape, like), rows
     if not shape.numel():
         return like.new_empty(shape), rows
     assert output is not None
