@@ -18,11 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from decisions import adapt, coordinate, topology, tune
+from decisions import adapt, batches, coordinate, measure, topology, tune
 
-SUBJECTS = {
-    name: subject for module in (tune, coordinate, adapt, topology) for name, subject in module.SUBJECTS.items()
-}
+MODULES = (tune, coordinate, adapt, topology, measure, batches)
+SUBJECTS = {name: subject for module in MODULES for name, subject in module.SUBJECTS.items()}
 
 
 def main(names: list[str]) -> None:

@@ -15,7 +15,7 @@ inline constexpr std::size_t kBlocksPerSecondCache = 4;
 // After so many second-level caches of bytes handed over, the same memory is written again.
 // Found: on machine A. It took 32 KiB from 6.5 to 2.6 us and 256 KiB from 36.5 to 14.9 us between two ranks, compared
 // with memory that the other core still holds.
-// Off by 2: half lets lines stay in the other core's cache; twice was not measured.
+// Off by 2: not measured; half lets lines stay in the other core's cache, twice takes twice the memory.
 inline constexpr std::size_t kSecondCachesPerTurnover = 2;
 
 }  // namespace paceline::calibration

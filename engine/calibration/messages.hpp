@@ -13,7 +13,7 @@ inline constexpr std::size_t kStepBytes = std::size_t{1} << 20;
 // writes would take a third of what memory carries, and the first of them would have left the caches by the last.
 // Found: on machine A, where two processes that copied 64 MiB each at once, in pieces of 2 MiB, did so at 9.8 GB/s by
 // memcpy and 13.3 around the caches (medians, at a load of 30); the bound itself by hand.
-// Off by 2: not measured.
+// Off by 2: not measured; it counts for messages of 4 to 16 MiB between ranks of a machine, and at most by the third.
 inline constexpr std::size_t kLeastStreamedMessage = std::size_t{8} << 20;
 // Bytes of each input that are combined in one pass, so that they stay in the second-level cache.
 // Found: by hand on machine B. Off by 2: not clearly above the noise (1+1 at 10 Gbit/s).

@@ -169,7 +169,7 @@ def test_eight_machines_on_two_cpus_send_fewer_messages() -> None:
     assert few["paceline"] > 2 * many["paceline"]
 
 
-@pytest.mark.parametrize("count", [3, 4, 8])
+@pytest.mark.parametrize("count", [3, 4, 8, 200])
 def test_a_large_broadcast_goes_from_machine_to_machine(count: int) -> None:
     """In a tree the root's link would carry it once for every step."""
     topology = machines([1] * count, [0.5] * count, latency=5e-5)

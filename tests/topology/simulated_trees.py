@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 from max_min import FairNetwork
 
-from paceline.calibration.measure import LEAST_ROUNDS
+from paceline.calibration import measure as fitted
 from paceline.measure.schedule import crowds
 from paceline.topology import Link, Node, Topology
 from paceline.topology.discover import Placement, RankFacts
@@ -51,7 +51,7 @@ def measured(known: Topology, noise: float, chance: Random) -> Measured:
     loads: list[Load] = []
     parts = [list(range(count))] if count >= LEAST_MACHINES else []
     while parts:
-        schedules = [crowds(len(part), LEAST_ROUNDS) for part in parts]
+        schedules = [crowds(len(part), fitted.LEAST_ROUNDS) for part in parts]
         most = max(map(len, schedules))
         rounds = [[schedule[turn % len(schedule)] for turn in range(most)] for schedule in schedules]
         rates: list[list[list[float]]] = [[] for _ in parts]
