@@ -43,9 +43,8 @@ inline constexpr double kLift = 0.25;
 // those until it is lifted further. Found: by hand. A lift that fails costs a policed link a loss on each stream.
 // Off by 2: by reckoning, half or twice of kLiftPause leaves a link that the plan takes for slower than it is so slow
 // for 2 or 8 s, and costs a stream one loss more or less in all; half or twice of kLongestLiftPause costs 112 or 28
-// losses an hour, and not 56, and finds out up to 32 or 128 s later that a link has become faster; kLiftTrial is 2 or 8
-// % of the first pause: half climbs in half the time, and may climb before a loss of the last step shows; twice in
-// twice the time.
+// losses an hour in the long run, and not 56, and finds out up to 32 s sooner or 64 s later that a link has become
+// faster; kLiftTrial climbs in half or twice the time, and with half may climb before a loss of the last step shows.
 inline constexpr double kLiftPause = 4;
 inline constexpr double kLongestLiftPause = 64;
 inline constexpr double kLiftTrial = 0.25;
