@@ -238,11 +238,11 @@ def test_the_faster_one_serves_a_size(ranks: Ranks) -> None:
     assert calls == {("allreduce", size) for size in CONTEST_SIZES[:3] if not verdict.for_challenger(size)}
 
 
-def divided(rank: int, size: int) -> list[tuple[str, int]]:
+def divided(rank: int, size: int, wins: tuple[bool, ...]) -> list[tuple[str, int]]:
     from paceline.torch import accelerator, cuda
 
     seam: Any = accelerator
-    seam.contest = lambda *_: Verdict((True, False, True, False), "so says the test")
+    seam.contest = lambda *_: Verdict(wins, "so says the test")
     device = Device()
     device.differs(rank + 1)
     other = beside(device)
@@ -257,9 +257,11 @@ def divided(rank: int, size: int) -> list[tuple[str, int]]:
     return other.calls
 
 
-def test_nccl_keeps_what_it_does_faster_and_what_the_engine_cannot(ranks: Ranks) -> None:
-    for calls in ranks(divided, 2, fresh=True):
-        assert calls == [("allreduce", CONTEST_SIZES[1]), ("alltoall_base", 8), ("send", 8), ("allreduce", 20)]
+@pytest.mark.parametrize("wins", [(True, False, True, False), (True, True, True, True)])
+def test_nccl_keeps_what_it_does_faster_and_what_it_alone_can(ranks: Ranks, wins: tuple[bool, ...]) -> None:
+    kept = [("allreduce", size) for size, won in zip(CONTEST_SIZES[:3], wins, strict=False) if not won]
+    for calls in ranks(divided, 2, wins=wins, fresh=True):
+        assert calls == [*kept, ("alltoall_base", 8), ("send", 8), ("allreduce", 20)]
 
 
 def shared(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:

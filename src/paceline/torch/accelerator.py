@@ -42,6 +42,8 @@ class Accelerator:
     _inner: dist.ProcessGroup | None = None
     _device: _engine.DeviceGroup | None = None
     _verdict: Verdict | None = None
+    _shared = False
+    """Whether two ranks or more have the same device, so far as is known."""
 
     def _twin(self, purpose: str) -> _engine.Group:
         """Another group of the same ranks, the same one for each purpose."""
@@ -61,17 +63,14 @@ class Accelerator:
             self._verdict = self._compare(device)
             if self._rank == 0:
                 _log.info("who serves CUDA tensors, the engine or NCCL: %s", self._verdict.reason)
-        if even is None or special or not _plain(even):
-            return not self._all_by_engine()
-        return self._verdict is None or not self._verdict.for_challenger(even.nbytes)
+        if self._verdict is None or special or even is None or not _plain(even):
+            return not self._shared
+        return not self._verdict.for_challenger(even.nbytes)
 
     def _message_elsewhere(self, device: torch.device) -> bool:
         """Whether the engine does not move messages of tensors of this device, which is not the CPU."""
         settled = self._settled(device)
-        return settled if settled is not None else not self._all_by_engine()
-
-    def _all_by_engine(self) -> bool:
-        return self._verdict is not None and all(self._verdict.wins)
+        return settled if settled is not None else not self._shared
 
     def _settled(self, device: torch.device) -> bool | None:
         """Whether the engine does not serve this device, whatever is called; None if it depends on that."""
@@ -87,7 +86,8 @@ class Accelerator:
             # If this fails, the group itself goes on.
             group = self._twin("devices")
             self._device = _engine.DeviceGroup(self._home.devices, group, 0, device.index or 0)
-            if self._device.share_device:
+            self._shared = self._device.share_device
+            if self._shared:
                 return everything("ranks share a device, which NCCL refuses")
             return self._timed(self._device, group, device)
         except Aborted as error:
@@ -95,7 +95,6 @@ class Accelerator:
 
     def _timed(self, engine: _engine.DeviceGroup, group: _engine.Group, device: torch.device) -> Verdict:
         nccl = self._accelerator_group(device)
-        zeros = cuda.zeros(CONTEST_SIZES[-1] // 4, device)
 
         def by_engine(size: int) -> float:
             begin = time.perf_counter()
@@ -119,6 +118,7 @@ class Accelerator:
             return found
 
         with cuda.aside(device):
+            zeros = cuda.zeros(CONTEST_SIZES[-1] // 4, device)
             return contest(by_engine, by_nccl, slowest)
 
     def _on_device(self, tensors: Sequence[Tensor]) -> _engine.DeviceGroup:
