@@ -21,7 +21,7 @@ std::string describe(const Fingerprint& f, std::uint32_t sequence) {
 }
 
 bool is_sane(const Header& header) {
-  return header.frame <= Frame::line && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
+  return header.frame <= Frame::answer && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
          header.op <= Op::bxor && static_cast<std::size_t>(header.codec) < kCodecNames.size();
 }
 

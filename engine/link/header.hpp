@@ -13,17 +13,19 @@
 namespace paceline {
 
 enum class Frame : std::uint8_t {
-  eager,    // the payload follows
-  offer,    // the payload waits at the sender; over shared memory its address follows
-  grant,    // "send what you offered as `id`", to the sender of a streamed offer
-  stream,   // a piece of the offered payload `id`
-  ack,      // "I have read what you offered as `id`"
-  hello,    // "my part of the group's segment lies here", to the other ranks of a machine
-  status,   // "I am still in this operation", sent by a rank that has waited long
-  abort,    // the group has failed; the reason follows
-  goodbye,  // the peer leaves in good order; the first error that it knew of follows, if there was one
-  note,     // a message for the group's coordinator follows
-  line,     // "my program is at this line", from a rank with nothing under way to one that may wait for it
+  eager,     // the payload follows
+  offer,     // the payload waits at the sender; over shared memory its address follows
+  grant,     // "send what you offered as `id`", to the sender of a streamed offer
+  stream,    // a piece of the offered payload `id`
+  ack,       // "I have read what you offered as `id`"
+  hello,     // "my part of the group's segment lies here", to the other ranks of a machine
+  status,    // "I am still in this operation", sent by a rank that has waited long
+  abort,     // the group has failed; the reason follows
+  goodbye,   // the peer leaves in good order; the first error that it knew of follows, if there was one
+  note,      // a message for the group's coordinator follows
+  line,      // "my program is at this line", from a rank with nothing under way to one that may wait for it
+  question,  // of this rank's program to that of the peer; `id` is its number
+  answer,    // of this rank's program to the question `id` of the peer's
 };
 
 enum class Collective : std::uint8_t {

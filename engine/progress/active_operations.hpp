@@ -19,6 +19,7 @@ class ActiveOperations {
   explicit ActiveOperations(Sleepers& sleepers) : sleepers_(sleepers) {}
 
   std::uint64_t next_id() { return ++last_id_; }
+  std::uint64_t last_id() const { return last_id_; }
   // Gives an operation that is about to start its id, and its number in its group.
   void number(Group& group, Operation& operation, const Fingerprint& what);
   // Opens the event of an operation of `bytes` bytes that starts now, and counts the operation if it is large.

@@ -35,6 +35,14 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
     recycle(std::move(arrival));
     return;
   }
+  if (header.frame == Frame::question || header.frame == Frame::answer) {
+    if (header.frame == Frame::question)
+      questions_.hear_question(arrival->peer, header, arrival->payload);
+    else
+      questions_.hear_answer(arrival->peer, header, arrival->payload);
+    recycle(std::move(arrival));
+    return;
+  }
   const std::shared_ptr<Group> group = groups_.find(header.channel);
   if (group == nullptr) {
     if (!groups_.is_closed(header.channel) && early_.size() < kOrphanLimit) early_.push_back(std::move(arrival));

@@ -9,6 +9,7 @@
 #include "progress/failures.hpp"
 #include "progress/groups.hpp"
 #include "progress/peers.hpp"
+#include "progress/questions.hpp"
 #include "progress/wakeups.hpp"
 #include "progress/whereabouts.hpp"
 
@@ -16,8 +17,14 @@ namespace paceline {
 
 class Delivery final : public Inbox {
  public:
-  Delivery(Peers& peers, Wakeups& wakeups, const Groups& groups, Whereabouts& whereabouts, Failures& failures)
-      : peers_(peers), wakeups_(wakeups), groups_(groups), whereabouts_(whereabouts), failures_(failures) {}
+  Delivery(Peers& peers, Wakeups& wakeups, const Groups& groups, Whereabouts& whereabouts, Questions& questions,
+           Failures& failures)
+      : peers_(peers),
+        wakeups_(wakeups),
+        groups_(groups),
+        whereabouts_(whereabouts),
+        questions_(questions),
+        failures_(failures) {}
 
   std::unique_ptr<Arrival> new_arrival() override;
   void deliver(std::unique_ptr<Arrival> arrival) override;
@@ -37,6 +44,7 @@ class Delivery final : public Inbox {
   Wakeups& wakeups_;
   const Groups& groups_;
   Whereabouts& whereabouts_;
+  Questions& questions_;
   Failures& failures_;
   std::vector<std::unique_ptr<Arrival>> early_;  // for groups that this rank has yet to make
   std::vector<std::unique_ptr<Arrival>> pool_;

@@ -323,12 +323,41 @@ void Engine::annotate(std::uint64_t operation, std::string words) {
 
 void Engine::tell_line(std::string_view line) {
   const auto lock = enter();
-  if (operations_.empty()) whereabouts_.tell_line(line);
+  if (operations_.empty()) whereabouts_.tell_line(line, operations_.last_id());
+}
+
+std::uint64_t Engine::ask(std::string_view words) {
+  const auto lock = enter();
+  return questions_.ask(words);
+}
+
+std::vector<Answer> Engine::answers() {
+  const auto lock = enter();
+  read_if_idle();
+  return questions_.answers();
+}
+
+std::vector<Question> Engine::questions() {
+  const auto lock = enter();
+  read_if_idle();
+  return questions_.take();
+}
+
+void Engine::answer(const Question& question, std::string_view content) {
+  const auto lock = enter();
+  questions_.answer(question, content);
+}
+
+void Engine::read_if_idle() {
+  if (!operations_.empty()) return;
+  whereabouts_.note_unread(operations_.last_id());
+  sockets_.poll();
 }
 
 void Engine::forget_after_fork() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
   sleepers_.wakeups().close();
+  questions_.forget_after_fork();
 }
 
 }  // namespace paceline

@@ -29,6 +29,7 @@
 #include "progress/operation_pool.hpp"
 #include "progress/parking.hpp"
 #include "progress/peers.hpp"
+#include "progress/questions.hpp"
 #include "progress/sleepers.hpp"
 #include "progress/sockets.hpp"
 #include "progress/waiting.hpp"
@@ -126,6 +127,13 @@ class Engine final : private LoopHost {
   void annotate(std::uint64_t operation, std::string words);
   // See Whereabouts::tell_line. A rank with something under way reads, and so is asked.
   void tell_line(std::string_view line);
+  // See Questions. `questions` and `answers` first take in what peers have sent where nothing is under way, since a
+  // rank that is idle does not read.
+  std::uint64_t ask(std::string_view words);
+  std::vector<Answer> answers();
+  std::vector<Question> questions();
+  void answer(const Question& question, std::string_view content);
+  int questions_descriptor() const { return questions_.descriptor(); }
   // Closes every descriptor in a forked child, so that the peers of this rank notice when it dies.
   void forget_after_fork();
 
@@ -152,6 +160,7 @@ class Engine final : private LoopHost {
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }
   void count_carrying(bool carries) override { guests_.count_carrying(carries); }
 
+  void read_if_idle();
   void check_open() const;
   void check_open(Group& group, const Fingerprint& what) const;
   Error end();
@@ -169,10 +178,11 @@ class Engine final : private LoopHost {
   ActiveOperations operations_{sleepers_};
   Groups groups_{*arena_, peers_, operations_, description_};
   Whereabouts whereabouts_{peers_};
+  Questions questions_{peers_};
   Waits waits_{operations_, whereabouts_};
   Failures failures_{peers_, groups_, operations_, whereabouts_, description_};
   Deadlines deadlines_{operations_, whereabouts_, waits_, failures_};
-  Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, failures_};
+  Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, questions_, failures_};
   Sockets sockets_{peers_, sleepers_.wakeups(), delivery_};
   Loop loop_{peers_, sockets_, delivery_, operations_, failures_, deadlines_, guests_};
   Parking parking_{sleepers_, sockets_, loop_, operations_, deadlines_};

@@ -25,6 +25,8 @@ struct Peer {
   Header last_seen;        // the last message of an operation
   std::string line;        // the line of its program that it last told us of, in printable ASCII, or empty
   Clock::time_point told;  // when it told us that
+  // The last operation of this rank when it read, with none under way, what the peer had sent.
+  std::uint64_t sent_ahead_of = ~std::uint64_t{0};
 
   // Notes the header of a message of an operation.
   void saw(const Header& header) {

@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::size_t kLongestLine = 255;  // bytes
 
+bool has_unread(const Link& link) {
+  int unread = 0;
+  return ::ioctl(link.descriptor(), FIONREAD, &unread) == 0 && unread > 0;
+}
+
 }  // namespace
 
 // First blames missing ranks that have not begun; after kSilence, missing ranks that no longer report that they wait.
@@ -56,15 +61,21 @@ void Whereabouts::report_wait(const Operation& operation) {
     if (peers_.reaches(member.peer)) member.link->control(header);
 }
 
-void Whereabouts::tell_line(std::string_view line) {
+void Whereabouts::note_unread(std::uint64_t last_operation) {
+  for (const Link* link : peers_.tcp_links()) {
+    Peer& peer = peers_[link->peer()];
+    if (!peer.lost && has_unread(*link)) peer.sent_ahead_of = last_operation;
+  }
+}
+
+void Whereabouts::tell_line(std::string_view line, std::uint64_t last_operation) {
   line = line.substr(0, kLongestLine);
   Header header;
   header.frame = Frame::line;
   header.length = line.size();
   for (Link* link : peers_.tcp_links()) {
-    int unread = 0;
-    const bool lost = peers_[link->peer()].lost;
-    if (!lost && ::ioctl(link->descriptor(), FIONREAD, &unread) == 0 && unread > 0) link->control(header, line);
+    const Peer& peer = peers_[link->peer()];
+    if (!peer.lost && (peer.sent_ahead_of == last_operation || has_unread(*link))) link->control(header, line);
   }
 }
 

@@ -58,6 +58,36 @@ nb::list events(Engine& self, std::uint64_t after) {
   return rows;
 }
 
+nb::list answers(Engine& self) {
+  std::vector<Answer> found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = self.answers();
+  }
+  nb::list rows;
+  for (const Answer& one : found)
+    rows.append(nb::make_tuple(one.who, one.number, nb::bytes(one.content.data(), one.content.size())));
+  return rows;
+}
+
+nb::list questions(Engine& self) {
+  std::vector<Question> found;
+  {
+    const nb::gil_scoped_release no_gil;
+    found = self.questions();
+  }
+  nb::list rows;
+  for (const Question& one : found)
+    rows.append(nb::make_tuple(one.peer, one.number, nb::bytes(one.words.data(), one.words.size())));
+  return rows;
+}
+
+void answer(Engine& self, int peer, std::uint64_t number, const nb::bytes& content) {
+  const std::string_view bytes(content.c_str(), content.size());
+  const nb::gil_scoped_release no_gil;
+  self.answer({peer, number, {}}, bytes);
+}
+
 nb::list waits(Engine& self) {
   std::vector<Wait> found;
   {
@@ -111,7 +141,12 @@ void bind_engine(nb::module_& m) {
           "exposed_ns", [](Engine& self) { return self.exposed().count(); }, Release())
       .def("waits", &waits)
       .def("annotate", &Engine::annotate, "operation"_a, "words"_a, Release())
-      .def("tell_line", &Engine::tell_line, "line"_a, Release());
+      .def("tell_line", &Engine::tell_line, "line"_a, Release())
+      .def("ask", &Engine::ask, "words"_a, Release())
+      .def("answers", &answers)
+      .def("questions", &questions)
+      .def("answer", &answer, "peer"_a, "number"_a, "content"_a)
+      .def("questions_descriptor", &Engine::questions_descriptor);
 }
 
 }  // namespace paceline

@@ -511,6 +511,21 @@ class Engine:
     def waits(self) -> list[Wait]: ...
     def annotate(self, operation: int, words: str) -> None: ...
     def tell_line(self, line: str) -> None: ...
+    def ask(self, words: str) -> int:
+        """Ask the program of every rank on another machine; return the question's number, which is above all before."""
+
+    def answers(self) -> list[tuple[str, int, bytes]]:
+        """What peers call each rank that was asked, the number of the question that it answered last (0: none), and
+        the answer."""
+
+    def questions(self) -> list[tuple[int, int, bytes]]:
+        """What other ranks have asked since the last call: the peer, the question's number, its words."""
+
+    def answer(self, peer: int, number: int, content: bytes) -> None:
+        """Answer a question with 1 MiB at most."""
+
+    def questions_descriptor(self) -> int:
+        """A descriptor that is readable while there are questions."""
 
 class Tree:
     """A network, and who is where on it. `leaves`, `machine_of` and `cpus_of` are by rank."""

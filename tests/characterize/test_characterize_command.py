@@ -37,7 +37,7 @@ def test_an_interrupted_characterisation_goes_on(tmp_path: Path) -> None:
     assert first.returncode == 130, err
     before = kept.read_text()
 
-    words = [*words, "--json", rows_file, "--html", page_file]
+    words = [*words, "--at-once", "2", "--json", rows_file, "--html", page_file]
     done = subprocess.run(command(*words), capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     assert kept.read_text().startswith(before)

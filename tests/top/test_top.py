@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import ssh_stand_in
 from jobs import PROGRAMS
 from rich.console import Console
 
@@ -24,10 +23,10 @@ from paceline.launch.local import LocalJob
 from paceline.observe.figures import Figures, Waiting
 from paceline.observe.rates import rates
 from paceline.observe.stragglers import Last
-from paceline.top.far import FarHost
+from paceline.top import look as look_module
 from paceline.top.look import Job, Picture, Row
 from paceline.top.show import render
-from paceline.trace import live
+from paceline.trace import far, live
 
 WATCHED = str(PROGRAMS / "watched_job.py")
 TOP = [sys.executable, "-m", "paceline", "top"]
@@ -143,51 +142,75 @@ def test_the_first_rank_logs_what_limits_the_job_once(running: int, output: Path
     assert "-bound: " not in (output / "rank-1.err").read_text()
 
 
-def test_ranks_on_another_host_are_seen_over_ssh(running: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in for ssh runs everything on this machine, so that the far ranks are those of the running job."""
-    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log")
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    (job,) = {name.job for name in live.listening() if name.pid == running}
-    host = FarHost("far", job, 0.2)
-    try:
-        host.look(time.monotonic() + DEADLINE)
-        assert (sorted(host.figures), host.silent, host.job, host.problem) == ([0, 1], {}, job, "")
-        before = host.figures[0].operations
-        host.look(time.monotonic() + DEADLINE)
-        assert host.figures[0].operations > before
-    finally:
-        host.close()
-    done = top("--once", "--json", "--interval", "0.5", "--pid", str(running), "--host", "far", "--host", "gone")
-    assert done.returncode == 0, done.stderr
-    picture = json.loads(done.stdout)
-    assert [row["figures"]["rank"] for row in picture["rows"]] == [0, 1]
-    assert (picture["elsewhere"], picture["gone"], picture["silent"]) == (0, 0, {})
-    assert picture["unreached"] == ["gone: ssh: connect to host gone port 22: No route to host"]
-    assert not streams_left(f"{job:x}"), "what it started there has ended"
+ON_MACHINES = """
+import os, runpy, sys
+os.environ["PACELINE_MACHINE"] = "machine-" + os.environ["RANK"]
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a program as if each rank had a machine of its own."""
 
 
-def test_where_no_rank_runs_the_hosts_alone_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = ssh_stand_in.install(tmp_path / "bin", tmp_path / "log")
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(live, "listening", list)
-    with Job(None, ["gone"]) as job, pytest.raises(ValueError, match=r"^gone: ssh: connect to host gone port 22"):
-        job.ask()
-
-
-def streams_left(job: str) -> list[int]:
-    end = time.monotonic() + DEADLINE
-    while True:  # what runs far away ends when its stdin does
-        found = [one.pid for one in psutil.process_iter() if {"paceline.top.stream", job} <= {*_words(one)}]
-        if not found or time.monotonic() > end:
-            return found
+def seen_from(rank: int, job: LocalJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `live.listening` see the socket of this rank alone, as on that rank's machine."""
+    everywhere = live.listening
+    deadline = time.monotonic() + DEADLINE
+    while len(pids(job)) < len(job.processes) and time.monotonic() < deadline:
+        assert job.poll() is None
         time.sleep(0.05)
+    (mine,) = [name for name in everywhere() if name.rank == rank and name.pid in pids(job)]
+    monkeypatch.setattr(live, "listening", lambda: [mine])
 
 
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_on_other_machines_answer_through_one_on_this(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argv = [sys.executable, "-c", ON_MACHINES, WATCHED, "0", "-", "end"]
+    with LocalJob(3, argv, dict(os.environ), threads=1, output=tmp_path) as job:
+        seen_from(rank, job, monkeypatch)
+        monkeypatch.setattr(look_module, "ANSWER_SECONDS", DEADLINE)
+        monkeypatch.setattr(look_module, "FIRST_SECONDS", DEADLINE)
+        look = Job(None)
+        look.ask()
+        picture = look.picture()
+        while not all(row.rates.steps for row in picture.rows):
+            picture = look.picture()
+        assert job.poll() is None
+    assert [row.figures.rank for row in picture.rows] == [0, 1, 2]
+    assert len({row.figures.pid for row in picture.rows}) == 3
+    assert (picture.size, picture.elsewhere, picture.gone, picture.silent) == (3, 0, 0, {})
+
+
+def test_a_rank_elsewhere_that_only_computes_answers_and_one_that_is_stopped_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "computes.py"
+    program.write_text(
+        "import time, paceline\ngroup = paceline.init()\ngroup.barrier()\nprint('met', flush=True)\ntime.sleep(600)\n"
+    )
+    argv = [sys.executable, "-c", ON_MACHINES, str(program)]
+    # It looks for questions as often as it looks for stalls.
+    with LocalJob(2, argv, {**os.environ, "PACELINE_STALL_SECONDS": "3"}, threads=1, output=tmp_path) as job:
+        files = [tmp_path / f"rank-{rank}.out" for rank in range(2)]
+        deadline = time.monotonic() + DEADLINE
+        while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        mine = {process.pid for process in job.processes}
+        here, there = sorted((name for name in live.listening() if name.pid in mine), key=lambda name: name.rank)
+        monkeypatch.setattr(live, "listening", lambda: [here])
+        look = Job(None)
+        monkeypatch.setattr(look_module, "ANSWER_SECONDS", DEADLINE)
+        both = look.picture()
+        os.kill(there.pid, signal.SIGSTOP)
+        monkeypatch.setattr(look_module, "ANSWER_SECONDS", 5.0)
+        picture = look.picture()
+        assert job.poll() is None
+    assert [row.figures.rank for row in both.rows] == [0, 1]
+    assert [row.figures.rank for row in picture.rows] == [0]
+    assert list(picture.silent) == [1]
+    assert picture.silent[1].startswith("rank 1 (") and "did not answer within 5 s" in picture.silent[1]
+    assert (picture.elsewhere, picture.gone) == (0, 0)
 
 
 def test_a_wrong_pid_is_answered_in_one_sentence(running: int) -> None:
@@ -236,9 +259,10 @@ def test_it_says_how_many_ranks_are_elsewhere(here: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(live, "listening", list)
     monkeypatch.setattr(live, "choose", lambda names, pid: names)
     monkeypatch.setattr(live, "ask_all", lambda *_: (dict(enumerate(figures)), []))
+    monkeypatch.setattr(far, "ask", lambda *_: ({}, {}))
     console = Console(width=150, record=True, file=StringIO())
     console.print(render(Job(None).picture()))
-    start = f"6 ranks; 3 of 6 ranks are on other machines: add --host NAME; {GONE[here]}the last "
+    start = f"6 ranks; 3 of 6 ranks are on other machines; {GONE[here]}the last "
     assert console.export_text().startswith(start)
 
 
@@ -249,7 +273,7 @@ def test_who_waits_for_whom() -> None:
     console = Console(width=150, record=True, file=StringIO())
     console.print(render(Picture(4, rows, {3: "rank 3 (pid 7) did not answer"}, elsewhere=1)))
     text = console.export_text()
-    assert "4 ranks; 1 of 4 ranks is on another machine: add --host NAME; the last 1 s" in text
+    assert "4 ranks; 1 of 4 ranks is on another machine; the last 1 s" in text
     assert 'all_reduce "layer3.weight" float32[2000] has waited 61 s for rank 1 (host b, pid 9)' in text
     assert "rank 3 (pid 7) did not answer; not shown" in text
     assert "90.0 %" in text

@@ -360,6 +360,7 @@ TEST(who_has_nothing_under_way_says_where_it_is_to_who_waits_for_it_on_another_m
     const std::string line = "late.py:7\n" + std::string(300, 'x');
     if (r.rank == 1) {
       while (!heard) {
+        r.engine->questions();  // reads what has come, and so must not hide who waits
         r.engine->tell_line(line);
         std::this_thread::yield();
       }

@@ -75,6 +75,14 @@ def command(
         str, typer.Option(help=f"Of {', '.join(CHOICES)}; or all that are installed.", callback=_approaches)
     ] = ALL,
     image_size: Annotated[int, typer.Option(min=32, max=1024, help="Width and height of the images in pixels.")] = 64,
+    at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Approaches that have ranks at the same time; fewer need less memory.",
+            show_default="all",
+        ),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=3, help="Turns of every approach.")] = 5,
     steps: Annotated[int, typer.Option(min=1, help="Timed steps per turn, after one that isn't.")] = 2,
     peers: Annotated[Path, environment("the MPIs and Horovod")] = Path(sys.prefix),
@@ -93,8 +101,9 @@ def command(
 ) -> None:
     """Train by several approaches side by side, and show which one is fast, where the time goes, and why.
 
-    Each approach has its own ranks, which stay alive; they make a few steps in turn while all others are idle. Models,
-    batches and ranks are combined with each other. The approaches are those of Awan et al. (arXiv:1810.11112) and some
+    Each approach has its own ranks, which stay alive; they make a few steps in turn while all others are idle. With
+    --at-once 2 two approaches at a time do so, beside the one that exchanges nothing. Models, batches and ranks are
+    combined with each other. The approaches are those of Awan et al. (arXiv:1810.11112) and some
     of today; every rank of each computes with one thread. A first step is compared with a reference before the timing.
 
     With --results, Ctrl-C loses nothing that is finished: the same command continues. A file may hold several networks
@@ -110,7 +119,16 @@ def command(
         return
     lab = placed[0][0]
     studies = [
-        Study(lab, count, models.split(","), numbers(batches, "--batches"), image_size, Effort(rounds, steps), timeout)
+        Study(
+            lab,
+            count,
+            models.split(","),
+            numbers(batches, "--batches"),
+            image_size,
+            Effort(rounds, steps),
+            at_once,
+            timeout,
+        )
         for _, count in placed
     ]
     places = Places(peers, tensorflow)

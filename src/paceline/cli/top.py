@@ -15,21 +15,15 @@ def command(
         int | None,
         typer.Option(help="Process of any rank, to choose among several running jobs.", show_default=False),
     ] = None,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--host", metavar="NAME", help="Show the ranks on this host, too; reached by ssh.", show_default=False
-        ),
-    ] = None,
     interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds from one picture to the next.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Print one picture and end.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print pictures as JSON, one per line.")] = False,
 ) -> int:
     """Show a running job, live: steps, exposed communication, which rank is late, what waits for whom.
 
-    It shows the ranks of this machine, and those on the hosts that are named, where your ssh can log in without a
-    password and Paceline is installed at the same place. The ranks answer from a thread of their own, and only when
-    asked. Ctrl-C ends the display, not the job.
+    It runs on any machine of the job and shows the ranks of all of them: those of this machine are asked by it, and
+    one of them asks the others over the job's own connections. The ranks answer from a thread of their own, and only
+    when asked. Ctrl-C ends the display, not the job.
     """
     from rich.console import Console
     from rich.live import Live
@@ -39,22 +33,22 @@ def command(
     from paceline.top.show import render, to_json
 
     try:
-        with Job(pid, hosts or (), interval) as job:
-            job.ask()
-            if as_json or once:
-                while True:
-                    time.sleep(interval)
-                    picture = job.picture()
-                    if as_json:
-                        print(to_json(picture), flush=True)
-                    else:
-                        Console().print(render(picture))
-                    if once:
-                        return 0
-            with Live(Text("…"), console=Console(), screen=True, auto_refresh=False) as screen:
-                while True:
-                    time.sleep(interval)
-                    screen.update(render(job.picture()), refresh=True)
+        job = Job(pid)
+        job.ask()
+        if as_json or once:
+            while True:
+                time.sleep(interval)
+                picture = job.picture()
+                if as_json:
+                    print(to_json(picture), flush=True)
+                else:
+                    Console().print(render(picture))
+                if once:
+                    return 0
+        with Live(Text("…"), console=Console(), screen=True, auto_refresh=False) as screen:
+            while True:
+                time.sleep(interval)
+                screen.update(render(job.picture()), refresh=True)
     except BrokenPipeError:  # the reader of the output has closed it
         raise
     except (ValueError, OSError) as error:

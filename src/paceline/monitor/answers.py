@@ -8,19 +8,26 @@ from typing import TYPE_CHECKING
 from paceline.monitor.source_line import users_line
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded
+    from paceline.monitor.far_ranks import FarRanks
     from paceline.observe.hand_ins import HandIns
     from paceline.observe.observer import Observer
 
 
 class Answers:
-    """Answers questions about this rank. trace: returns its dump. observer: returns what follows this rank."""
+    """Answers questions about this rank, and passes them on.
 
-    def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer]) -> None:
-        self._trace, self._observer = trace, observer
+    trace: returns this rank's dump. observer: returns what follows this rank. far: the ranks on other machines.
+    """
+
+    def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer], far: FarRanks) -> None:
+        self._trace, self._observer, self._far = trace, observer, far
         self._hand_ins: HandIns | None = None
 
     def __call__(self, question: str) -> bytes:
-        """The answer to "trace", "line", "figures", "steps" or "ready NUMBER". Raises ValueError for any other."""
+        """The answer to "trace", "line", "figures", "steps", "ready NUMBER", "far" or "far answers".
+
+        Raises ValueError for any other question.
+        """
         words = question.split()
         if words == ["trace"]:
             return self._trace()
@@ -30,6 +37,10 @@ class Answers:
             from paceline.observe.figures import encode
 
             return encode(self._observer().figures())
+        if words == ["far"]:
+            return self._far.ask()
+        if words == ["far", "answers"]:
+            return self._far.answers()
         if words == ["steps"]:
             from paceline.observe.begins import encode as encode_begins
 

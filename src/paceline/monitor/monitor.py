@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.answers import Answers
 from paceline.monitor.coordinators import Coordinators
+from paceline.monitor.far_ranks import FarRanks, Links
 from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
 from paceline.monitor.watchdog import Watchdog
 from paceline.monitor.whereabouts import Whereabouts
@@ -33,6 +34,10 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.report.gather import Gathering, Pair
     from paceline.topology import Topology
     from paceline.verdict.verdict import Verdict
+
+    class Native(Engine, Links, Protocol):
+        """What a monitor asks of the engine."""
+
 
 log = logging.getLogger("paceline")
 
@@ -64,7 +69,7 @@ class Monitor:
     def __init__(
         self,
         settings: Settings,
-        engine: Engine,
+        engine: Native,
         recorder: Recorder,
         rank: int,
         members: Sequence[Member],
@@ -92,7 +97,8 @@ class Monitor:
         patience = DEFAULT_SECONDS if patience is None else patience
         stalls = Stalls(engine, str(members[rank]), patience, timeout, Whereabouts(self._job, recorder.locate))
         self._name = Name(os.geteuid(), self._job, rank, os.getpid())
-        self._watchdog = Watchdog(self._name, stalls, Answers(recorder.encoded, lambda: self.observer))
+        far = FarRanks(engine, recorder.locate)
+        self._watchdog = Watchdog(self._name, stalls, far, Answers(recorder.encoded, lambda: self.observer, far))
 
     @property
     def observer(self) -> Observer:

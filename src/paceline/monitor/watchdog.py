@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from paceline.monitor.far_ranks import FarRanks
 from paceline.monitor.stalls import Stalls
 from paceline.trace.listener import Listener, Name
 
@@ -13,13 +14,14 @@ _CLOSE_SECONDS = 2.0
 
 
 class Watchdog:
-    """Warns of stalls, and answers `paceline trace` and `paceline top`, in a thread of its own.
+    """Warns of stalls, and answers processes on this machine and ranks on others, in a thread of its own.
 
-    The thread sleeps otherwise, and wakes up three times a minute. name: that of the socket at which it is asked.
+    The thread sleeps otherwise, and wakes up three times a minute. name: that of the socket at which it is asked. far:
+    the ranks on other machines. answer: returns the answer to a question.
     """
 
-    def __init__(self, name: Name, stalls: Stalls, answer: Callable[[str], bytes]) -> None:
-        self._stalls, self._answer = stalls, answer
+    def __init__(self, name: Name, stalls: Stalls, far: FarRanks, answer: Callable[[str], bytes]) -> None:
+        self._stalls, self._far, self._answer = stalls, far, answer
         self._listener = Listener(name)
         self._thread = threading.Thread(target=self._run, name="paceline-watch", daemon=True)
         self._thread.start()
@@ -33,5 +35,9 @@ class Watchdog:
             self._listener.close()
 
     def _run(self) -> None:
-        while self._listener.serve(self._answer, self._stalls.check()):
+        while self._listener.serve(self._answer, self._seconds(), self._far.descriptor):
             pass
+
+    def _seconds(self) -> float:
+        """Do what is due, and return the seconds until something is again."""
+        return min(self._far.serve(self._answer), self._stalls.check())

@@ -32,7 +32,6 @@ def render(picture: Picture) -> RenderableType:
         parts.append(coordination(((row.figures, row.rates) for row in picture.rows), hosts=False))
     parts += _waits(picture)
     parts += [Text(f"{why}; not shown", "bold red") for _, why in sorted(picture.silent.items())]
-    parts += [Text(why, "bold red") for why in picture.unreached]
     return Group(*parts)
 
 
@@ -47,7 +46,7 @@ def to_json(picture: Picture) -> str:
 def _head(picture: Picture) -> Text:
     parts = [f"{picture.size} ranks"]
     if picture.elsewhere:
-        parts.append(f"{elsewhere(picture.elsewhere, picture.size)}: add --host NAME")
+        parts.append(f"{elsewhere(picture.elsewhere, picture.size)}")
     if picture.gone:
         parts.append(f"{picture.gone} of this machine {'has' if picture.gone == 1 else 'have'} ended")
     return Text("; ".join([*parts, f"the last {show_duration(picture.rows[0].rates.seconds)}"]), "bold")

@@ -63,13 +63,14 @@ class Listener:
         self._socket = _listen(name)
         _open.add(self)
 
-    def serve(self, answer: Callable[[str], bytes], seconds: float | None) -> bool:
+    def serve(self, answer: Callable[[str], bytes], seconds: float | None, other: int = -1) -> bool:
         """Wait for one client and answer its question. Returns False once `stop` was called, else True.
 
         answer: returns the answer to a question; ValueError from it closes the connection without an answer. seconds:
-        the longest wait for a client; None waits without limit.
+        the longest wait for a client; None waits without limit. other: a descriptor that ends the wait, too, once it is
+        readable.
         """
-        if not self._wait(self._socket, select.POLLIN, seconds):
+        if not self._wait(self._socket, select.POLLIN, seconds, other):
             return not self._stopped
         assert self._socket is not None
         try:
@@ -125,14 +126,16 @@ class Listener:
             except OSError:  # the client closed the connection
                 return
 
-    def _wait(self, sock: socket.socket | None, event: int, seconds: float | None) -> bool:
-        """Return whether `sock` became ready before the time was over and before `stop` was called."""
+    def _wait(self, sock: socket.socket | None, event: int, seconds: float | None, other: int = -1) -> bool:
+        """Return whether `sock` became ready before the time was over, and `stop` was not called."""
         poll = select.poll()
         poll.register(self._stop, select.POLLIN)
         if sock is not None:
             poll.register(sock, event)
-        ready = poll.poll(None if seconds is None else max(0, math.ceil(seconds * 1000)))
-        return bool(ready) and all(fd != self._stop for fd, _ in ready)
+        if other >= 0:
+            poll.register(other, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if seconds is None else max(0, math.ceil(seconds * 1000)))}
+        return sock is not None and sock.fileno() in ready and self._stop not in ready
 
 
 def user_of(sock: socket.socket) -> int:
