@@ -1,5 +1,6 @@
 // Collectives of device memory that are encoded between machines. They give the bits of the engine's own on the host,
 // and so does what each rank keeps of the loss.
+#include <csignal>
 #include <random>
 
 #include "calibration/device.hpp"
@@ -204,5 +205,21 @@ TEST(what_cannot_be_encoded) {
     CHECK(error.kind == ErrorKind::mismatch && contains(error.message, "SUM as int8"));
     CHECK(contains(error.message, "SUM as bf16"));
     finish(self);
+  });
+}
+
+// What is lost on its way may be anything then, but nothing waits for ever.
+TEST(a_rank_that_is_killed) {
+  run({.size = 3, .leaves = 2, .machines = {0, 1, 1}}, [](DeviceRank& self) {
+    const DeviceValues<float> data(self, kSeveral);
+    const DeviceValues<float> residual(self, kSeveral);
+    data.fill(1);
+    residual.fill(0);
+    self.on_device();
+    self.meet();
+    if (self.rank() == 2) ::raise(SIGKILL);
+    const Error error = failed(self, data, DType::float32, Op::sum, {Codec::int8, device::pointer(residual.address())});
+    finish(self);
+    CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 2"));
   });
 }

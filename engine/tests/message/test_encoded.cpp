@@ -283,6 +283,14 @@ TEST(what_no_codec_takes_is_refused) {
     });
     CHECK(error.kind == ErrorKind::invalid);
     CHECK(error.message == "bf16 encodes sums and means of float32, not MAX of float64");
+    std::vector<std::byte> halves(40'000 * size_of(DType::bfloat16));
+    std::vector<float> residual(40'000);
+    const Error unkept = failure_of([&] {
+      all_reduce(*r.engine, *r.group, halves.data(), 40'000, DType::bfloat16, Op::sum, 1, Mode::blocking,
+                 {Codec::lossless, bytes(residual)});
+    });
+    CHECK(unkept.kind == ErrorKind::invalid);
+    CHECK(unkept.message == "a residual keeps what is lost of float32, not of bfloat16");
     r.engine->set_codec(*r.group, Codec::bf16);  // for what it takes
     all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float64, Op::sum, 1, Mode::blocking);
     for (const double value : data) CHECK(value == 3);
