@@ -44,7 +44,7 @@ bool BatchWork::moved() {
   return true;
 }
 
-Wanted BatchWork::wanted_by(const Request& request, std::byte* residual) {
+Wanted wanted_by(const Request& request, std::byte* residual) {
   if (request.what.codec == Codec::none) return {};
   return {request.what.codec, residual};
 }

@@ -34,6 +34,9 @@ struct Carried {
   std::shared_ptr<PendingRequest> own;
 };
 
+// How the messages of a request's collective are encoded.
+Wanted wanted_by(const Request& request, std::byte* residual = nullptr);
+
 class DeviceCalls;
 
 struct BatchContext {
@@ -65,8 +68,6 @@ class BatchWork {
  protected:
   // Whether the collectives under way are over.
   bool moved();
-  // How the messages of this request's collective are encoded.
-  static Wanted wanted_by(const Request& request, std::byte* residual = nullptr);
 
   const BatchContext& context_;
   const std::vector<Carried> carried_;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "coordinator/batch_work.hpp"
 #include "device/moment.hpp"
 
 namespace paceline {
@@ -125,17 +126,20 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
   const device::StreamHandle stream = entry_->get();
   const auto data = device::address(own.data);
   const auto target = device::address(own.target);
+  const Wanted wanted = wanted_by(*call.request, own.residual);
   std::vector<Handle> operations;
   const auto add = [&](const device::Handed& handed) { operations.push_back(handed->operation()); };
   switch (what.collective) {
     case Collective::all_reduce:
-      add(device::all_reduce(group, data, what.count, what.dtype, what.op, 1, stream));
+      add(device::all_reduce(group, data, what.count, what.dtype, what.op, 1, stream, wanted));
       break;
-    case Collective::broadcast: add(device::broadcast(group, data, what.count, what.dtype, what.root, stream)); break;
+    case Collective::broadcast:
+      add(device::broadcast(group, data, what.count, what.dtype, what.root, stream, wanted));
+      break;
     case Collective::reduce_scatter: {
       const auto& counts = own.counts;
       if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
-        add(device::reduce_scatter(group, data, target, counts.front(), what.dtype, what.op, 1, stream));
+        add(device::reduce_scatter(group, data, target, counts.front(), what.dtype, what.op, 1, stream, wanted));
         break;
       }
       device::Address part = data;
@@ -205,7 +209,8 @@ device::Handed DeviceCalls::stand_in(const DeviceCall& call) {
     const std::size_t bytes = what.count * size_of(what.dtype);
     const device::Address zeros = spare(bytes);
     driver.check(driver.fill(zeros, 0, bytes, entry_->get()), "cuMemsetD8Async");
-    last_spare_ = device::all_reduce(*on_device_, zeros, what.count, what.dtype, what.op, 1, entry_->get());
+    last_spare_ = device::all_reduce(*on_device_, zeros, what.count, what.dtype, what.op, 1, entry_->get(),
+                                     wanted_by(*call.request));
   }
   return last_spare_;
 }

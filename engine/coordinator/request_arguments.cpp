@@ -24,12 +24,12 @@ void RequestArguments::check(int rank, int ranks) const {
     if (const std::string why = cannot_encode(what.codec, what.dtype, what.op); !why.empty()) bad(why);
   if (residual != nullptr && (what.codec == Codec::none || what.collective != Collective::all_reduce))
     bad("only an all_reduce with a codec has a residual");
+  if (residual != nullptr && what.dtype != DType::float32) bad("a residual keeps what is lost of float32");
   if (on_device) {
     if (what.collective == Collective::barrier) bad("a barrier has no memory on a device");
     const bool ragged = what.collective == Collective::all_gather || what.collective == Collective::all_to_all;
     if (ragged && allocate == nullptr) bad("on a device somebody must allocate its output");
-    if (prescale != 1 || postscale != 1 || what.codec != Codec::none)
-      bad("what lies on a device is neither scaled nor encoded by a request");
+    if (prescale != 1 || postscale != 1) bad("what lies on a device is not scaled by a request");
   }
   if (what.collective == Collective::broadcast && (what.root < 0 || what.root >= ranks))
     bad("the root must be a rank from 0 to " + std::to_string(ranks - 1) + ", got " + std::to_string(what.root));
@@ -47,6 +47,7 @@ std::shared_ptr<device::Moment> RequestArguments::moment(int rank) const {
   const auto device = on_device->devices->get(on_device->ordinal);
   device::Call call{.input = {{device::address(data), count}}, .dtype = what.dtype, .stream = on_device->stream};
   if (target != nullptr) call.output = {{device::address(target), counts[static_cast<std::size_t>(rank)]}};
+  if (residual != nullptr) call.residual = {{device::address(residual), count}};
   {
     const device::Current current(device->driver(), device->context());
     device::check(call, *device, on_device->devices->pointers());

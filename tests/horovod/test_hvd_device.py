@@ -225,6 +225,61 @@ def test_what_cannot_be_is_said_on_all_ranks(ranks: Ranks) -> None:
         assert "rank 1" in said and "cuLaunchKernel failed with CUDA_ERROR_OUT_OF_MEMORY" in said
 
 
+ENCODED = 30_000
+"""Elements of a tensor that is encoded between machines even if it is carried out alone."""
+
+
+def drawn(rank: int, call: int) -> Tensor:
+    return torch.randn(ENCODED, generator=torch.Generator().manual_seed(10 * rank + call))
+
+
+def encoded(rank: int, size: int) -> None:
+    """With the bits of the same calls on CPU tensors, and so is what encoding has lost."""
+    import paceline.horovod.torch as hvd
+    from paceline.horovod.torch.allreduce_requests import start
+
+    device = Device()
+
+    def both(call: Any, mine: Tensor, **how: Any) -> Tensor:
+        right: Tensor = call(mine.clone(), name="host", **how)
+        before = requests(device)
+        given = call(device.tensor(mine), name="device", **how)
+        assert requests(device) > before
+        assert torch.equal(device.host(given), right), how
+        return right
+
+    for compression in (hvd.Compression.int8, hvd.Compression.three_in_one):
+        for op, factors in ((hvd.Average, (1.0, 1.0)), (hvd.Sum, (0.5, 4.0))):
+            how = {"op": op, "prescale_factor": factors[0], "postscale_factor": factors[1]}
+            result = both(hvd.allreduce, drawn(rank, 0), compression=compression, **how)
+            assert not torch.equal(result, hvd.allreduce(drawn(rank, 0), name="plain", **how)), "nothing was encoded"
+        both(hvd.reducescatter, drawn(rank, 1)[:, None], compression=compression, op=hvd.Average)
+        both(hvd.reducescatter, drawn(rank, 1)[: ENCODED - 1, None], compression=compression, op=hvd.Sum)  # uneven
+    lost, there = torch.zeros(ENCODED), device.tensor(torch.zeros(ENCODED))
+    for call in range(3):
+        tensors = drawn(rank, call), device.tensor(drawn(rank, call))
+        for name, tensor, residual in zip(("host", "device"), tensors, (lost, there), strict=True):
+            arguments = hvd.Average, name, 1.0, 1.0, hvd.global_process_set
+            hvd.synchronize(start([tensor], True, *arguments, codec="int8", residuals=[residual]))
+        assert torch.equal(device.host(tensors[1]), tensors[0])
+        assert torch.equal(device.host(there), lost)
+    assert hvd.allreduce(lost.abs(), name="lost", op=hvd.Sum).any()
+    parameters = {"there": device.tensor(drawn(rank, 7))}
+    before = requests(device)
+    hvd.broadcast_parameters(parameters, root_rank=1)
+    assert requests(device) > before
+    assert torch.equal(device.host(parameters["there"]), drawn(1, 7))
+    if rank:  # the first rank has joined, and gives zeros
+        late = hvd.allreduce(device.tensor(drawn(rank, 0)), name="late", op=hvd.Sum, compression=hvd.Compression.int8)
+        others = torch.stack([drawn(other, 0) for other in range(1, size)]).sum(0)
+        assert (device.host(late) - others).abs().max() < 0.2
+    hvd.join()
+
+
+def test_codecs_between_machines(ranks: Ranks) -> None:
+    ranks(encoded, 3, machines="010", environment={"PACELINE_COMPRESS": "lossless"}, fresh=True)
+
+
 def through_the_host(rank: int, size: int) -> bool:
     from paceline.horovod import job
 

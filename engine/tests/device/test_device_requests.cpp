@@ -230,7 +230,12 @@ TEST(arguments_that_no_rank_hears_of) {
       refused(arguments, "the buffer is no memory of device 0");
       arguments = seat.arguments("tensor", values, DType::float32);
       arguments.prescale = 2;
-      refused(arguments, "neither scaled nor encoded");
+      refused(arguments, "is not scaled by a request");
+      arguments = seat.arguments("tensor", values, DType::float32);
+      std::vector<float> lost(values.count());
+      arguments.what.codec = Codec::int8;
+      arguments.residual = bytes(lost);
+      refused(arguments, "the buffer is no memory of device 0");
       arguments = seat.arguments("tensor", values, DType::float32);
       arguments.what.collective = Collective::all_gather;
       refused(arguments, "somebody must allocate its output");

@@ -58,9 +58,10 @@ class Coordinator:
     `Group.all_reduce`; all ranks name the same. Calls raise ValueError for arguments that make no sense, and what
     `Group` raises once the coordinator has failed.
 
-    on_device: for memory of a CUDA device, where `takes_devices`. All ranks then give memory of one; it is neither
-    scaled nor encoded, and a rank that has joined must have had some before. The request comes after what its stream
-    has to do when it is handed in; when the request is done, so is the device.
+    on_device: for memory of a CUDA device, where `takes_devices`. All ranks then give memory of one, and a residual is
+    there too. It is not scaled; what is carried out as one is encoded each for itself; and a rank that has joined must
+    have had some before. The request comes after what its stream has to do when it is handed in; when the request is
+    done, so is the device.
     """
 
     def __init__(self, runtime: Host, native: _engine.Group, options: Options, timeout: float) -> None:

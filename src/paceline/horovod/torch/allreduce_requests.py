@@ -60,7 +60,7 @@ def start(
     """Start to combine the tensors and return the handle. The call's result is a list if the tensors are `grouped`.
 
     codec: how sums and averages of float32 are encoded between machines. residuals: for each tensor, what that has lost
-    on this rank, flat and on the CPU.
+    on this rank, flat, on the device where the tensor `stays` or else on the CPU.
 
     Raises ValueError for no tensors, for a dtype that cannot be reduced, for Adasum of integers, and for a name in
     flight.
@@ -97,7 +97,7 @@ def _memory(coordinator: Coordinator, tensor: Tensor, call: _Call) -> Tensor:
     if call.op == ops.Adasum:
         row = in_host(tensor).reshape(1, -1)
         return row if call.prescale == 1.0 else row * call.prescale
-    on_device = stays(coordinator, tensor) and not encodes(call.codec, tensor.dtype, call.op)
+    on_device = stays(coordinator, tensor)
     return memory_of(tensor, on_device) if call.in_place else copy_of(tensor, on_device)
 
 

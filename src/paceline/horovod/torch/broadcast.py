@@ -87,7 +87,7 @@ def start(
     names = [channel.name("broadcast", name)]
     coordinator = channel.coordinator
     codec = coordinator.codec_of_parameters(span_of(tensor)) if parameters else None
-    on_device = codec is None and stays(coordinator, tensor)
+    on_device = stays(coordinator, tensor)
     memory = memory_of(tensor, on_device) if in_place else copy_of(tensor, on_device)
 
     def request() -> Request:

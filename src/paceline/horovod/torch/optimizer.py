@@ -22,6 +22,7 @@ from paceline.horovod.torch.gradient_groups import Groups, check_groups, units
 from paceline.horovod.torch.known_order import announce_order
 from paceline.horovod.torch.naming import parameter_names
 from paceline.horovod.torch.objects import broadcast_object
+from paceline.horovod.torch.tensors import stays
 from paceline.horovod.torch.waiting import synchronize
 from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN, wrapped
 from paceline.torch.residuals import Residuals
@@ -208,7 +209,9 @@ class GradientOptimizer(torch.optim.Optimizer):
     def _residual(self, parameter: Parameter) -> Tensor | None:
         if self.residuals is None or parameter not in self._place:
             return None
-        return self.residuals.of(self._place[parameter], parameter.numel(), [parameter], [0])
+        coordinator = job.current().channel(self._process_set.process_set_id).coordinator
+        like = parameter.detach() if stays(coordinator, parameter) else None
+        return self.residuals.of(self._place[parameter], parameter.numel(), [parameter], [0], like=like)
 
     def _combine_sparse(self, parameter: Parameter) -> Finish:
         result = sparse_allreduce_async(

@@ -151,7 +151,7 @@ def _start(
     for tensor in tensors:
         reducible(tensor)
         rows = scattered_rows(rows_of(tensor, "reducescatter"), channel.size)
-        on_device = stays(channel.coordinator, tensor) and not encodes(codec, tensor.dtype, op)
+        on_device = stays(channel.coordinator, tensor)
         memory = memory_of(tensor, on_device)
         if prescale != 1.0 and not scaled_by_engine(memory):
             memory = scale(copy_of(tensor, on_device), prescale)
