@@ -32,6 +32,7 @@ enum class Result : int {
   invalid_device = 101,
   invalid_context = 201,
   no_binary_for_gpu = 209,
+  peer_access_unsupported = 217,
   unsupported_ptx_version = 222,
   invalid_handle = 400,
   not_found = 500,

@@ -19,6 +19,7 @@ const char* help(Result result) {
       return "another process has the device to itself: `nvidia-smi -c DEFAULT` lets ranks share it";
     case Result::no_device: return "check CUDA_VISIBLE_DEVICES, and that this container was given a device";
     case Result::no_binary_for_gpu: return "this build of Paceline has no kernels for this device";
+    case Result::peer_access_unsupported: return "`nvidia-smi topo -p2p r` shows which devices reach each other";
     case Result::unsupported_ptx_version: return "install a newer driver";
     case Result::system_driver_mismatch:
       return "library and kernel module are of different versions: reinstall the driver";

@@ -60,7 +60,7 @@ Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCach
   if (!unreachable_.empty()) return;
   device::Words wrong;
   try {
-    open(all);
+    wrong.set(open(all));
   } catch (const DriverError& error) {
     wrong.set(error.what());
   }
@@ -119,20 +119,26 @@ std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
   for (std::size_t from = 0; from < all.size(); ++from) {
     const std::string name = group_.name_of(static_cast<int>(from));
     if (!all[from].unreachable.get().empty()) return name + ": " + std::string(all[from].unreachable.get());
-    if (all[from].device != all[0].device)
-      return name + " has another device than " + group_.name_of(0) + ", and memory is mapped on one device only";
   }
   return {};
 }
 
-void Neighbours::open(const std::vector<Introduction>& all) {
+// Says why not if a rank's memory cannot be opened. The driver opens memory of another device if the devices reach each
+// other, by NVLink or PCIe; this process need not see that device.
+std::string Neighbours::open(const std::vector<Introduction>& all) {
   std::vector<std::uint64_t> offsets;
   for (std::size_t from = 0; from < all.size(); ++from) {
     offsets.push_back(all[from].signals);
     if (static_cast<int>(from) == group_.rank) continue;
-    scratch_[from] = memory_.open(static_cast<int>(from), all[from].scratch, 0);
+    try {
+      scratch_[from] = memory_.open(static_cast<int>(from), all[from].scratch, 0);
+    } catch (const DriverError& error) {
+      const bool other = all[from].device != device_.uuid();
+      return "the memory of rank " + std::to_string(from) + (other ? " on another device: " : ": ") + error.what();
+    }
   }
   signals_->open(offsets);
+  return {};
 }
 
 // Its plans are those of the caller's group, because it carries the same data.

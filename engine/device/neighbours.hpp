@@ -1,5 +1,5 @@
-// What the ranks of a group have for each other on their devices: pinned memory, and, where they share a device, memory
-// of it that all of them map.
+// What the ranks of a group have for each other on their devices: pinned memory, and, where they share a device or
+// theirs reach each other, memory of each that all of them map.
 #pragma once
 
 #include <memory>
@@ -52,7 +52,7 @@ class Neighbours {
  private:
   void prepare(Introduction& mine);
   std::string obstacle(const std::vector<Introduction>& all) const;
-  void open(const std::vector<Introduction>& all);
+  std::string open(const std::vector<Introduction>& all);
   void make_hosts(std::uint64_t channel);
   bool all_have_left();
 

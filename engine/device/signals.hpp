@@ -1,4 +1,4 @@
-// What the streams of ranks that share a device tell each other, in words of pinned memory.
+// What the streams of ranks that reach each other's memory tell each other, in words of pinned memory.
 //
 // Each rank has a word for every other rank, kind and call. The other rank's stream writes the number of the call
 // there, and this rank's stream waits for it; see Batch. No host takes part, unless the call fails: then this rank

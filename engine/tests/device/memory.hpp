@@ -12,6 +12,8 @@ namespace paceline::test {
 std::span<const std::byte> kernels();
 // Kinds of memory that there is here, beside Kind::device, but other processes cannot map.
 std::span<const device::Kind> unmapped_kinds();
+// Lets this process have the device of this number, from 1 on, before it has looked for any.
+void choose_device(int number);
 device::Address allocate(const device::Driver& driver, std::size_t bytes, device::Kind kind);
 
 }  // namespace paceline::test

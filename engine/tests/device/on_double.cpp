@@ -18,6 +18,8 @@ std::span<const Kind> unmapped_kinds() {
   return kAll;
 }
 
+void choose_device(int number) { double_be(static_cast<unsigned char>(number)); }
+
 device::Address allocate(const device::Driver&, std::size_t bytes, Kind kind) {
   const device::Address address = double_allocate(bytes, static_cast<int>(kind));
   CHECK(address != 0);

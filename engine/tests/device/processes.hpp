@@ -87,6 +87,7 @@ struct Job {
   bool kernels = true;
   std::vector<int> machines = {};  // of every rank: others are reached by sockets alone; none: all are on one
   std::optional<device::Limits> limits = device::Limits{};  // none: as measured
+  std::vector<int> devices = {};                            // of every rank; none: all share one
 };
 
 namespace job {
@@ -173,6 +174,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
       while (!engine->serve().empty()) {
       }
     });
+    if (!job.devices.empty()) choose_device(job.devices[rank]);
     {
       DeviceRank self(static_cast<int>(rank), {std::move(group)}, engine,
                       job.kernels ? kernels() : std::span<const std::byte>(), job.limits, told);

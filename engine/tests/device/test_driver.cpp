@@ -105,6 +105,7 @@ TEST(names_and_numbers_are_those_of_the_header) {
   CHECK(same(Result::device_unavailable, CUDA_ERROR_DEVICE_UNAVAILABLE));
   CHECK(same(Result::invalid_context, CUDA_ERROR_INVALID_CONTEXT) && same(Result::not_ready, CUDA_ERROR_NOT_READY));
   CHECK(same(Result::no_binary_for_gpu, CUDA_ERROR_NO_BINARY_FOR_GPU));
+  CHECK(same(Result::peer_access_unsupported, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED));
   CHECK(same(Result::unsupported_ptx_version, CUDA_ERROR_UNSUPPORTED_PTX_VERSION));
   CHECK(same(Result::invalid_handle, CUDA_ERROR_INVALID_HANDLE) && same(Result::not_found, CUDA_ERROR_NOT_FOUND));
   CHECK(same(Result::illegal_address, CUDA_ERROR_ILLEGAL_ADDRESS));

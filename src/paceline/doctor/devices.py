@@ -16,7 +16,8 @@ def devices(here: Environment) -> Finding:
     if missing:
         return Finding("devices", value, f"collectives of their memory go through the host: {missing}")
     reason = (
-        "ranks that share a device time it when they first meet, and send little through the host, more to memory that "
-        "all see, and most from where each has it; other ranks send all through the host"
+        "ranks that share a device, or whose devices reach each other, time it when they first meet, and send little "
+        "through the host, more to memory that all see, and most from where each has it; others send all through the "
+        "host"
     )
     return Finding("devices", value, reason)

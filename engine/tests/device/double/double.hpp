@@ -32,6 +32,8 @@ Result called(const char* function);
 
 // By which processes see whether they have the same device.
 std::atomic<unsigned char>& own_number();
+// Whether memory of another device can be opened.
+std::atomic<bool>& reaches_others();
 
 // Memory of the device, which other processes can open.
 struct Shared {
@@ -44,7 +46,8 @@ struct Shared {
 Shared make_shared(std::size_t bytes);
 void close_shared(Shared& one);
 IpcHandle handle_of(const Shared& one);
-// Opens what another process has made. Returns invalid_handle if that is gone, invalid_context if it is this process.
+// Opens what another process has made. Returns invalid_handle if that is gone, invalid_context if it is this process,
+// peer_access_unsupported if it is on a device that this one does not reach.
 Result open_shared(const IpcHandle& handle, Shared& opened);
 
 struct Allocation {

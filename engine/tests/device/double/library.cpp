@@ -25,6 +25,7 @@ constexpr Name kNames[] = {{Result::success, "CUDA_SUCCESS"},
                            {Result::no_device, "CUDA_ERROR_NO_DEVICE"},
                            {Result::invalid_context, "CUDA_ERROR_INVALID_CONTEXT"},
                            {Result::invalid_handle, "CUDA_ERROR_INVALID_HANDLE"},
+                           {Result::peer_access_unsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
                            {Result::not_ready, "CUDA_ERROR_NOT_READY"}};
 
 }  // namespace

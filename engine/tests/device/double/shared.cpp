@@ -16,6 +16,7 @@ struct Named {
   std::int32_t fd;
   std::uint64_t bytes;
   std::uint64_t number;
+  unsigned char device;
 };
 static_assert(sizeof(Named) <= sizeof(IpcHandle));
 
@@ -50,7 +51,7 @@ void close_shared(Shared& one) {
 }
 
 IpcHandle handle_of(const Shared& one) {
-  const Named named{::getpid(), one.fd, one.bytes, one.number};
+  const Named named{::getpid(), one.fd, one.bytes, one.number, own_number().load()};
   IpcHandle handle;
   std::memcpy(handle.bytes.data(), &named, sizeof named);
   return handle;
@@ -60,6 +61,7 @@ Result open_shared(const IpcHandle& handle, Shared& opened) {
   Named named;
   std::memcpy(&named, handle.bytes.data(), sizeof named);
   if (named.pid == ::getpid()) return Result::invalid_context;
+  if (named.device != own_number() && !reaches_others()) return Result::peer_access_unsupported;
   const std::string path = "/proc/" + std::to_string(named.pid) + "/fd/" + std::to_string(named.fd);
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return Result::invalid_handle;

@@ -39,6 +39,11 @@ std::atomic<unsigned char>& own_number() {
   return number;
 }
 
+std::atomic<bool>& reaches_others() {
+  static std::atomic<bool> reaches{true};
+  return reaches;
+}
+
 }  // namespace paceline::device::fake
 
 using namespace paceline::device;
@@ -68,6 +73,7 @@ int double_held() {
 }
 
 void double_be(unsigned char number) { own_number() = number; }
+void double_reach(bool others) { reaches_others() = others; }
 
 void double_hold(void* stream) {
   {

@@ -15,6 +15,8 @@ std::uint64_t double_allocate(std::size_t bytes, int kind);
 int double_held();
 // This process has the device of this number, and not that of number 1 as others have.
 void double_be(unsigned char number);
+// Whether the device reaches the memory of others, as it does at first.
+void double_reach(bool others);
 // Work that goes to the stream from now on waits until `double_release` is called, as if a kernel ran for long.
 void double_hold(void* stream);
 void double_release();
